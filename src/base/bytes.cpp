@@ -39,14 +39,15 @@ Result<Bytes> parse_bytes(std::string_view text) {
 
 std::string format_bytes(Bytes bytes) {
   static constexpr std::array<const char*, 5> kNames = {"B", "KiB", "MiB", "GiB", "TiB"};
-  double value = static_cast<double>(bytes);
+  auto value = static_cast<double>(bytes);
   size_t unit = 0;
   while (std::abs(value) >= 1024 && unit + 1 < kNames.size()) {
     value /= 1024;
     ++unit;
   }
   if (unit == 0) return fmt::format("{} B", bytes);
-  return fmt::format(std::abs(value) < 10 ? "{:.2f} {}" : std::abs(value) < 100 ? "{:.1f} {}" : "{:.0f} {}", value, kNames[unit]);
+  const int decimals = std::abs(value) < 10 ? 2 : std::abs(value) < 100 ? 1 : 0;
+  return fmt::format("{:.{}f} {}", value, decimals, kNames[unit]);
 }
 
 }  // namespace plimsoll
