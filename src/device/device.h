@@ -1,0 +1,54 @@
+// The questions a backend answers, as plain data, so that levers, lower, plan and search need not know one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+struct DeviceInfo {
+  std::string name;        // "AMD EPYC, 2 threads"
+  std::string kind;        // "cpu", "reference", "gpu"
+  Bytes memory_bytes = 0;  // of the whole device
+  Bytes free_bytes = 0;    // what this process may take, limits of cgroups included
+  int threads = 1;
+};
+
+// A physical layout in the backend's words, and the bytes a value takes in it.
+struct Layout {
+  std::string name;  // "" is row-major
+  Bytes bytes = 0;   // 0 for row-major
+};
+
+// How one node would run.
+struct KernelOffer {
+  std::string kernel;
+  std::vector<Layout> inputs, outputs;  // empty: all row-major
+  Bytes workspace = 0;                  // scratch memory the plan must grant, from the arena
+  double seconds = 0;
+  int primitives = 0;  // library objects it keeps; they cost overhead outside the arena
+};
+
+class Device {
+ public:
+  virtual ~Device() = default;
+
+  virtual const DeviceInfo& info() const = 0;
+
+  // The preferred kernel for a node of a graph, or a refusal that says why.
+  virtual Result<KernelOffer> offer(const Graph& graph, const Node& node) const = 0;
+
+  // Seconds to move a value between layouts, and its workspace: the offer for a `reorder` node is asked like any other.
+
+  // Whether an element-wise or reduction op may stand in the body of a fused node.
+  virtual bool fuses(const Graph& graph, const Node& node) const = 0;
+  // Whether conv2d and matmul take a bias and relu as their epilogue.
+  virtual bool has_epilogues() const = 0;
+
+  // Published bound on what the process holds beyond arena and data buffers, in whole MiB.
+  virtual Bytes overhead_bound(int primitives) const = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,57 @@
+// Adds values and nodes to a graph. Shapes are inferred by the ops, through a function the ops folder hands in
+// (make_builder in ops/build.h), so graph/ need not know them.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+class GraphBuilder {
+ public:
+  using Infer = std::function<Result<std::vector<TensorType>>(const std::string& op, std::span<const TensorType>, const Attrs&)>;
+
+  GraphBuilder(Graph graph, Infer infer) : graph_(std::move(graph)), infer_(std::move(infer)) {}
+
+  const Graph& graph() const { return graph_; }
+  Graph take() { return std::move(graph_); }
+
+  // Layer name and category given to what is added from now on.
+  void set_layer(std::string layer) { layer_ = std::move(layer); }
+  const std::string& layer() const { return layer_; }
+  void set_category(Category category) { category_ = category; }
+
+  ValueId input(const std::string& name, TensorType type, Category category, bool persistent);
+  // The persistent value of that name, added if this graph does not have it yet.
+  ValueId persistent(const std::string& name, const TensorType& type, Category category);
+
+  // Adds a node; a shape error is kept and reported by status(), and the node then has outputs of the first input's type, so
+  // that building can go on and list what else is wrong.
+  std::vector<ValueId> add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {}, const std::string& name = "");
+  ValueId add1(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {}, const std::string& name = "") {
+    return add(op, std::move(inputs), std::move(attrs), name).front();
+  }
+
+  void output(ValueId value) { graph_.outputs.push_back(value); }
+  void update(ValueId persistent, ValueId value) { graph_.updates.push_back({persistent, value}); }
+  void rename(ValueId value, const std::string& name);
+
+  const Status& status() const { return status_; }
+
+ private:
+  std::string unique_name(const std::string& wish);
+
+  Graph graph_;
+  Infer infer_;
+  std::string layer_;
+  Category category_ = Category::kActivations;
+  std::map<std::string, ValueId> names_;
+  bool names_known_ = false;
+  Status status_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,121 @@
+// The intermediate representation: SSA values with static shapes, and nodes in program order.
+//
+// A graph is plain data. Passes read one and build another; nothing in it points into a backend. Values that outlive a run of
+// the graph (weights, optimizer state, statistics, accumulators, step scalars) are `persistent` and identified across
+// graphs by their name. A graph never writes a persistent value in place; it lists `updates`: "when the run is over,
+// persistent value P holds what `value` held". The planner turns that into writing over P once its last reader has run.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "base/tensor.h"
+
+namespace plimsoll {
+
+using ValueId = int32_t;
+using NodeId = int32_t;
+inline constexpr int32_t kNone = -1;
+
+// What a byte is for: every byte of an arena has one of these, and reports group by it.
+enum class Category : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kInputs, kWorkspace, kTemporaries, kFragmentation };
+std::string_view name_of(Category category);
+std::optional<Category> category_from_name(std::string_view name);
+
+using Attr = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>>;
+
+// Attributes by name, ordered so that printing is deterministic.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<const std::string, Attr>> list) : map_(list) {}
+
+  bool has(const std::string& key) const { return map_.count(key) != 0; }
+  void set(const std::string& key, Attr value) { map_[key] = std::move(value); }
+  int64_t integer(const std::string& key) const { return std::get<int64_t>(map_.at(key)); }
+  double real(const std::string& key) const { return std::get<double>(map_.at(key)); }
+  double real_or(const std::string& key, double otherwise) const { return has(key) ? real(key) : otherwise; }
+  bool flag(const std::string& key) const { return has(key) && std::get<bool>(map_.at(key)); }
+  const std::string& text(const std::string& key) const { return std::get<std::string>(map_.at(key)); }
+  const std::vector<int64_t>& list(const std::string& key) const { return std::get<std::vector<int64_t>>(map_.at(key)); }
+  const std::map<std::string, Attr>& items() const { return map_; }
+  bool operator==(const Attrs&) const = default;
+
+ private:
+  std::map<std::string, Attr> map_;
+};
+
+struct Value {
+  std::string name;  // unique in the graph
+  TensorType type;
+  Category category = Category::kActivations;
+  std::string layer;        // the user's name for where it comes from; may be empty
+  bool persistent = false;  // an input of the graph that outlives its run
+  NodeId producer = kNone;  // kNone: an input of the graph
+  // Chosen by lower/: the physical layout in the backend's words ("" is row-major) and its bytes, padding included.
+  std::string layout;
+  Bytes layout_bytes = 0;
+
+  Bytes bytes() const { return layout.empty() ? type.bytes() : layout_bytes; }
+};
+
+struct Graph;
+
+struct Node {
+  std::string op;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attrs attrs;
+  std::string layer;
+  std::shared_ptr<const Graph> body;  // of op "fused" only: the element-wise nodes it runs in one pass
+};
+
+struct Update {
+  ValueId persistent = kNone;
+  ValueId value = kNone;
+  bool operator==(const Update&) const = default;
+};
+
+struct Graph {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<Node> nodes;       // every value is produced before it is read
+  std::vector<ValueId> inputs;   // values with no producer, in order of creation
+  std::vector<ValueId> outputs;  // alive at the end of the run
+  std::vector<Update> updates;
+
+  const Value& value(ValueId id) const { return values[static_cast<size_t>(id)]; }
+  Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
+  const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
+  const TensorType& type(ValueId id) const { return value(id).type; }
+  ValueId find(std::string_view name) const;  // kNone if there is no such value
+};
+
+// For each value, the nodes that read it, in program order.
+std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
+
+// The text form; parse(print(g)) gives g again, to the letter when printed.
+//
+//   graph "train"
+//     %x = input f32[32,28,28,1] inputs
+//     %dense/kernel = input f32[784,10] weights persistent layer="dense"
+//     %1 = reshape(%x) {shape=[32,784]} : f32[32,784] activations layer="flatten"
+//     %y, %index = max_pool2d(%1) {pool=[2,2]} : f32[32,14,14,1] activations, u8[32,14,14,1] activations
+//     output %y
+//     update %dense/kernel <- %2
+//
+// The body of a fused node follows it between lines `{` and `}`.
+std::string print(const Graph& graph);
+Result<Graph> parse_graph(std::string_view text);
+
+// Structure: ids in range, names unique, one producer a value, read after written, updates of persistent values with equal
+// types. ops/op.h's `verify` adds what the ops say. Returns kInternal: only we can cause it.
+Status verify_structure(const Graph& graph);
+
+}  // namespace plimsoll
