@@ -1,0 +1,44 @@
+// Optimizers and learning-rate schedules, with Keras's numbers and Keras's order of variables.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "graph/builder.h"
+
+namespace plimsoll {
+
+struct Optimizer {
+  enum class Kind { kSgd, kAdam };  // AdamW is Adam with weight decay
+  Kind kind = Kind::kSgd;
+  double learning_rate = 0.01;
+  nlohmann::json schedule;  // null: constant; else Keras's {"class_name": "ExponentialDecay", "config": {...}}
+  double momentum = 0;
+  bool nesterov = false;
+  double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
+  double weight_decay = 0;
+  std::optional<double> clipvalue, clipnorm, global_clipnorm;
+  int64_t gradient_accumulation_steps = 1;
+};
+
+// Of a Keras name or a serialized optimizer. What is not supported is appended to `unsupported`.
+Optimizer parse_optimizer(const nlohmann::json& config, std::vector<std::string>& unsupported);
+std::string check_schedule(const nlohmann::json& schedule);  // "" or what is not supported
+
+// The rate of the update that follows `iteration` updates, as Keras computes it.
+double learning_rate_at(const Optimizer& optimizer, int64_t iteration);
+
+// State kept for one weight, in the order of Keras's file: {"momentum"} or {"m", "v"}.
+std::vector<std::string> state_names(const Optimizer& optimizer);
+
+struct TrainedWeight {
+  ValueId weight = kNone;    // persistent
+  ValueId gradient = kNone;  // kNone: no path to the loss; Keras leaves such a weight unchanged
+};
+
+// Adds clipping and the updates of all weights; state is persistent "NAME/m" and so on, step scalars are persistent
+// "learning_rate" `[]` T and "iteration" i64 `[]`.
+void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights);
+
+}  // namespace plimsoll
