@@ -11,7 +11,8 @@
 namespace plimsoll {
 
 struct Description {
-  nlohmann::json config;          // {"class_name": "Sequential"|"Functional", "config": {...}, ...}: `config.json` without compile_config
+  nlohmann::json
+      config;  // {"class_name": "Sequential"|"Functional", "config": {...}, ...}: `config.json` without compile_config
   nlohmann::json compile_config;  // null: never compiled
 };
 
@@ -20,8 +21,8 @@ struct ModelOptions {
   std::optional<std::string> optimizer, loss;  // a Keras name ("adam"), or a JSON object {"class_name", "config"}
   std::vector<std::string> metrics;
   std::optional<double> learning_rate;
-  std::vector<int64_t> input_shape;            // for inputs declared with None; without the batch
-  bool needs_training = true;                  // false: evaluate needs a loss but no optimizer; predict neither (see needs_loss)
+  std::vector<int64_t> input_shape;  // for inputs declared with None; without the batch
+  bool needs_training = true;        // false: evaluate needs a loss but no optimizer; predict neither (see needs_loss)
   bool needs_loss = true;
 };
 

@@ -1,4 +1,5 @@
-// A checked model: layers known, shapes concrete, weights listed. From it graphs are built for any batch size and precision.
+// A checked model: layers known, shapes concrete, weights listed. From it graphs are built for any batch size and
+// precision.
 #pragma once
 
 #include <memory>
@@ -23,11 +24,14 @@ struct Weight {
 
 struct Port {
   std::string name;
-  Shape sample;                    // without the batch dimension
-  DType dtype = DType::kFloat32;   // as the model declares it
-  bool sparse_labels = false;      // outputs with a loss: the target is one integer a row
-  Shape target;                    // outputs with a loss: the target's shape of one sample ([] for one label a sample)
-  int64_t classes = 0;             // with sparse labels: labels must be below
+  Shape sample;                   // without the batch dimension
+  DType dtype = DType::kFloat32;  // as the model declares it
+  bool sparse_labels = false;     // outputs with a loss: the target is one integer a row
+  Shape target;                   // outputs with a loss: the target's shape of one sample ([] for one label a sample)
+  int64_t classes = 0;            // with sparse labels: labels must be below
+  bool has_loss = false;          // outputs: a target is read for it
+  double loss_weight = 1;         // outputs with a loss: what "scale:OUTPUT" is the quotient of
+  int64_t rows_per_sample = 1;    // outputs with a loss: a row is one prediction, and the loss is a mean over rows
 };
 
 struct LayerInfo {  // for the report
@@ -36,21 +40,22 @@ struct LayerInfo {  // for the report
   int64_t parameters = 0;
 };
 
-// A number summed over a micro-batch. What is shown is the sum over the window or epoch divided by its weight: the number of
-// rows, or, with `weighted`, the sum of the rows' sample weights.
+// A number summed over a micro-batch. What is shown is the sum over the window or epoch divided by its weight: the
+// number of rows, or, with `weighted`, the sum of the rows' sample weights.
 struct Tally {
   std::string name;  // Keras's: "loss", "accuracy", "out_a_loss", "out_a_accuracy"
   ValueId sum = kNone;
-  int output = 0;               // which output it belongs to
+  int output = 0;  // which output it belongs to
   int64_t rows_per_sample = 1;
   bool weighted = false;
 };
 
 struct Forward {
   std::vector<ValueId> predictions;  // one an output, activation applied
-  // Mean over the *effective* batch, this micro-batch's share of it, all outputs with their loss weights, without regularization.
+  // Mean over the *effective* batch, this micro-batch's share of it, all outputs with their loss weights, without
+  // regularization.
   ValueId loss = kNone;
-  std::vector<Tally> tallies;        // metrics, and the loss of each output where there are several
+  std::vector<Tally> tallies;  // metrics, and the loss of each output where there are several
 };
 
 // The dtype data arrive in: casts are nodes of the graph.
@@ -67,18 +72,22 @@ class Model {
   static Result<Model> create(const Description& description, const ModelOptions& options);
 
   const std::string& name() const { return name_; }
-  const std::vector<Weight>& weights() const { return weights_; }     // in Keras's order of model.weights... trainable ones in order of trainable_variables
+  const std::vector<Weight>& weights() const {
+    return weights_;
+  }  // in Keras's order of model.weights... trainable ones in order of trainable_variables
   const std::vector<Port>& inputs() const { return inputs_; }
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<LayerInfo>& layers() const { return layers_; }
   const Optimizer& optimizer() const { return optimizer_; }
   bool couples_samples() const { return !coupling_layers_.empty(); }  // in training
   const std::vector<std::string>& coupling_layers() const { return coupling_layers_; }
+  // kBadGeometry when a tensor of the forward pass would have more elements than an index can count.
+  Status check_batch(int64_t batch) const;
 
-  // Adds the forward pass for `batch` samples. Graph inputs: "x:NAME" and (not in kPredict) "y:NAME", "weight:NAME" where
-  // DataTypes says so; persistent ones: every weight by its name (T), "scale:OUTPUT" `[]` T (loss weight divided by the
-  // effective batch's count of rows), "one" `[]` T (1, for tallies), "rng" i64[2], "first_sample" i64[1]. Moving statistics become updates in kTrain.
-  // Returns through the builder's status() what shapes do not allow.
+  // Adds the forward pass for `batch` samples. Graph inputs: "x:NAME" and (not in kPredict) "y:NAME", "weight:NAME"
+  // where DataTypes says so; persistent ones: every weight by its name (T), "scale:OUTPUT" `[]` T (loss weight divided
+  // by the effective batch's count of rows), "one" `[]` T (1, for tallies), "rng" i64[2], "first_sample" i64[1]. Moving
+  // statistics become updates in kTrain. Returns through the builder's status() what shapes do not allow.
   Forward build(GraphBuilder& b, int64_t batch, DType precision, Mode mode, const DataTypes& data) const;
 
  private:
@@ -91,5 +100,9 @@ class Model {
   std::vector<std::string> coupling_layers_;
   std::shared_ptr<const struct ModelPlan> plan_;  // the checked layers and calls, private to model/
 };
+
+// The sum of the L1 and L2 penalties of all trainable weights (a frozen weight has none, as in Keras), a scalar; kNone
+// if there is none. Its gradient comes from autodiff, like the loss's.
+ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision);
 
 }  // namespace plimsoll

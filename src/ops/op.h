@@ -16,7 +16,9 @@
 
 namespace plimsoll {
 
-// What one call of an op's reference sees. Floating tensors are f64; integers keep their dtype. Inputs and outputs never alias.
+// What one call of an op's reference sees. Floating tensors are f64 (of `cast` any dtype); integers keep their dtype. An output
+// lies over an input only where `in_place` lists the pair, and then exactly over it: references of such ops read an element
+// before they write it. Nothing else overlaps.
 struct ReferenceCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
@@ -48,8 +50,9 @@ enum class OpKind : uint8_t {
 
 enum class Recompute : uint8_t { kNever, kCheap, kCostly };
 
+// The output may be written over the input, where the node has both and their bytes are equal.
 struct InPlace {
-  size_t input, output;  // the output may be written over the input
+  size_t input, output;
 };
 
 // A one-line problem, shared by the tests and the benchmarks. Inputs are drawn by name of distribution.

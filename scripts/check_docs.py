@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Checks that the docs and the code agree.
+
+Each ErrorCode of src/base/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
+index docs/errors/README.md lists them all; links between Markdown files lead somewhere; no source file is longer than 500 lines.
+
+    scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
+"""
+
+import pathlib
+import re
+import sys
+
+MAX_LINES = 500
+# Files that are longer, each with the reason why they are not cut.
+LONG_FILES = {}
+
+CODE = re.compile(r"^\s*(k\w+)\s*=\s*(\d{3}),", re.MULTILINE)
+LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
+
+
+def error_pages(root):
+    text = (root / "src/base/error.h").read_text(encoding="utf-8")
+    codes = {f"P{number}": name for name, number in CODE.findall(text)}
+    if not codes:
+        yield "src/base/error.h", "no error codes found: has the form of the enum changed?"
+    folder = root / "docs/errors"
+    pages = {path.stem: path for path in folder.glob("P*.md")}
+    for code in sorted(codes.keys() - pages.keys()):
+        yield f"docs/errors/{code}.md", f"missing: the page of {codes[code]}"
+    for code in sorted(pages.keys() - codes.keys()):
+        yield f"docs/errors/{code}.md", "there is no such code in src/base/error.h"
+    for code in sorted(codes.keys() & pages.keys()):
+        page = pages[code].read_text(encoding="utf-8")
+        if not page.startswith(f"# {code}: "):
+            yield f"docs/errors/{code}.md", f"does not begin with '# {code}: '"
+        if f"error {code}: " not in page:
+            yield f"docs/errors/{code}.md", "shows no example as it is printed"
+        if f"Exit code {code[1]}" not in page:
+            yield f"docs/errors/{code}.md", f"does not say 'Exit code {code[1]}'"
+    index = (folder / "README.md").read_text(encoding="utf-8") if (folder / "README.md").exists() else ""
+    for code in sorted(codes):
+        if f"({code}.md)" not in index:
+            yield "docs/errors/README.md", f"does not list {code}"
+
+
+def links(root):
+    for path in [root / "README.md", *sorted((root / "docs").rglob("*.md")), *sorted((root / "examples").glob("*.md"))]:
+        if not path.exists():
+            continue
+        for target in LINK.findall(path.read_text(encoding="utf-8")):
+            if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
+                yield path.relative_to(root).as_posix(), f"links to {target}, which is not there"
+
+
+def long_files(root):
+    for path in sorted((root / "src").rglob("*")):
+        if path.suffix not in {".h", ".inl", ".cpp", ".cu", ".cuh"}:
+            continue
+        name = path.relative_to(root).as_posix()
+        lines = len(path.read_text(encoding="utf-8").splitlines())
+        if lines > MAX_LINES and name not in LONG_FILES:
+            yield name, f"{lines} lines, more than {MAX_LINES}: cut it, or give the reason in scripts/check_docs.py"
+        if lines <= MAX_LINES and name in LONG_FILES:
+            yield name, f"{lines} lines: no longer an exception, take it out of scripts/check_docs.py"
+    for name in LONG_FILES:
+        if not (root / name).exists():
+            yield name, "an exception in scripts/check_docs.py for a file that is not there"
+
+
+def main(arguments):
+    root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
+    breaches = [*error_pages(root), *links(root), *long_files(root)]
+    for name, what in breaches:
+        print(f"{name}: {what}")
+    print(f"check_docs: {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Every test there is, after `make build`; runs on after a failure and says at the end what failed.
+#
+#   scripts/test.sh
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+failed=()
+stage() {  # name, command...
+  local name=$1 start=$SECONDS
+  shift
+  printf '\n== %s\n   %s\n' "$name" "$*"
+  if "$@"; then
+    printf '== %s: passed in %d s\n' "$name" $((SECONDS - start))
+  else
+    printf '== %s: FAILED after %d s\n' "$name" $((SECONDS - start))
+    failed+=("$name")
+  fi
+}
+
+stage "folder order" sh -c 'python3 scripts/check_folders.py --self-test && python3 scripts/check_folders.py'
+stage "docs and error pages" python3 scripts/check_docs.py
+stage "memory cgroup" bash scripts/check_cgroup.sh
+stage "unit tests" ctest --preset release --no-tests=error
+stage "Python environment" scripts/venv.sh
+stage "against Keras, and the command line" .venv/bin/python -m pytest -q tests/keras tests/cli
+
+echo
+if [ ${#failed[@]} -gt 0 ]; then
+  printf 'FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "all passed in $SECONDS s"

@@ -1,0 +1,18 @@
+// Models that need no file: `plimsoll plan --list`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/description.h"
+
+namespace plimsoll {
+
+struct BuiltinModel {
+  std::string name, summary;
+};
+const std::vector<BuiltinModel>& builtin_models();
+std::optional<Description> builtin_model(const std::string& name);
+
+}  // namespace plimsoll

@@ -1,0 +1,149 @@
+#include "api/job.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "api/builtin.h"
+#include "backends/reference/reference.h"
+#include "data/prefetcher.h"
+#ifdef PLIMSOLL_HAS_CPU
+#include "backends/cpu/cpu.h"
+#endif
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kSmallestMargin = 64 * kMiB;
+
+// Keras's config.json for what flags changed, so that the saved file says what it was trained with.
+std::string config_with_overrides(const nlohmann::json& config, const ModelOptions& overrides) {
+  nlohmann::json changed = config;
+  nlohmann::json& compile = changed["compile_config"];
+  if (!compile.is_object()) compile = {{"loss_weights", nullptr}, {"metrics", nullptr}, {"weighted_metrics", nullptr}, {"run_eagerly", false}, {"steps_per_execution", 1}, {"jit_compile", false}};
+  const auto parsed = [](const std::string& text) {
+    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+    return json.is_object() ? json : nlohmann::json(text);
+  };
+  if (overrides.optimizer) compile["optimizer"] = parsed(*overrides.optimizer);
+  if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
+  if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
+  if (overrides.learning_rate && compile["optimizer"].is_object()) compile["optimizer"]["config"]["learning_rate"] = *overrides.learning_rate;
+  return changed.dump();
+}
+
+bool any_override(const ModelOptions& options) {
+  return options.optimizer || options.loss || !options.metrics.empty() || options.learning_rate;
+}
+
+}  // namespace
+
+Result<OpenModel> open_description(const Description& description, const std::string& file, const ModelOptions& overrides) {
+  PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
+  nlohmann::json config = description.config;
+  config["build_config"] = nullptr;
+  if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
+  return OpenModel{file, std::nullopt, any_override(overrides) ? config_with_overrides(config, overrides) : config.dump(), std::move(model), !overrides.optimizer};
+}
+
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides) {
+  if (const auto builtin = builtin_model(name)) return open_description(*builtin, name, overrides);
+  auto archive = open_keras(name);
+  if (!archive) {
+    Error error = archive.error();
+    if (error.code == ErrorCode::kFileUnreadable && name.find('.') == std::string::npos && name.find('/') == std::string::npos)
+      error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
+    return fail(std::move(error));
+  }
+  Description description{archive->config, nlohmann::json()};
+  if (archive->config.is_object() && archive->config.contains("compile_config")) description.compile_config = archive->config.at("compile_config");
+  PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
+  std::string text = any_override(overrides) ? config_with_overrides(archive->config, overrides) : archive->config_text;
+  return OpenModel{name, std::move(*archive), std::move(text), std::move(model), !overrides.optimizer};
+}
+
+Result<DType> parse_precision(const std::string& precision) {
+  if (precision == "float32") return DType::kFloat32;
+  if (precision == "float64") return DType::kFloat64;
+  return fail(Error{ErrorCode::kUsage, fmt::format("--precision {} is not there yet on this device", precision), {}, {"--precision float32", "--precision float64   the slow float64 reference"}});
+}
+
+Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
+  PLIMSOLL_ASSIGN(const DType precision, parse_precision(options.precision));
+  const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  omp_set_num_threads(threads);
+  if (options.device == "reference" || precision == DType::kFloat64) return make_reference_backend();
+  if (options.device != "auto" && options.device != "cpu")
+    return fail(Error{ErrorCode::kLibraryMissing, fmt::format("there is no device '{}' in this build", options.device), {"it has: cpu"}, {"--device cpu"}});
+#ifdef PLIMSOLL_HAS_CPU
+  return make_cpu_backend(threads);
+#else
+  return fail(Error{ErrorCode::kLibraryMissing, "this build has no CPU backend: it was made without oneDNN", {}, {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
+#endif
+}
+
+DataSpec data_spec(const Model& model, bool needs_targets) {
+  DataSpec spec;
+  for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, 0, {}});
+  for (const Port& port : model.outputs())
+    if (port.has_loss) spec.outputs.push_back({port.name, port.sample, port.sparse_labels, port.classes, port.target});
+  spec.needs_targets = needs_targets;
+  return spec;
+}
+
+DataTypes data_types(const DataSet& data, bool sample_weights) {
+  DataTypes types;
+  for (const Column& column : data.inputs) types.inputs.push_back(column.type.dtype);
+  for (const Column& column : data.targets) types.targets.push_back(column.type.dtype);
+  types.sample_weights = sample_weights;
+  return types;
+}
+
+DataTypes assumed_data_types(const Model& model, bool sample_weights) {
+  DataTypes types;
+  for (const Port& port : model.inputs()) types.inputs.push_back(port.dtype);
+  for (const Port& port : model.outputs())
+    if (port.has_loss) types.targets.push_back(port.sparse_labels ? DType::kInt32 : DType::kFloat32);
+  types.sample_weights = sample_weights;
+  return types;
+}
+
+DataDemand data_demand(const Model& model, const DataTypes& types) {
+  // The prefetcher starts each array of a staged batch on a cache line; a batch's share of that is below one line an array.
+  DataDemand demand{0, Prefetcher::kThreadStack};
+  const auto add = [&](Bytes sample) {
+    demand.per_sample += sample;
+    demand.fixed += kAlignment;
+  };
+  for (size_t i = 0; i < types.inputs.size(); ++i) add(TensorType{types.inputs[i], model.inputs()[i].sample}.bytes());
+  size_t target = 0;
+  for (const Port& port : model.outputs()) {
+    if (!port.has_loss || target >= types.targets.size()) continue;
+    add(TensorType{types.targets[target++], port.target}.bytes());
+    if (types.sample_weights) add(static_cast<Bytes>(sizeof(float)));
+  }
+  return demand;
+}
+
+Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
+  if (options.budget) return {*options.budget, 0};
+  const Bytes margin = std::max(kSmallestMargin, device.free_bytes / 20);
+  return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
+}
+
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision, const DataTypes& data, const Budget& budget) {
+  SearchRequest request;
+  request.model = &model;
+  request.device = &device;
+  request.graph = {precision, data};
+  request.batch = options.batch_size * options.accumulation_steps;
+  request.accumulation_steps = options.accumulation_steps;
+  request.micro_batch = options.micro_batch;
+  request.per_micro_batch_norm = options.per_micro_batch_norm;
+  request.forbidden = options.forbidden;
+  request.budget = budget.bytes;
+  return request;
+}
+
+}  // namespace plimsoll

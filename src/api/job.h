@@ -1,0 +1,63 @@
+// What every command and the C++ interface do alike: open a model, choose a device, open data, search a plan, start a session.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "data/column_source.h"
+#include "execute/weights.h"
+#include "report/plan_report.h"
+#include "search/search.h"
+
+namespace plimsoll {
+
+struct JobOptions {
+  std::string model;                 // a file or a built-in name
+  ModelOptions overrides;
+  int64_t batch_size = 32;
+  int64_t accumulation_steps = 1;
+  std::optional<int64_t> micro_batch;
+  std::optional<Bytes> budget;       // absent: what is free, less a margin
+  std::string device = "auto";
+  std::string precision = "float32";
+  bool per_micro_batch_norm = false;
+  std::set<std::string> forbidden;
+  int threads = 0;
+};
+
+// A model with what it came from.
+struct OpenModel {
+  std::string file;                     // as the user named it
+  std::optional<KerasArchive> archive;  // none for a built-in model
+  std::string config_text;              // written back with the weights
+  Model model;
+  bool optimizer_from_file = true;      // false: flags named another, and the file's state is not for it
+};
+
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
+Result<OpenModel> open_description(const Description& description, const std::string& file, const ModelOptions& overrides);
+
+// "auto" and "cpu" in float32; the reference in float64.
+Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
+Result<DType> parse_precision(const std::string& precision);
+
+// A model's ports as the data stage wants them.
+DataSpec data_spec(const Model& model, bool needs_targets);
+DataTypes data_types(const DataSet& data, bool sample_weights);
+DataTypes assumed_data_types(const Model& model, bool sample_weights);  // where there is no data to ask
+// What the input pipeline holds for data of these types: one staged sample, and what does not grow with the batch.
+DataDemand data_demand(const Model& model, const DataTypes& types);
+
+// The budget and what of the machine's free memory it leaves.
+struct Budget {
+  Bytes bytes = 0;
+  Bytes margin = 0;  // 0 where the user said how much
+};
+Budget choose_budget(const JobOptions& options, const DeviceInfo& device);
+
+// A request with what all commands share filled in.
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision, const DataTypes& data, const Budget& budget);
+
+}  // namespace plimsoll

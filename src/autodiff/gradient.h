@@ -1,0 +1,14 @@
+// Reverse-mode differentiation as a graph rewrite: what the added nodes read is what must stay alive, and nothing else.
+#pragma once
+
+#include <vector>
+
+#include "graph/builder.h"
+
+namespace plimsoll {
+
+// Adds the gradient of the scalar `loss` with respect to each of `wrt`, and returns them in that order (kNone where no path
+// leads there). Nothing is computed for values that lie on no path from `wrt` to `loss`: frozen layers cost nothing.
+std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt);
+
+}  // namespace plimsoll

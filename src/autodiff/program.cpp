@@ -1,0 +1,156 @@
+#include "autodiff/program.h"
+
+#include <fmt/format.h>
+
+#include "autodiff/gradient.h"
+#include "ops/build.h"
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+GraphBuilder builder_named(const std::string& name) {
+  Graph graph;
+  graph.name = name;
+  return make_builder(std::move(graph));
+}
+
+Result<Phase> finish(GraphBuilder& b, int64_t samples) {
+  PLIMSOLL_TRY(b.status());
+  Phase phase{b.graph().name, samples, b.take()};
+  PLIMSOLL_TRY(verify(phase.graph));
+  return phase;
+}
+
+// The trainable weights that stand in this graph, as values.
+std::vector<const Weight*> trainable(const Model& model) {
+  std::vector<const Weight*> list;
+  for (const Weight& weight : model.weights())
+    if (weight.trainable) list.push_back(&weight);
+  return list;
+}
+
+ValueId weight_value(GraphBuilder& b, const Weight& weight, DType precision) {
+  b.set_layer(weight.layer);
+  const ValueId id = b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
+  b.set_layer("");
+  return id;
+}
+
+void store_tally(GraphBuilder& b, const std::string& name, ValueId sum, bool add) {
+  const ValueId tally = b.persistent(tally_value(name), b.graph().type(sum), Category::kInputs);
+  b.update(tally, add ? b.add1("add", {tally, sum}) : sum);
+}
+
+// A scalar may be the model's loss and a tally at once; an update needs a value of its own.
+ValueId own_copy(GraphBuilder& b, ValueId scalar) { return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}}); }
+
+}  // namespace
+
+std::string tally_value(const std::string& tally) { return "tally:" + tally; }
+std::string accumulated_value(const std::string& weight) { return "accumulated:" + weight; }
+
+Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+  GraphBuilder b = builder_named(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
+  PLIMSOLL_TRY(b.status());
+  ValueId loss = forward.loss;
+  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) loss = b.add1("add", {loss, penalty});
+
+  std::vector<ValueId> values;
+  for (const Weight* weight : trainable(model)) values.push_back(weight_value(b, *weight, options.precision));
+  const std::vector<ValueId> gradients = append_gradients(b, loss, values);
+  std::vector<TrainedWeight> trained;
+  for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
+  append_updates(b, model.optimizer(), trained);
+
+  store_tally(b, "loss", own_copy(b, loss), false);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+  return finish(b, samples);
+}
+
+Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
+  GraphBuilder b = builder_named("begin");
+  const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
+    const ValueId id = b.persistent(value, {options.precision, shape}, category);
+    b.update(id, b.add1("fill", {}, {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision))}}));
+  };
+  for (const Weight* weight : trainable(model)) zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
+  for (const Tally& tally : tallies_of(model, Mode::kTrain, options)) zero(tally_value(tally.name), {}, Category::kInputs);
+  return finish(b, 0);
+}
+
+Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+  GraphBuilder b = builder_named(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
+  PLIMSOLL_TRY(b.status());
+  std::vector<ValueId> values;
+  const auto weights = trainable(model);
+  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, options.precision));
+  const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (gradients[i] == kNone) continue;
+    b.set_layer(weights[i]->layer);
+    const ValueId sum = b.persistent(accumulated_value(weights[i]->name), {options.precision, weights[i]->shape}, Category::kGradients);
+    b.set_category(Category::kGradients);
+    b.update(sum, b.add1("add", {sum, gradients[i]}));
+    b.set_category(Category::kActivations);
+  }
+  b.set_layer("");
+  store_tally(b, "loss", forward.loss, true);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
+  return finish(b, samples);
+}
+
+Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
+  GraphBuilder b = builder_named("apply");
+  std::vector<ValueId> values, sums;
+  for (const Weight* weight : trainable(model)) {
+    values.push_back(weight_value(b, *weight, options.precision));
+    sums.push_back(b.persistent(accumulated_value(weight->name), {options.precision, weight->shape}, Category::kGradients));
+  }
+  std::vector<TrainedWeight> trained;
+  std::vector<ValueId> extra(values.size(), kNone);
+  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) {
+    extra = append_gradients(b, penalty, values);
+    store_tally(b, "loss", penalty, true);
+  }
+  b.set_category(Category::kGradients);
+  for (size_t i = 0; i < values.size(); ++i)
+    trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
+  b.set_category(Category::kActivations);
+  append_updates(b, model.optimizer(), trained);
+  return finish(b, 0);
+}
+
+Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+  GraphBuilder b = builder_named(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
+  PLIMSOLL_TRY(b.status());
+  ValueId loss = forward.loss;
+  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) loss = b.add1("add", {loss, penalty});
+  store_tally(b, "loss", own_copy(b, loss), false);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+  return finish(b, samples);
+}
+
+Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+  GraphBuilder b = builder_named(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kPredict, options.data);
+  for (size_t i = 0; i < forward.predictions.size(); ++i) {
+    const ValueId own = own_copy(b, forward.predictions[i]);
+    b.rename(own, "prediction:" + model.outputs()[i].name);
+    b.output(own);
+  }
+  return finish(b, samples);
+}
+
+std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options) {
+  GraphBuilder b = builder_named("tallies");
+  std::vector<Tally> list = {Tally{.name = "loss"}};
+  const Forward forward = model.build(b, 1, options.precision, mode, options.data);
+  list.insert(list.end(), forward.tallies.begin(), forward.tallies.end());
+  return list;
+}
+
+}  // namespace plimsoll

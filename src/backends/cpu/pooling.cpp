@@ -1,0 +1,119 @@
+// Pooling recipes: windows over NHWC images, cut by rows of the side that is written.
+#include <fmt/format.h>
+
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/recipe.h"
+#include "backends/cpu/simd/simd.h"
+
+namespace plimsoll::cpu {
+
+namespace {
+
+constexpr int64_t kGrain = 16384;  // elements worth a thread's while
+constexpr double kEfficiency = 0.1;
+
+// `image` is the pooled tensor's shape, `pooled` the smaller one's.
+Window window_of(const Attrs& attrs, const Shape& image, const Shape& pooled) {
+  const auto &pool = attrs.list("pool"), &strides = attrs.list("strides"), &pads = attrs.list("pads");
+  Window w{};
+  w.n = image[0], w.h = image[1], w.w = image[2], w.c = image[3];
+  w.oh = pooled[1], w.ow = pooled[2];
+  w.kh = pool[0], w.kw = pool[1];
+  w.sh = strides[0], w.sw = strides[1];
+  w.top = pads[0], w.left = pads[2];
+  return w;
+}
+
+double work_of(const Window& w) {
+  return static_cast<double>(w.n * w.oh * w.ow) * static_cast<double>(w.c * w.kh * w.kw);
+}
+
+Recipe forward(const Problem& p, bool max) {
+  const Window w = window_of(p.attrs(), p.in_shape(0), p.out_shape(0));
+  const int threads = p.machine.threads;
+  const int64_t rows = w.n * w.oh, grain = 1 + kGrain / (w.ow * w.c);
+  return own_recipe(p.node.op, 0, p.machine.seconds(work_of(w), kEfficiency, p.traffic()), [=](const BoundNode& node) {
+    const auto* x = input<const float>(node, 0);
+    auto* y = output<float>(node, 0);
+    auto* index = max ? output<uint8_t>(node, 1) : nullptr;
+    return [=] {
+      parallel_ranges(threads, rows, grain, [&](int64_t begin, int64_t end) {
+        if (max) {
+          simd().max_pool(w, x, y, index, begin, end);
+        } else {
+          simd().avg_pool(w, x, y, begin, end);
+        }
+      });
+    };
+  });
+}
+
+Recipe backward(const Problem& p, bool max) {
+  const Window w = window_of(p.attrs(), p.out_shape(0), p.in_shape(0));
+  const int threads = p.machine.threads;
+  const int64_t rows = w.n * w.h, grain = 1 + kGrain / (w.w * w.c);
+  return own_recipe(p.node.op, 0, p.machine.seconds(work_of(w), kEfficiency, p.traffic()), [=](const BoundNode& node) {
+    const auto* dy = input<const float>(node, 0);
+    const auto* index = max ? input<const uint8_t>(node, 1) : nullptr;
+    auto* dx = output<float>(node, 0);
+    return [=] {
+      parallel_ranges(threads, rows, grain, [&](int64_t begin, int64_t end) {
+        if (max) {
+          simd().max_pool_grad(w, dy, index, dx, begin, end);
+        } else {
+          simd().avg_pool_grad(w, dy, dx, begin, end);
+        }
+      });
+    };
+  });
+}
+
+// f(node, begin, end) over images.
+template <typename F>
+Recipe over_images(const Problem& p, const Shape& image, F f) {
+  const int64_t images = image[0], grain = 1 + kGrain / (image[1] * image[2] * image[3]);
+  const int threads = p.machine.threads;
+  return own_recipe(p.node.op, 0, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
+    return [=, call = f(node)] { parallel_ranges(threads, images, grain, call); };
+  });
+}
+
+Recipe global(const Problem& p) {
+  const bool grad = p.node.op.ends_with("_grad"), max = p.node.op.starts_with("global_max");
+  const Shape& image = grad ? p.out_shape(0) : p.in_shape(0);
+  const int64_t positions = image[1] * image[2], c = image[3];
+  if (!grad && !max) {
+    return over_images(p, image, [=](const BoundNode& node) {
+      return [=, x = input<const float>(node, 0), y = output<float>(node, 0)](int64_t begin, int64_t end) {
+        simd().global_avg_pool(x, y, positions, c, begin, end);
+      };
+    });
+  }
+  if (!grad) {
+    return over_images(p, image, [=](const BoundNode& node) {
+      return [=, x = input<const float>(node, 0), y = output<float>(node, 0), index = output<int32_t>(node, 1)](
+                 int64_t begin, int64_t end) { simd().global_max_pool(x, y, index, positions, c, begin, end); };
+    });
+  }
+  if (!max) {
+    return over_images(p, image, [=](const BoundNode& node) {
+      return [=, dy = input<const float>(node, 0), dx = output<float>(node, 0)](int64_t begin, int64_t end) {
+        simd().global_avg_pool_grad(dy, dx, positions, c, begin, end);
+      };
+    });
+  }
+  return over_images(p, image, [=](const BoundNode& node) {
+    return [=, dy = input<const float>(node, 0), index = input<const int32_t>(node, 1), dx = output<float>(node, 0)](
+               int64_t begin, int64_t end) { simd().global_max_pool_grad(dy, index, dx, positions, c, begin, end); };
+  });
+}
+
+}  // namespace
+
+Result<Recipe> pooling_recipe(const Problem& p) {
+  const std::string& op = p.node.op;
+  if (op.starts_with("global_")) return global(p);
+  return op.ends_with("_grad") ? backward(p, op.starts_with("max")) : forward(p, op.starts_with("max"));
+}
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,102 @@
+// How this backend would run a node: the offer, and the function that makes the kernel once addresses are known. One
+// function an op gives both, so an offer and what is bound later cannot drift apart.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "backends/cpu/machine.h"
+#include "device/kernel.h"
+
+namespace plimsoll::cpu {
+
+struct Recipe {
+  KernelOffer offer;
+  std::function<Result<std::unique_ptr<Kernel>>(const BoundNode&)> bind;
+};
+
+// A node as a recipe sees it.
+struct Problem {
+  const Machine& machine;
+  const Graph& graph;
+  const Node& node;
+  // Layouts of the node's values are final: take them. Otherwise the recipe is free to ask for others.
+  bool bound = false;
+  std::string kernel;  // when bound, the one that was offered
+
+  const Value& in(size_t i) const { return graph.value(node.inputs[i]); }
+  const Value& out(size_t i) const { return graph.value(node.outputs[i]); }
+  const Shape& in_shape(size_t i) const { return in(i).type.shape; }
+  const Shape& out_shape(size_t i) const { return out(i).type.shape; }
+  size_t inputs() const { return node.inputs.size(); }
+  size_t outputs() const { return node.outputs.size(); }
+  const Attrs& attrs() const { return node.attrs; }
+  // Bytes of all inputs and outputs: the traffic of a kernel that passes once over each.
+  double traffic() const {
+    double bytes = 0;
+    for (ValueId id : node.inputs) bytes += static_cast<double>(graph.value(id).bytes());
+    for (ValueId id : node.outputs) bytes += static_cast<double>(graph.value(id).bytes());
+    return bytes;
+  }
+};
+
+using RecipeFunction = Result<Recipe> (*)(const Problem&);
+
+template <typename F>
+class FunctionKernel final : public Kernel {
+ public:
+  explicit FunctionKernel(F f) : f_(std::move(f)) {}
+  void run() override { f_(); }
+
+ private:
+  F f_;
+};
+
+template <typename F>
+std::unique_ptr<Kernel> make_kernel(F f) {
+  return std::make_unique<FunctionKernel<F>>(std::move(f));
+}
+
+// A recipe of an own kernel: `start` gets the addresses and returns what run() calls.
+template <typename F>
+Recipe own_recipe(std::string name, Bytes workspace, double seconds, F start) {
+  Recipe recipe;
+  recipe.offer.kernel = std::move(name);
+  recipe.offer.workspace = align_up(workspace);
+  recipe.offer.seconds = seconds;
+  recipe.bind = [start](const BoundNode& node) -> Result<std::unique_ptr<Kernel>> { return make_kernel(start(node)); };
+  return recipe;
+}
+
+template <typename T>
+T* input(const BoundNode& node, size_t i) {
+  return static_cast<T*>(node.inputs[i]);
+}
+template <typename T>
+T* output(const BoundNode& node, size_t i) {
+  return static_cast<T*>(node.outputs[i]);
+}
+
+// Whether summing x to y leaves one sum a channel: the form tiles take.
+inline bool reduces_to_channels(const Shape& x, const Shape& y) {
+  return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
+}
+
+// All recipes, by op.
+Result<Recipe> recipe_for(const Problem& problem);
+
+Result<Recipe> convolution_recipe(const Problem& problem);  // conv2d, conv2d_input_grad, conv2d_weight_grad
+Result<Recipe> convolution_fallback_recipe(
+    const Problem& problem);  // the same by im2col, where oneDNN has only slow kernels
+Result<Recipe> matmul_recipe(const Problem& problem);
+Result<Recipe> reorder_recipe(const Problem& problem);
+Result<Recipe> tile_recipe(const Problem& problem);  // element-wise ops and `fused`
+Result<Recipe> pooling_recipe(const Problem& problem);
+Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, losses, match
+Result<Recipe> reduction_recipe(const Problem& problem);
+Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
+Result<Recipe> shape_recipe(const Problem& problem);  // reshape, concat, slice, broadcast, fill, cast between any types
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,10 @@
+// The own kernels for AVX2; CMakeLists.txt gives this file the compiler options of that instruction set.
+#include <immintrin.h>
+
+#include "backends/cpu/simd/simd.h"
+
+#define PLIMSOLL_SIMD_NAME "avx2"
+
+namespace plimsoll::cpu::avx2 {
+#include "backends/cpu/simd/table.inl"
+}  // namespace plimsoll::cpu::avx2

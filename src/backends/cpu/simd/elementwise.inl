@@ -1,0 +1,214 @@
+// The element-wise instructions. `in` and `out` may be the same address: an iteration reads before it writes, which is
+// what `omp simd` needs to be told, since the compiler must otherwise assume overlap.
+
+template <typename F>
+inline void map1(const TileCall& c, F f) {
+  const auto* x = static_cast<const float*>(c.in[0]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = f(x[i]);
+}
+
+template <typename F>
+inline void map2(const TileCall& c, F f) {
+  const auto* a = static_cast<const float*>(c.in[0]);
+  const auto* b = static_cast<const float*>(c.in[1]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = f(a[i], b[i]);
+}
+
+inline float scalar(const TileCall& c, int i) {
+  return *static_cast<const float*>(c.in[i]);
+}
+
+void tile_copy(const TileCall& c) {
+  map1(c, [](float x) { return x; });
+}
+void tile_add(const TileCall& c) {
+  map2(c, [](float a, float b) { return a + b; });
+}
+void tile_multiply(const TileCall& c) {
+  map2(c, [](float a, float b) { return a * b; });
+}
+void tile_scale(const TileCall& c) {  // x, s
+  const float s = scalar(c, 1);
+  map1(c, [=](float x) { return x * s; });
+}
+void tile_affine(const TileCall& c) {  // f: scale, offset
+  const float s = c.f[0], o = c.f[1];
+  map1(c, [=](float x) { return x * s + o; });
+}
+
+// f: threshold, slope, and, where there is a maximum, 0 and it, else the infinities. A NaN stays one.
+void tile_relu(const TileCall& c) {
+  map1(c, [](float x) { return x < 0.0F ? 0.0F : x; });
+}
+void tile_relu_any(const TileCall& c) {
+  const float t = c.f[0], s = c.f[1], floor = c.f[2], m = c.f[3];
+  map1(c, [=](float x) {
+    const float above = x > m ? m : (x < floor ? floor : x);
+    return x > t ? above : s * (x - t);
+  });
+}
+void tile_relu_grad(const TileCall& c) {  // dy, y or x: the same for plain relu
+  map2(c, [](float d, float v) { return v > 0.0F ? d : 0.0F; });
+}
+void tile_relu_grad_any(const TileCall& c) {  // dy, x, or y where it lies on the same side of 0 and the maximum
+  const float t = c.f[0], s = c.f[1], floor = c.f[2], m = c.f[3];
+  map2(c, [=](float d, float v) {
+    const float above = v < floor || v >= m ? 0.0F : d;
+    return v > t ? above : d * s;
+  });
+}
+
+void tile_sigmoid(const TileCall& c) {
+  map1(c, [](float x) { return sigmoid_of(x); });
+}
+void tile_sigmoid_grad(const TileCall& c) {  // dy, y
+  map2(c, [](float d, float y) { return d * (y * (1.0F - y)); });
+}
+void tile_tanh(const TileCall& c) {
+  map1(c, [](float x) { return tanh_of(x); });
+}
+void tile_tanh_grad(const TileCall& c) {  // dy, y
+  map2(c, [](float d, float y) { return d * ((1.0F - y) * (1.0F + y)); });
+}
+
+// exp(x) - 1 for x <= 0, which near 0 must not be a difference of nearly equal numbers: tanh(x/2) * (exp(x) + 1).
+inline float exp_minus_one(float x) {
+  return tanh_of(0.5F * x) * (exp_of(x) + 1.0F);
+}
+void tile_elu(const TileCall& c) {  // f: alpha
+  const float alpha = c.f[0];
+  map1(c, [=](float x) {
+    const float below = alpha * exp_minus_one(x > 0.0F ? 0.0F : x);
+    return x > 0.0F ? x : below;
+  });
+}
+void tile_elu_grad(const TileCall& c) {  // dy, y
+  const float alpha = c.f[0];
+  map2(c, [=](float d, float y) { return y > 0.0F ? d : d * (y + alpha); });
+}
+
+void tile_gelu(const TileCall& c) {
+  map1(c, [](float x) { return x * normal_cdf(x); });
+}
+void tile_gelu_grad(const TileCall& c) {  // dy, x
+  map2(c, [](float d, float x) { return d * (normal_cdf(x) + x * (0.3989422804014327F * exp_of(-0.5F * x * x))); });
+}
+// 0.5 * x * (1 + tanh(u)) is x * sigmoid(2u).
+inline float gelu_inner(float x) {
+  return 1.5957691216057308F * (x + 0.044715F * x * x * x);
+}
+void tile_gelu_tanh(const TileCall& c) {
+  map1(c, [](float x) { return x * sigmoid_of(gelu_inner(x)); });
+}
+void tile_gelu_tanh_grad(const TileCall& c) {  // dy, x
+  map2(c, [](float d, float x) {
+    const float s = sigmoid_of(gelu_inner(x));
+    const float slope = 1.5957691216057308F * (1.0F + 0.134145F * x * x);
+    return d * (s + x * (s * (1.0F - s) * slope));
+  });
+}
+void tile_silu(const TileCall& c) {
+  map1(c, [](float x) { return x * sigmoid_of(x); });
+}
+void tile_silu_grad(const TileCall& c) {  // dy, x
+  map2(c, [](float d, float x) {
+    const float s = sigmoid_of(x);
+    return d * (s * (1.0F + x * (1.0F - s)));
+  });
+}
+
+void tile_normalize(const TileCall& c) {  // x, center, factor
+  const auto* x = static_cast<const float*>(c.in[0]);
+  const auto* center = static_cast<const float*>(c.in[1]);
+  const auto* factor = static_cast<const float*>(c.in[2]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = (x[i] - center[i]) * factor[i];
+}
+void tile_normalize_shift(const TileCall& c) {  // x, center, factor, offset
+  const auto* x = static_cast<const float*>(c.in[0]);
+  const auto* center = static_cast<const float*>(c.in[1]);
+  const auto* factor = static_cast<const float*>(c.in[2]);
+  const auto* offset = static_cast<const float*>(c.in[3]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = (x[i] - center[i]) * factor[i] + offset[i];
+}
+void tile_norm_input_grad(const TileCall& c) {  // dy, x, center, mean of dy, slope, factor
+  const auto* dy = static_cast<const float*>(c.in[0]);
+  const auto* x = static_cast<const float*>(c.in[1]);
+  const auto* center = static_cast<const float*>(c.in[2]);
+  const auto* mean_dy = static_cast<const float*>(c.in[3]);
+  const auto* slope = static_cast<const float*>(c.in[4]);
+  const auto* factor = static_cast<const float*>(c.in[5]);
+  auto* dx = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) dx[i] = (dy[i] - mean_dy[i] - (x[i] - center[i]) * slope[i]) * factor[i];
+}
+
+// out += x, and out += dy * (x - center): accumulators of a reduction, as long as the tile.
+void tile_accumulate(const TileCall& c) {
+  const auto* x = static_cast<const float*>(c.in[0]);
+  auto* sum = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) sum[i] += x[i];
+}
+void tile_accumulate_centered(const TileCall& c) {
+  const auto* dy = static_cast<const float*>(c.in[0]);
+  const auto* x = static_cast<const float*>(c.in[1]);
+  const auto* center = static_cast<const float*>(c.in[2]);
+  auto* sum = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) sum[i] += dy[i] * (x[i] - center[i]);
+}
+
+void tile_accumulate_moments(const TileCall& c) {  // x, shift -> sum, squares
+  const auto* x = static_cast<const float*>(c.in[0]);
+  const auto* shift = static_cast<const float*>(c.in[1]);
+  auto *sum = static_cast<float*>(c.out[0]), *squares = static_cast<float*>(c.out[1]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) {
+    const float d = x[i] - shift[i];
+    sum[i] += d;
+    squares[i] += d * d;
+  }
+}
+
+template <typename T>
+inline void convert(const TileCall& c) {
+  const auto* x = static_cast<const T*>(c.in[0]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = static_cast<float>(x[i]);
+}
+void tile_from_u8(const TileCall& c) {
+  convert<uint8_t>(c);
+}
+void tile_from_i8(const TileCall& c) {
+  convert<int8_t>(c);
+}
+void tile_from_u16(const TileCall& c) {
+  convert<uint16_t>(c);
+}
+void tile_from_i16(const TileCall& c) {
+  convert<int16_t>(c);
+}
+void tile_from_i32(const TileCall& c) {
+  convert<int32_t>(c);
+}
+void tile_from_u32(const TileCall& c) {
+  convert<uint32_t>(c);
+}
+void tile_from_i64(const TileCall& c) {
+  convert<int64_t>(c);
+}
+void tile_from_u64(const TileCall& c) {
+  convert<uint64_t>(c);
+}
+void tile_from_f64(const TileCall& c) {
+  convert<double>(c);
+}

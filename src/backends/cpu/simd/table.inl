@@ -1,0 +1,57 @@
+// The body of each instruction set's .cpp: everything below lies in that set's own namespace.
+namespace {
+
+// Each builds on those before it.
+// clang-format off
+#include "backends/cpu/simd/math.inl"
+#include "backends/cpu/simd/elementwise.inl"
+#include "backends/cpu/simd/optimizer.inl"
+#include "backends/cpu/simd/random.inl"
+#include "backends/cpu/simd/pooling.inl"
+#include "backends/cpu/simd/gemm.inl"
+#include "backends/cpu/simd/reduce.inl"
+#include "backends/cpu/simd/rows.inl"
+#include "backends/cpu/simd/loss.inl"
+// clang-format on
+
+}  // namespace
+
+extern const Simd kSimd = {
+    .name = PLIMSOLL_SIMD_NAME,
+    .tile =
+        {
+#define X(name) tile_##name,
+            PLIMSOLL_TILE_OPS(X)
+#undef X
+        },
+    .gemm_mr = kMr,
+    .gemm_nr = kNr,
+    .gemm_block = gemm_block,
+    .max_pool = max_pool,
+    .avg_pool = avg_pool,
+    .max_pool_grad = max_pool_grad,
+    .avg_pool_grad = avg_pool_grad,
+    .global_avg_pool = global_avg_pool,
+    .global_max_pool = global_max_pool,
+    .global_avg_pool_grad = global_avg_pool_grad,
+    .global_max_pool_grad = global_max_pool_grad,
+    .sum = sum,
+    .sum_of_squares = sum_of_squares,
+    .sum_of_magnitudes = sum_of_magnitudes,
+    .dot = dot,
+    .softmax = softmax,
+    .softmax_grad = softmax_grad,
+    .layer_norm = layer_norm,
+    .layer_norm_input_grad = layer_norm_input_grad,
+    .layer_norm_param_grad = layer_norm_param_grad,
+    .softmax_cross_entropy = softmax_cross_entropy,
+    .softmax_cross_entropy_grad = softmax_cross_entropy_grad,
+    .cross_entropy = cross_entropy,
+    .cross_entropy_grad = cross_entropy_grad,
+    .binary_cross_entropy = binary_cross_entropy,
+    .binary_cross_entropy_grad = binary_cross_entropy_grad,
+    .squared_error = squared_error,
+    .squared_error_grad = squared_error_grad,
+    .absolute_error = absolute_error,
+    .absolute_error_grad = absolute_error_grad,
+};

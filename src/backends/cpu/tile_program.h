@@ -1,0 +1,119 @@
+// Element-wise ops, one or a fused body of them, compiled to instructions over small tiles.
+//
+// The tensors of a program share one shape, seen as rows of `channels` elements. It is cut into tiles that fit the
+// first-level cache; for each tile every instruction runs once, reading inputs in place, keeping what later
+// instructions need in registers (tile-sized scratch), writing outputs in place. Channel vectors are expanded to the
+// length of a tile once a run, so that instructions are flat loops whatever the number of channels. Reductions add into
+// tile-long float accumulators, spilled into doubles every few tiles; sums of fixed chunks are then added in order: the
+// result does not depend on the number of threads.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "backends/cpu/simd/simd.h"
+#include "graph/graph.h"
+
+namespace plimsoll::cpu {
+
+struct Operand {
+  enum class Kind : uint8_t {
+    kInput,   // element i of the tile is element first + i of input `index`
+    kOutput,  // the same of an output
+    kWhole,   // the address of input `index`: scalars, seeds
+    kRegister,
+    kVector,       // derived channel vector
+    kScalar,       // derived scalar
+    kAccumulator,  // of a reduction
+  };
+  Kind kind;
+  int index;
+  int bytes = 4;  // of an element
+};
+
+struct Instruction {
+  TileOp op;
+  std::vector<Operand> in, out;
+  float f[4] = {};
+  int64_t i[2] = {};
+};
+
+using Inputs = std::span<void* const>;
+
+// Computed at the start of each run, because they depend on values (variances, a learning rate): `channels` floats, or
+// one.
+using Derive = std::function<void(Inputs inputs, float* result)>;
+// Called at the end with the sums of this reduction's accumulators, each `channels` doubles.
+struct Reduction {
+  int first_accumulator = 0;
+  std::function<void(Inputs inputs, Inputs outputs, const double* sums)> finish;
+};
+
+struct TileProgram {
+  int64_t rows = 1, channels = 1;
+  std::vector<Instruction> instructions;
+  std::vector<Derive> vectors, scalars;
+  std::vector<Reduction> reductions;
+  int registers = 0, accumulators = 0, outputs = 0;
+  double work = 0;  // of one element, in units of an add
+
+  int64_t elements() const { return rows * channels; }
+};
+
+// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in such a
+// pass.
+Result<TileProgram> compile_tiles(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+                                  std::span<const ValueId> outputs);
+
+bool has_tile_form(const std::string& op);
+
+// How a program is cut.
+struct Tiling {
+  int64_t tile_rows = 1, tile_columns = 1;    // one of them is the whole, or 1
+  int64_t row_chunks = 1, column_chunks = 1;  // work items; fixed by the shape alone
+  int64_t length() const { return tile_rows * tile_columns; }
+};
+Tiling tiling_of(const TileProgram& program);
+Bytes tile_workspace(const TileProgram& program, int threads);
+
+// A program with its addresses.
+class TileRun {
+ public:
+  TileRun(TileProgram program, int threads, Inputs inputs, Inputs outputs, void* workspace);
+  void run();
+
+ private:
+  struct Pointer {
+    char* base;
+    int64_t by_element, by_column, by_thread;  // bytes the address moves by
+  };
+  struct Step {
+    TileFunction function;
+    Pointer in[8], out[3];
+    int inputs, outputs;
+    const Instruction* source;
+  };
+
+  void separate_overwritten_inputs();
+  Pointer resolve(const Operand& operand) const;
+  void prepare();
+  void run_item(int64_t item, int thread);
+  void run_tile(int64_t row, int64_t column, int64_t n, int thread);
+  void spill(int64_t chunk, int64_t column, int64_t n, int thread);
+  void finish();
+
+  TileProgram program_;
+  Tiling tiling_;
+  int threads_;
+  std::vector<void*> inputs_, outputs_;
+  std::vector<Step> steps_;
+  // Parts of the workspace.
+  float* vectors_;  // derived, expanded to a tile where a tile holds whole rows
+  float* scalars_;
+  double* sums_;  // row_chunks x accumulators x channels
+  char* per_thread_;
+  int64_t thread_bytes_;
+};
+
+}  // namespace plimsoll::cpu

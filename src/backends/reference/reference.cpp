@@ -1,0 +1,113 @@
+#include "backends/reference/reference.h"
+
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kKernel = "reference";
+constexpr double kFlopsPerSecond = 2e9;      // crude: plans for it are compared with each other only
+constexpr Bytes kOverheadBound = 32 * kMiB;  // code, thread stacks; its temporary buffers come from the heap, uncounted
+
+// The first floating value that is not f64. Casts are how data of other types come in.
+Status check_types(const Graph& graph, const Node& node) {
+  if (node.op == "cast" || node.op == "fill") return {};
+  for (const auto* list : {&node.inputs, &node.outputs})
+    for (ValueId id : *list) {
+      const Value& v = graph.value(id);
+      if (is_floating(v.type.dtype) && v.type.dtype != DType::kFloat64)
+        return fail(ErrorCode::kUnsupported, fmt::format("the reference computes in f64, but %{} of {} is {}", v.name,
+                                                         node.op, to_text(v.type)));
+      if (!v.layout.empty())
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("the reference knows row-major values only, but %{} of {} is in layout '{}'", v.name,
+                                node.op, v.layout));
+    }
+  return {};
+}
+
+class ReferenceDevice : public Device {
+ public:
+  ReferenceDevice() {
+    info_.name = "float64 reference";
+    info_.kind = kKernel;
+    const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
+    info_.memory_bytes = page * static_cast<Bytes>(sysconf(_SC_PHYS_PAGES));
+    info_.free_bytes = page * static_cast<Bytes>(sysconf(_SC_AVPHYS_PAGES));
+    info_.threads = omp_get_max_threads();
+  }
+
+  const DeviceInfo& info() const override { return info_; }
+
+  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override {
+    if (!find_op(node.op)) return fail(ErrorCode::kUnsupported, fmt::format("there is no op '{}'", node.op));
+    PLIMSOLL_TRY(check_types(graph, node));
+    KernelOffer offer;
+    offer.kernel = kKernel;
+    offer.seconds = flops_of(graph, node) / kFlopsPerSecond;
+    return offer;
+  }
+
+  bool fuses(const Graph&, const Node&) const override { return false; }
+  bool has_epilogues() const override { return false; }
+  Bytes overhead_bound(int) const override { return kOverheadBound; }
+
+ private:
+  DeviceInfo info_;
+};
+
+class ReferenceKernel : public Kernel {
+ public:
+  explicit ReferenceKernel(const BoundNode& bound)
+      : reference_(op_def(bound.node.op).reference),
+        attrs_(bound.node.attrs),
+        body_(bound.node.body),
+        inputs_(views(bound.graph, bound.node.inputs, bound.inputs)),
+        outputs_(views(bound.graph, bound.node.outputs, bound.outputs)) {}
+
+  void run() override { reference_({inputs_, outputs_, attrs_, body_.get()}); }
+
+ private:
+  static std::vector<TensorView> views(const Graph& graph, const std::vector<ValueId>& ids,
+                                       std::span<void* const> addresses) {
+    assert(ids.size() == addresses.size());
+    std::vector<TensorView> list;
+    for (size_t i = 0; i < ids.size(); ++i) list.push_back({graph.type(ids[i]), addresses[i]});
+    return list;
+  }
+
+  std::function<void(const ReferenceCall&)> reference_;
+  Attrs attrs_;
+  std::shared_ptr<const Graph> body_;
+  std::vector<TensorView> inputs_, outputs_;
+};
+
+class ReferenceBackend : public Backend {
+ public:
+  const Device& device() const override { return device_; }
+
+  Result<std::unique_ptr<Kernel>> bind(const BoundNode& bound) const override {
+    if (bound.kernel != kKernel)
+      return fail(ErrorCode::kBadPlan,
+                  fmt::format("the reference has no kernel '{}' for {}", bound.kernel, bound.node.op));
+    if (!find_op(bound.node.op))
+      return fail(ErrorCode::kUnsupported, fmt::format("there is no op '{}'", bound.node.op));
+    PLIMSOLL_TRY(check_types(bound.graph, bound.node));
+    return std::make_unique<ReferenceKernel>(bound);
+  }
+
+ private:
+  ReferenceDevice device_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_reference_backend() {
+  return std::make_unique<ReferenceBackend>();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,46 @@
+// What the commands share: flags, where messages go, how errors end.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "api/job.h"
+
+namespace plimsoll {
+
+struct CommonFlags {
+  JobOptions job;
+  std::string budget_text, batch_text = "32", micro_text = "auto", batchnorm = "exact";
+  std::vector<std::string> forbid, allow;
+  std::string optimizer, loss, input_shape;
+  std::vector<std::string> metrics;
+  double learning_rate = 0;
+  bool json = false, quiet = false;
+
+  // Text to values; kUsage for what does not parse.
+  Status resolve(bool needs_loss, bool needs_training);
+};
+
+void add_model_flags(CLI::App& command, CommonFlags& flags);     // MODEL, --budget, --device, --precision, --threads, --input-shape, --json, --quiet
+void add_training_flags(CLI::App& command, CommonFlags& flags);  // --batch-size, --micro-batch, levers, compile overrides
+
+// Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
+void name_environment(CLI::App& command);
+
+// Each command adds its flags and leaves its action in `run`; the action's return is the exit code.
+using Action = std::function<Result<int>()>;
+void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+
+// Set by Ctrl-C and SIGTERM; a second one ends the process at once.
+const std::atomic<bool>& stop_requested();
+void install_signal_handlers();
+
+void message(const CommonFlags& flags, const std::string& text);  // to stderr, unless --quiet
+
+}  // namespace plimsoll

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "cli/command.h"
+
+namespace plimsoll {
+namespace {
+
+Result<int64_t> positive(const std::string& text, const std::string& flag) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value <= 0)
+    return fail(ErrorCode::kUsage, fmt::format("{} takes a whole number above 0, got '{}'", flag, text));
+  return value;
+}
+
+Status check_levers(const std::vector<std::string>& names) {
+  for (const std::string& name : names)
+    if (name != "micro-batch" && name != "recompute" && name != "prefetch")
+      return fail(Error{ErrorCode::kUsage, fmt::format("there is no lever '{}'", name), {"levers: micro-batch, recompute, prefetch"}, {}});
+  return {};
+}
+
+Result<std::vector<int64_t>> parse_dims(const std::string& text) {
+  std::vector<int64_t> dims;
+  size_t at = 0;
+  while (at <= text.size()) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    PLIMSOLL_ASSIGN(const int64_t value, positive(text.substr(at, comma - at), "--input-shape"));
+    dims.push_back(value);
+    at = comma + 1;
+  }
+  return dims;
+}
+
+}  // namespace
+
+void add_model_flags(CLI::App& command, CommonFlags& flags) {
+  command.add_option("--budget", flags.budget_text, "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
+  command.add_option("--device", flags.job.device, "auto or cpu")->capture_default_str();
+  command.add_option("--precision", flags.job.precision, "float32, or float64 for the slow reference")->capture_default_str();
+  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(CLI::NonNegativeNumber);
+  command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
+  command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
+  command.add_option("--metrics", flags.metrics, "instead of the file's: accuracy, mae, ...")->delimiter(',');
+  command.add_flag("--json", flags.json, "results and errors as JSON");
+  command.add_flag("--quiet", flags.quiet, "no messages, no progress");
+}
+
+void add_training_flags(CLI::App& command, CommonFlags& flags) {
+  command.add_option("--batch-size", flags.batch_text, "the effective batch: what training means")->capture_default_str();
+  command.add_option("--micro-batch", flags.micro_text, "how the batch is cut: auto or a number; bytes and time, not meaning")->capture_default_str();
+  command.add_option("--gradient-accumulation-steps", flags.job.accumulation_steps, "so many batches of --batch-size make the effective batch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command.add_option("--forbid", flags.forbid, "levers not to use: micro-batch, recompute, prefetch")->delimiter(',');
+  command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
+  command.add_option("--batchnorm", flags.batchnorm, "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
+      ->check(CLI::IsMember({"exact", "per-micro-batch"}))
+      ->capture_default_str();
+  command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
+  command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(CLI::PositiveNumber);
+}
+
+void name_environment(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const auto& names = option->get_lnames();
+    if (names.empty() || names[0] == "help") continue;
+    std::string variable = "PLIMSOLL_" + names[0];
+    for (char& c : variable) c = c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    option->envname(variable);
+  }
+}
+
+Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
+  PLIMSOLL_ASSIGN(job.batch_size, positive(batch_text, "--batch-size"));
+  if (micro_text != "auto") {
+    PLIMSOLL_ASSIGN(const int64_t micro, positive(micro_text, "--micro-batch"));
+    if (micro > job.batch_size)
+      return fail(ErrorCode::kUsage, fmt::format("--micro-batch {} is larger than --batch-size {}", micro, job.batch_size));
+    job.micro_batch = micro;
+  }
+  if (!budget_text.empty()) {
+    PLIMSOLL_ASSIGN(const Bytes budget, parse_bytes(budget_text));
+    if (budget == 0) return fail(ErrorCode::kUsage, "--budget must be above 0");
+    job.budget = budget;
+  }
+  PLIMSOLL_TRY(check_levers(forbid));
+  PLIMSOLL_TRY(check_levers(allow));
+  job.forbidden = {forbid.begin(), forbid.end()};
+  if (!allow.empty())
+    for (const char* lever : {"micro-batch", "recompute", "prefetch"})
+      if (std::find(allow.begin(), allow.end(), lever) == allow.end()) job.forbidden.insert(lever);
+  job.per_micro_batch_norm = batchnorm == "per-micro-batch";
+  if (!optimizer.empty()) job.overrides.optimizer = optimizer;
+  if (!loss.empty()) job.overrides.loss = loss;
+  job.overrides.metrics = metrics;
+  if (learning_rate > 0) job.overrides.learning_rate = learning_rate;
+  if (!input_shape.empty()) {
+    PLIMSOLL_ASSIGN(job.overrides.input_shape, parse_dims(input_shape));
+  }
+  job.overrides.needs_loss = needs_loss;
+  job.overrides.needs_training = needs_training;
+  return {};
+}
+
+void message(const CommonFlags& flags, const std::string& text) {
+  if (!flags.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "cli/command.h"
+
+namespace plimsoll {
+namespace {
+
+std::atomic<bool> stop_flag{false};
+
+void on_signal(int) {
+  if (stop_flag.exchange(true)) _exit(5);
+}
+
+int finish(const Error& error, bool json) {
+  const std::string text = json ? error_json(error).dump(2) + "\n" : to_text(error);
+  std::fputs(text.c_str(), json ? stdout : stderr);
+  if (error.code == ErrorCode::kInternal) std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);
+  return exit_code(error.code);
+}
+
+bool wants_json(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i)
+    if (std::string_view(argv[i]) == "--json") return true;
+  return false;
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains Keras models inside a byte budget: knows before it runs where every byte goes, and never goes over.", "plimsoll");
+  app.set_version_flag("--version", "plimsoll 0.1.0");
+  app.require_subcommand(1);
+  app.footer("Example: plimsoll plan fashion-cnn --batch-size 128 --budget 96MiB");
+  std::map<CLI::App*, Action> actions;
+  add_plan_command(app, actions);
+  add_fit_command(app, actions);
+  add_evaluate_command(app, actions);
+  add_predict_command(app, actions);
+  add_doctor_command(app, actions);
+  for (auto& [command, action] : actions) name_environment(*command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
+    return finish(Error{ErrorCode::kUsage, e.what(), {}, {"plimsoll --help, or plimsoll COMMAND --help"}}, wants_json(argc, argv));
+  }
+  install_signal_handlers();
+  const Result<int> result = actions.at(app.get_subcommands().front())();
+  return result ? *result : finish(result.error(), wants_json(argc, argv));
+}
+
+}  // namespace
+
+const std::atomic<bool>& stop_requested() { return stop_flag; }
+
+void install_signal_handlers() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGXFSZ, SIG_IGN);  // a file-size limit shows as a failed write, which is an error like any other
+  signal(SIGPIPE, SIG_IGN);
+}
+
+}  // namespace plimsoll
+
+int main(int argc, char** argv) {
+  using namespace plimsoll;
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs("error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n", stderr);
+    return exit_code(ErrorCode::kOutOfMemory);
+  } catch (const std::exception& e) {
+    return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
+  }
+}

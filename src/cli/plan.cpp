@@ -1,0 +1,88 @@
+#include <fmt/format.h>
+
+#include "api/builtin.h"
+#include "cli/command.h"
+#include "formats/file/file.h"
+
+namespace plimsoll {
+namespace {
+
+struct PlanFlags : CommonFlags {
+  std::string save, data;
+  bool list = false;
+};
+
+Status save_plan(const Plan& plan, const std::string& path) {
+  PLIMSOLL_ASSIGN(AtomicFile file, AtomicFile::create(path));
+  PLIMSOLL_TRY(file.write(bytes_of_text(to_json(plan).dump(1) + "\n")));
+  return file.commit();
+}
+
+void print_list(bool json) {
+  if (json) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const BuiltinModel& model : builtin_models()) list.push_back({{"name", model.name}, {"summary", model.summary}});
+    fmt::print("{}\n", list.dump(2));
+    return;
+  }
+  for (const BuiltinModel& model : builtin_models()) fmt::print("{:<12}  {}\n", model.name, model.summary);
+}
+
+Result<int> plan(PlanFlags& flags) {
+  if (flags.list) {
+    print_list(flags.json);
+    return 0;
+  }
+  if (flags.job.model.empty()) return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
+  PLIMSOLL_TRY(flags.resolve(true, true));
+  PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job.model, flags.job.overrides));
+  PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
+  PLIMSOLL_ASSIGN(const DType precision, parse_precision(flags.job.precision));
+  PLIMSOLL_TRY(open.model.check_batch(flags.job.batch_size * flags.job.accumulation_steps));
+  const DeviceInfo& device = backend->device().info();
+  const Budget budget = choose_budget(flags.job, device);
+
+  DataTypes types = assumed_data_types(open.model, false);
+  int64_t samples = 0;
+  if (!flags.data.empty()) {
+    PLIMSOLL_ASSIGN(const DataSet data, open_data(flags.data, data_spec(open.model, true)));
+    types = data_types(data, !data.weights.empty());
+    samples = data.samples;
+  }
+  SearchRequest request = base_request(flags.job, open.model, backend->device(), precision, types, budget);
+  request.partial_window = samples % request.batch;
+  if (samples > 0 && samples < request.batch) request.batch = samples, request.partial_window = 0;
+  request.evaluate_batch = flags.job.batch_size;
+  request.data = data_demand(open.model, types);
+  PLIMSOLL_ASSIGN(const SearchResult result, search(request));
+  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
+  if (flags.json) fmt::print("{}\n", plan_json(report).dump(2));
+  if (!result.fits) {
+    const Error error = does_not_fit(request, result);
+    if (flags.json) return exit_code(error.code);  // the plan on stdout says "fits": false
+    return fail(error);
+  }
+  if (!flags.json) fmt::print("{}", plan_text(report));
+  if (!flags.save.empty()) {
+    PLIMSOLL_TRY(save_plan(result.plan, flags.save));
+    message(flags, fmt::format("plan saved to {}", flags.save));
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
+  auto flags = std::make_shared<PlanFlags>();
+  CLI::App* command = app.add_subcommand("plan", "where every byte goes, and the fastest way to train that fits");
+  command->add_option("MODEL", flags->job.model, "a .keras file, a Keras .json, or a built-in name");
+  add_model_flags(*command, *flags);
+  add_training_flags(*command, *flags);
+  command->add_option("--data", flags->data, "plan for these data: their types and the last partial batch");
+  command->add_option("--save", flags->save, "write the plan here, for fit --plan");
+  command->add_flag("--list", flags->list, "list the built-in models");
+  command->footer("Example: plimsoll plan model.keras --batch-size 128 --budget 256MiB");
+  actions[command] = [flags] { return plan(*flags); };
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+#include "cli/progress_bar.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "execute/memory.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kBarWidth = 20;
+
+std::string metrics_text(const std::vector<Metric>& metrics) {
+  std::string text;
+  for (const Metric& metric : metrics) text += fmt::format(" - {}: {:.4f}", metric.name, metric.value);
+  return text;
+}
+
+std::string bar(double part, bool color) {
+  const int full = static_cast<int>(part * kBarWidth + 0.5);
+  std::string text = color ? "\x1b[32m" : "";
+  for (int i = 0; i < full; ++i) text += "━";
+  if (color) text += "\x1b[37m";
+  for (int i = full; i < kBarWidth; ++i) text += color ? "━" : "╌";
+  return text + (color ? "\x1b[0m" : "");
+}
+
+}  // namespace
+
+ProgressBar::ProgressBar(bool quiet, Bytes budget)
+    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), color_(terminal_ && std::getenv("NO_COLOR") == nullptr), budget_(budget) {}
+
+std::string ProgressBar::memory_text() const { return fmt::format("{} of {}", format_bytes(resident_bytes()), format_bytes(budget_)); }
+
+void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) {
+  epoch_seconds_ = 0;
+  drawn_at_ = -1;
+  epoch_samples_ = 0;
+  windows_ = windows;
+  if (!quiet_ && terminal_) fmt::print(stderr, "Epoch {}/{}\n", epoch + 1, epochs);
+}
+
+void ProgressBar::on_step(const StepEvent& event) {
+  epoch_seconds_ += event.seconds;
+  epoch_samples_ += event.samples;
+  if (quiet_ || !terminal_) return;
+  if (event.window != event.windows && epoch_seconds_ - drawn_at_ < 0.1) return;
+  drawn_at_ = epoch_seconds_;
+  const double per_step = epoch_seconds_ / static_cast<double>(event.window);
+  fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K", event.window, event.windows,
+             bar(static_cast<double>(event.window) / static_cast<double>(event.windows), color_),
+             per_step * static_cast<double>(event.windows - event.window), per_step * 1e3, metrics_text(*event.running),
+             static_cast<double>(epoch_samples_) / epoch_seconds_, memory_text());
+}
+
+void ProgressBar::on_epoch_end(const EpochEvent& event) {
+  if (quiet_) return;
+  const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
+  const double rate = epoch_seconds_ > 0 ? static_cast<double>(epoch_samples_) / epoch_seconds_ : 0;
+  if (terminal_)
+    fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K\n", windows_, windows_, bar(1, color_), event.seconds, per_step * 1e3,
+               metrics_text(event.metrics), rate, memory_text());
+  else
+    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {:.1f}ms/step{} - {:.0f} images/s - {}\n", event.epoch + 1, event.epochs, event.seconds, per_step * 1e3,
+               metrics_text(event.metrics), rate, memory_text());
+}
+
+void ProgressBar::on_note(const std::string& text) {
+  if (!quiet_) fmt::print(stderr, "{}\n", text);
+}
+
+}  // namespace plimsoll

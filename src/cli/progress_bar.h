@@ -1,0 +1,28 @@
+// Progress in Keras's manner: a bar on a terminal, a line an epoch elsewhere.
+#pragma once
+
+#include <string>
+
+#include "execute/fit.h"
+
+namespace plimsoll {
+
+class ProgressBar : public FitObserver {
+ public:
+  ProgressBar(bool quiet, Bytes budget);
+
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override;
+  void on_step(const StepEvent& event) override;
+  void on_epoch_end(const EpochEvent& event) override;
+  void on_note(const std::string& text) override;
+
+ private:
+  std::string memory_text() const;
+
+  bool quiet_, terminal_, color_;
+  Bytes budget_;
+  double epoch_seconds_ = 0, drawn_at_ = -1;
+  int64_t epoch_samples_ = 0, windows_ = 0;
+};
+
+}  // namespace plimsoll

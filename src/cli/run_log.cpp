@@ -1,0 +1,42 @@
+#include "cli/run_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cmath>
+
+#include "formats/file/file.h"
+
+namespace plimsoll {
+
+Result<RunLog> RunLog::open(const std::string& path, bool append) {
+  RunLog log;
+  log.path_ = path;
+  if (path.empty()) return log;
+  log.file_.reset(std::fopen(path.c_str(), append ? "a" : "w"));
+  if (!log.file_) return fail(write_error(errno, path, "opening the log"));
+  return log;
+}
+
+void RunLog::write(const nlohmann::ordered_json& line) {
+  if (!file_) return;
+  const std::string text = line.dump() + "\n";
+  failed_ = std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0 || failed_;
+}
+
+void RunLog::step(const StepEvent& event) {
+  if (!file_) return;
+  // JSON has no NaN; a diverged loss is null there.
+  char loss[40];
+  if (std::isfinite(event.loss)) std::snprintf(loss, sizeof loss, "%.17g", event.loss);
+  else std::snprintf(loss, sizeof loss, "null");
+  const int written = std::fprintf(file_.get(), "{\"event\":\"step\",\"step\":%ld,\"loss\":%s,\"seconds\":%.6f}\n", static_cast<long>(event.step), loss, event.seconds);
+  failed_ = written < 0 || std::fflush(file_.get()) != 0 || failed_;
+}
+
+Status RunLog::failed() const {
+  if (!failed_) return {};
+  return fail(Error{ErrorCode::kWriteFailed, fmt::format("{}: the log could not be written", path_), {}, {"free space on that disk, or --log elsewhere"}});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,151 @@
+#include "data/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace plimsoll {
+namespace {
+
+// Elements looked at between two branches: long enough to vectorise, short enough to search again.
+constexpr int64_t kBlock = 2048;
+
+// Memory from files has no declared type and any alignment; compilers make this a plain load.
+template <typename T>
+T load(const void* data, int64_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(data) + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  return value;
+}
+
+// The first index whose `bad(element)` is not 0. `bad` must be free of branches: its results are or-ed over a block.
+template <typename T, typename Bad>
+std::optional<int64_t> first_where(const void* data, int64_t count, Bad bad) {
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t end = std::min(count, begin + kBlock);
+    T any = 0;
+    for (int64_t i = begin; i < end; ++i) any |= bad(load<T>(data, i));
+    if (any == 0) continue;
+    for (int64_t i = begin; i < end; ++i)
+      if (bad(load<T>(data, i)) != 0) return i;
+  }
+  return std::nullopt;
+}
+
+// NaN and infinity have an exponent of all ones: adding its lowest bit carries into the sign's place, and nothing else
+// does. Three instructions of the baseline vector set at every width.
+template <typename Word>
+std::optional<int64_t> first_all_ones_exponent(const void* data, int64_t count, Word exponent) {
+  const auto lowest = static_cast<Word>(exponent & (~exponent + 1));
+  constexpr auto kSign = static_cast<Word>(Word{1} << (8 * sizeof(Word) - 1));
+  return first_where<Word>(
+      data, count, [=](Word word) { return static_cast<Word>(static_cast<Word>((word & exponent) + lowest) & kSign); });
+}
+
+// Negative labels are large ones when unsigned. A bound the type cannot reach never fails.
+template <typename Unsigned>
+std::optional<int64_t> first_outside(const void* data, int64_t count, int64_t classes, bool is_signed) {
+  const uint64_t top =
+      is_signed ? std::numeric_limits<std::make_signed_t<Unsigned>>::max() : std::numeric_limits<Unsigned>::max();
+  const auto last = static_cast<Unsigned>(std::min(static_cast<uint64_t>(classes - 1), top));
+  return first_where<Unsigned>(data, count, [=](Unsigned label) { return static_cast<Unsigned>(label > last); });
+}
+
+float half_to_float(uint16_t half) {
+  const uint32_t exponent = half >> 10 & 31, fraction = half & 1023;
+  float magnitude;
+  if (exponent == 31)
+    magnitude = fraction ? std::numeric_limits<float>::quiet_NaN() : std::numeric_limits<float>::infinity();
+  else if (exponent == 0)
+    magnitude = static_cast<float>(fraction) * 0x1p-24f;
+  else
+    magnitude = std::bit_cast<float>((exponent + 112) << 23 | fraction << 13);
+  return half >> 15 ? -magnitude : magnitude;
+}
+
+std::optional<int64_t> first_bad_floating_label(DType dtype, const void* data, int64_t count, int64_t classes) {
+  const auto limit = static_cast<double>(classes);
+  for (int64_t i = 0; i < count; ++i) {
+    const double label = element(dtype, data, i);
+    if (!(label >= 0 && label < limit && label == std::trunc(label))) return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<int64_t> first_not_finite(DType dtype, const void* data, int64_t count) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return first_all_ones_exponent<uint32_t>(data, count, 0x7F800000);
+    case DType::kFloat64:
+      return first_all_ones_exponent<uint64_t>(data, count, 0x7FF0000000000000);
+    case DType::kFloat16:
+      return first_all_ones_exponent<uint16_t>(data, count, 0x7C00);
+    case DType::kBFloat16:
+      return first_all_ones_exponent<uint16_t>(data, count, 0x7F80);
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<int64_t> first_bad_label(DType dtype, const void* data, int64_t count, int64_t classes) {
+  if (classes <= 0) classes = int64_t{1} << 31;
+  if (is_floating(dtype)) return first_bad_floating_label(dtype, data, count, classes);
+  const bool is_signed =
+      dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+  switch (size_of(dtype)) {
+    case 1:
+      return first_outside<uint8_t>(data, count, classes, is_signed);
+    case 2:
+      return first_outside<uint16_t>(data, count, classes, is_signed);
+    case 4:
+      return first_outside<uint32_t>(data, count, classes, is_signed);
+    default:
+      return first_outside<uint64_t>(data, count, classes, is_signed);
+  }
+}
+
+double element(DType dtype, const void* data, int64_t index) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return load<float>(data, index);
+    case DType::kFloat64:
+      return load<double>(data, index);
+    case DType::kFloat16:
+      return half_to_float(load<uint16_t>(data, index));
+    case DType::kBFloat16:
+      return std::bit_cast<float>(uint32_t{load<uint16_t>(data, index)} << 16);
+    case DType::kInt8:
+      return load<int8_t>(data, index);
+    case DType::kInt16:
+      return load<int16_t>(data, index);
+    case DType::kInt32:
+      return load<int32_t>(data, index);
+    case DType::kInt64:
+      return static_cast<double>(load<int64_t>(data, index));
+    case DType::kUInt8:
+    case DType::kBool:
+      return load<uint8_t>(data, index);
+    case DType::kUInt16:
+      return load<uint16_t>(data, index);
+    case DType::kUInt32:
+      return load<uint32_t>(data, index);
+    case DType::kUInt64:
+      return static_cast<double>(load<uint64_t>(data, index));
+  }
+  return 0;
+}
+
+std::string element_text(DType dtype, const void* data, int64_t index) {
+  if (dtype == DType::kInt64) return fmt::format("{}", load<int64_t>(data, index));
+  if (dtype == DType::kUInt64) return fmt::format("{}", load<uint64_t>(data, index));
+  return fmt::format("{}", element(dtype, data, index));
+}
+
+}  // namespace plimsoll

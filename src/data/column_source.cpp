@@ -1,0 +1,175 @@
+#include "data/column_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+
+#include "data/checks.h"
+
+namespace plimsoll {
+namespace {
+
+std::byte* at_row(void* buffer, const TensorType& type, int64_t row) {
+  return static_cast<std::byte*>(buffer) + row * type.bytes();
+}
+
+// Weights as float32, whatever the array's dtype: converted through a piece of the stack.
+Status read_weights(const Column& column, int64_t first, int64_t count, float* into) {
+  if (!column.file && !column.memory) {
+    std::fill_n(into, count, 1.0f);
+    return {};
+  }
+  const DType dtype = column.type.dtype;
+  if (dtype == DType::kFloat32) return column.read(first, count, into);
+  std::array<std::byte, 4096> piece;
+  const int64_t rows = static_cast<int64_t>(piece.size()) / size_of(dtype);
+  for (int64_t done = 0; done < count; done += rows) {
+    const int64_t now = std::min(rows, count - done);
+    PLIMSOLL_TRY(column.read(first + done, now, piece.data()));
+    for (int64_t i = 0; i < now; ++i) into[done + i] = static_cast<float>(element(dtype, piece.data(), i));
+  }
+  return {};
+}
+
+// "(3, 4, 0)": where in a sample the element with this index lies; nothing for a sample of one number.
+std::string position_text(const Shape& shape, int64_t index) {
+  if (shape.rank() == 0) return "";
+  std::vector<int64_t> at(shape.rank());
+  for (size_t i = shape.rank(); i-- > 0; index /= shape[i]) at[i] = index % shape[i];
+  return fmt::format(" at ({}{})", fmt::join(at, ", "), at.size() == 1 ? "," : "");
+}
+
+Error not_finite(const Column& column, int64_t sample, const std::string& value, const std::string& position) {
+  Error error{ErrorCode::kDataNotFinite,
+              fmt::format("{}: sample {} holds {}{}", column.label, sample, value, position),
+              {},
+              {}};
+  error.fact("one such element makes the loss and then every weight NaN");
+  return error.remedy("remove the sample, or replace the element (np.nan_to_num)");
+}
+
+Error bad_label(const Column& column, int64_t sample, const std::string& value, const std::string& position) {
+  Error error{ErrorCode::kLabelOutOfRange,
+              fmt::format("{}: sample {} has the label {}{}", column.label, sample, value, position),
+              {},
+              {}};
+  if (column.classes > 0) {
+    error.fact(fmt::format("the output has {} classes: labels are whole numbers from 0 to {}", column.classes,
+                           column.classes - 1));
+    if (value == fmt::format("{}", column.classes)) error.remedy("labels that count from 1: subtract 1");
+  } else {
+    error.fact("labels are whole numbers from 0");
+  }
+  return error;
+}
+
+Status check_class_weights(const DataSet& data) {
+  if (data.targets.empty()) return fail(ErrorCode::kUsage, "--class-weight needs data with targets");
+  if (data.targets.size() > 1)
+    return fail(ErrorCode::kUsage,
+                fmt::format("--class-weight is for models with one output; this one has {}", data.targets.size()));
+  const auto& target = data.targets[0];
+  const Shape& shape = target.type.shape;
+  // Keras takes the largest of a row of labels for the class; nobody means that.
+  if (shape.rank() > 1 || (target.role == Role::kLabels && shape.elements() > 1))
+    return fail(ErrorCode::kUsage,
+                fmt::format("--class-weight needs one class a sample; a target of {} has the shape {}", target.label,
+                            to_text(shape)));
+  return {};
+}
+
+}  // namespace
+
+ColumnSource::ColumnSource(DataSet data, SourceOptions options) : data_(std::move(data)), options_(std::move(options)) {
+  for (const auto& column : data_.inputs) input_types_.push_back(column.type);
+  for (const auto& column : data_.targets) target_types_.push_back(column.type);
+}
+
+Result<ColumnSource> ColumnSource::create(DataSet data, SourceOptions options) {
+  if (options.end < 0) options.end = data.samples;
+  assert(options.begin >= 0 && options.begin < options.end && options.end <= data.samples);
+  if (!options.class_weights.empty()) PLIMSOLL_TRY(check_class_weights(data));
+  return ColumnSource(std::move(data), std::move(options));
+}
+
+int64_t ColumnSource::sample_at(const SampleOrder* order, int64_t position) const {
+  return options_.begin + (order ? (*order)(position) : position);
+}
+
+Status ColumnSource::read_run(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const {
+  for (size_t i = 0; i < into.inputs.size(); ++i)
+    PLIMSOLL_TRY(data_.inputs[i].read(sample, count, at_row(into.inputs[i], input_types_[i], at)));
+  for (size_t i = 0; i < into.targets.size(); ++i)
+    PLIMSOLL_TRY(data_.targets[i].read(sample, count, at_row(into.targets[i], target_types_[i], at)));
+  for (size_t i = 0; i < into.weights.size(); ++i) {
+    if (data_.weights.empty())
+      std::fill_n(into.weights[i] + at, count, 1.0f);
+    else
+      PLIMSOLL_TRY(read_weights(data_.weights[i], sample, count, into.weights[i] + at));
+  }
+  return {};
+}
+
+Status ColumnSource::read_columns(const SampleOrder* order, int64_t first, int64_t count,
+                                  const BatchBuffers& into) const {
+  if (!order) return read_run(sample_at(nullptr, first), count, 0, into);
+  int64_t sample = sample_at(order, first);
+  for (int64_t at = 0; at < count;) {
+    // Neighbours that the shuffle left side by side are one read.
+    int64_t run = 1, next = 0;
+    while (at + run < count && (next = sample_at(order, first + at + run)) == sample + run) ++run;
+    PLIMSOLL_TRY(read_run(sample, run, at, into));
+    at += run;
+    sample = next;
+  }
+  return {};
+}
+
+Status ColumnSource::check(const Column& column, const void* data, const SampleOrder* order, int64_t first,
+                           int64_t count) const {
+  const bool is_weight = column.role == Role::kWeights;
+  const DType dtype = is_weight ? DType::kFloat32 : column.type.dtype;
+  const int64_t elements = is_weight ? 1 : column.type.shape.elements();
+  const auto report = [&](int64_t index, auto make_error) {
+    return fail(make_error(column, sample_at(order, first + index / elements), element_text(dtype, data, index),
+                           is_weight ? "" : position_text(column.type.shape, index % elements)));
+  };
+  if (const auto index = first_not_finite(dtype, data, count * elements)) return report(*index, not_finite);
+  if (column.role != Role::kLabels) return {};
+  if (const auto index = first_bad_label(dtype, data, count * elements, column.classes))
+    return report(*index, bad_label);
+  return {};
+}
+
+Status ColumnSource::check_columns(const SampleOrder* order, int64_t first, int64_t count,
+                                   const BatchBuffers& into) const {
+  for (size_t i = 0; i < into.inputs.size(); ++i)
+    PLIMSOLL_TRY(check(data_.inputs[i], into.inputs[i], order, first, count));
+  for (size_t i = 0; i < into.targets.size(); ++i)
+    PLIMSOLL_TRY(check(data_.targets[i], into.targets[i], order, first, count));
+  if (data_.weights.empty()) return {};
+  for (size_t i = 0; i < into.weights.size(); ++i)
+    PLIMSOLL_TRY(check(data_.weights[i], into.weights[i], order, first, count));
+  return {};
+}
+
+Status ColumnSource::read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) {
+  assert(first >= 0 && count > 0 && first + count <= samples());
+  assert(into.inputs.size() == data_.inputs.size());
+  assert(into.targets.empty() || into.targets.size() == data_.targets.size());
+  assert(into.weights.empty() || (has_weights() && into.weights.size() == data_.targets.size()));
+  std::optional<SampleOrder> shuffled;
+  if (options_.shuffle) shuffled.emplace(samples(), options_.seed, epoch);
+  const SampleOrder* order = shuffled ? &*shuffled : nullptr;
+  PLIMSOLL_TRY(read_columns(order, first, count, into));
+  PLIMSOLL_TRY(check_columns(order, first, count, into));
+  if (options_.class_weights.empty() || into.weights.empty()) return {};
+  assert(!into.targets.empty());
+  const auto& target = target_types_[0];
+  options_.class_weights.apply(target.dtype, into.targets[0], target.shape.elements(), count, into.weights[0]);
+  return {};
+}
+
+}  // namespace plimsoll

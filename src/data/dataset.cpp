@@ -1,0 +1,58 @@
+#include "data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+#include <cmath>
+#include <cstring>
+
+#include "data/match.h"
+
+namespace plimsoll {
+
+Status Column::read(int64_t first, int64_t count, void* into) const {
+  const Bytes begin = offset + first * type.bytes(), bytes = count * type.bytes();
+  if (file) return file->pread_exact(begin, {static_cast<std::byte*>(into), static_cast<size_t>(bytes)});
+  assert(memory != nullptr);
+  std::memcpy(into, memory + begin, static_cast<size_t>(bytes));
+  return {};
+}
+
+namespace {
+
+FoundArray found_in_memory(const MemoryArray& array) {
+  FoundArray found;
+  found.label = array.label;
+  found.dtype = array.dtype;
+  found.dims = array.dims;
+  found.memory = static_cast<const std::byte*>(array.data);
+  return found;
+}
+
+}  // namespace
+
+Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec) {
+  FoundArrays found;
+  for (const auto& array : arrays.inputs) found.inputs.push_back(found_in_memory(array));
+  if (!spec.needs_targets) return match_arrays(std::move(found), spec);
+  for (const auto& array : arrays.targets) found.targets.push_back(found_in_memory(array));
+  const bool shared = arrays.weights.size() == 1;
+  for (size_t i = 0; i < (shared ? spec.outputs.size() : arrays.weights.size()); ++i)
+    found.weights.emplace_back(found_in_memory(arrays.weights[shared ? 0 : i]));
+  return match_arrays(std::move(found), spec);
+}
+
+Result<int64_t> validation_split_at(int64_t samples, double fraction) {
+  if (!(fraction > 0 && fraction < 1))
+    return fail(ErrorCode::kUsage, fmt::format("--validation-split {}: must lie between 0 and 1", fraction));
+  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(samples) * (1.0 - fraction)));
+  if (at > 0 && at < samples) return at;
+  Error error{ErrorCode::kDataEmpty,
+              fmt::format("--validation-split {} of {} samples leaves none to {}", fraction, samples,
+                          at == 0 ? "train on" : "validate on"),
+              {},
+              {}};
+  return fail(error.remedy("another fraction, more samples, or --validation-data"));
+}
+
+}  // namespace plimsoll

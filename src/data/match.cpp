@@ -1,0 +1,142 @@
+#include "data/match.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "formats/file/array_source.h"
+
+namespace plimsoll {
+namespace {
+
+bool differs_by_trailing_one(const std::vector<int64_t>& longer, const std::vector<int64_t>& shorter) {
+  return longer.size() == shorter.size() + 1 && longer.back() == 1 &&
+         std::equal(shorter.begin(), shorter.end(), longer.begin());
+}
+
+bool fits(const std::vector<int64_t>& sample, const Shape& wanted) {
+  return sample == wanted.dims || differs_by_trailing_one(sample, wanted.dims) ||
+         differs_by_trailing_one(wanted.dims, sample);
+}
+
+// "(28, 28, 1)", and "one number" for the shape NumPy would print as "()".
+std::string sample_text(const std::vector<int64_t>& dims) {
+  return dims.empty() ? "one number" : dims_text(dims);
+}
+
+Error shape_error(const FoundArray& array, const std::string& port, const Shape& wanted) {
+  const std::vector<int64_t> sample(array.dims.empty() ? array.dims.end() : array.dims.begin() + 1, array.dims.end());
+  Error error{ErrorCode::kDataShape,
+              array.dims.empty() ? fmt::format("{}: a single number, not an array of samples", array.label)
+                                 : fmt::format("{}: a sample is {}, {} takes {}", array.label, sample_text(sample),
+                                               port, sample_text(wanted.dims)),
+              {},
+              {}};
+  error.fact(fmt::format("{} has the shape {} of {}", array.label, dims_text(array.dims), keras_name(array.dtype)));
+  int64_t elements = 1;
+  for (int64_t d : sample) elements *= d;
+  if (!array.dims.empty() && elements == wanted.elements())
+    error.remedy(fmt::format("the number of elements is right: reshape the array to {}", dims_text([&] {
+                               auto dims = wanted.dims;
+                               dims.insert(dims.begin(), array.dims[0]);
+                               return dims;
+                             }())));
+  return error;
+}
+
+Result<Column> column(FoundArray array, Role role, const std::string& port, const Shape& wanted, int64_t classes = 0) {
+  if (array.dims.empty() || !fits({array.dims.begin() + 1, array.dims.end()}, wanted)) {
+    Error error = shape_error(array, port, wanted);
+    if (role == Role::kLabels && array.dims.size() == wanted.rank() + 2 && array.dims.back() == classes)
+      error.remedy("the targets look one-hot: --loss categorical_crossentropy");
+    return fail(std::move(error));
+  }
+  Column result;
+  result.label = std::move(array.label);
+  result.role = role;
+  result.type = {array.dtype, wanted};
+  result.classes = classes;
+  result.file = std::move(array.file);
+  result.memory = array.memory;
+  result.offset = array.offset;
+  return result;
+}
+
+// Every array must have as many rows as the first.
+class Lengths {
+ public:
+  Status add(const FoundArray& array) {
+    if (array.dims.empty()) return {};  // an error of its shape
+    if (array.dims[0] == 0)
+      return fail(ErrorCode::kDataEmpty,
+                  fmt::format("{} holds no samples: its shape is {}", array.label, dims_text(array.dims)));
+    if (samples_ == 0) {
+      samples_ = array.dims[0];
+      label_ = array.label;
+    }
+    if (array.dims[0] == samples_) return {};
+    Error error{ErrorCode::kDataLengths,
+                fmt::format("{} holds {} samples, {} holds {}", label_, samples_, array.label, array.dims[0]),
+                {},
+                {}};
+    return fail(error.remedy("arrays of one data set need one row a sample, in the same order"));
+  }
+  int64_t samples() const { return samples_; }
+
+ private:
+  int64_t samples_ = 0;
+  std::string label_;
+};
+
+Status check_count(size_t found, size_t wanted, const char* what) {
+  if (found == wanted) return {};
+  return fail(ErrorCode::kDataShape,
+              fmt::format("the model's {}: {}; the data has arrays for {}", what, wanted, found));
+}
+
+Status check_lengths(const FoundArrays& found, DataSet& set) {
+  Lengths lengths;
+  for (const auto& array : found.inputs) PLIMSOLL_TRY(lengths.add(array));
+  for (const auto& array : found.targets) PLIMSOLL_TRY(lengths.add(array));
+  for (const auto& array : found.weights)
+    if (array) PLIMSOLL_TRY(lengths.add(*array));
+  set.samples = lengths.samples();
+  return {};
+}
+
+}  // namespace
+
+Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
+  PLIMSOLL_TRY(check_count(found.inputs.size(), spec.inputs.size(), "inputs"));
+  if (spec.needs_targets) PLIMSOLL_TRY(check_count(found.targets.size(), spec.outputs.size(), "outputs"));
+  if (!found.weights.empty())
+    PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "outputs that take weights"));
+  DataSet set;
+  PLIMSOLL_TRY(check_lengths(found, set));
+  for (size_t i = 0; i < found.inputs.size(); ++i) {
+    const auto& port = spec.inputs[i];
+    PLIMSOLL_ASSIGN(auto input, column(std::move(found.inputs[i]), Role::kInput,
+                                       fmt::format("the model's input '{}'", port.name), port.sample));
+    set.inputs.push_back(std::move(input));
+  }
+  for (size_t i = 0; i < found.targets.size(); ++i) {
+    const auto& port = spec.outputs[i];
+    const Role role = port.sparse_labels ? Role::kLabels : Role::kTarget;
+    PLIMSOLL_ASSIGN(auto target,
+                    column(std::move(found.targets[i]), role,
+                           fmt::format("the model's output '{}' as target", port.name), port.target, port.classes));
+    set.targets.push_back(std::move(target));
+  }
+  for (size_t i = 0; i < found.weights.size(); ++i) {
+    Column weight;
+    weight.role = Role::kWeights;
+    if (found.weights[i]) {
+      PLIMSOLL_ASSIGN(weight, column(std::move(*found.weights[i]), Role::kWeights,
+                                     fmt::format("a sample weight of output '{}'", spec.outputs[i].name), Shape{}));
+    }
+    set.weights.push_back(std::move(weight));
+  }
+  return set;
+}
+
+}  // namespace plimsoll

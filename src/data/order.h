@@ -1,0 +1,36 @@
+// The order of an epoch as a function: position -> sample. Nothing is stored per sample, any position can be asked for
+// first, and each sample comes exactly once, so reading on after a resume needs no replay.
+//
+// A Feistel network over a x b >= n, its halves added modulo a and b (Black & Rogaway, "Ciphers with arbitrary finite
+// domains", 2002), and cycle walking: what lands beyond n is sent round again. a x b is at most n + sqrt(n), so that is
+// rare.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace plimsoll {
+
+class SampleOrder {
+ public:
+  // Positions and samples are [0, samples). Another seed or epoch is another order.
+  SampleOrder(int64_t samples, uint64_t seed, int64_t epoch);
+
+  int64_t operator()(int64_t position) const;
+
+ private:
+  // How fast the distribution nears the uniform one depends on how coarse the halves are: counted exactly over all
+  // round functions, 5 or 6 samples are within 2e-5 of uniform (total variation) after 32 rounds and only within 5e-2
+  // after 10.
+  static constexpr int kMostRounds = 32;
+  static constexpr int kFewRounds = 12;
+  static constexpr int64_t kFewRoundsFrom = 1024;
+
+  uint64_t shuffled_once(uint64_t position) const;
+
+  uint64_t samples_, a_, b_;
+  int rounds_;
+  std::array<uint64_t, kMostRounds> keys_;
+};
+
+}  // namespace plimsoll

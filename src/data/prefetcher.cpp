@@ -1,0 +1,162 @@
+#include "data/prefetcher.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cassert>
+#include <cstring>
+
+namespace plimsoll {
+namespace {
+
+// Each array of a batch starts at a multiple of kAlignment.
+template <typename Use>
+Bytes for_each_array(const BatchSource& source, int64_t most, Use use) {
+  Bytes offset = 0;
+  const auto place = [&](int kind, Bytes bytes) {
+    use(kind, offset);
+    offset += align_up(most * bytes);
+  };
+  for (const auto& type : source.input_types()) place(0, type.bytes());
+  for (const auto& type : source.target_types()) place(1, type.bytes());
+  if (source.has_weights())
+    for (size_t i = 0; i < source.target_types().size(); ++i) place(2, sizeof(float));
+  return offset;
+}
+
+BatchBuffers lay_out(const BatchSource& source, int64_t most, std::byte* memory) {
+  BatchBuffers buffers;
+  for_each_array(source, most, [&](int kind, Bytes offset) {
+    if (kind == 0) buffers.inputs.push_back(memory + offset);
+    if (kind == 1) buffers.targets.push_back(memory + offset);
+    if (kind == 2) buffers.weights.push_back(reinterpret_cast<float*>(memory + offset));
+  });
+  return buffers;
+}
+
+}  // namespace
+
+Bytes Prefetcher::staging_bytes(const BatchSource& source, int depth, int64_t most) {
+  return depth * for_each_array(source, most, [](int, Bytes) {});
+}
+
+Bytes Prefetcher::buffer_bytes(const BatchSource& source, int depth, int64_t most) {
+  return source.buffer_bytes() + (depth > 0 ? staging_bytes(source, depth, most) + kThreadStack : 0);
+}
+
+Prefetcher::Prefetcher(BatchSource& source, Schedule schedule, int depth, int64_t most, std::span<std::byte> staging)
+    : source_(source), schedule_(std::move(schedule)), most_(most) {
+  const Bytes slot = staging_bytes(source, 1, most);
+  assert(static_cast<Bytes>(staging.size()) >= depth * slot);
+  assert(reinterpret_cast<uintptr_t>(staging.data()) % kAlignment == 0);
+  for (int i = 0; i < depth; ++i) slots_.push_back({{}, lay_out(source, most, staging.data() + i * slot)});
+}
+
+Result<std::unique_ptr<Prefetcher>> Prefetcher::start(BatchSource& source, Schedule schedule, int depth, int64_t most,
+                                                      std::span<std::byte> staging) {
+  std::unique_ptr<Prefetcher> prefetcher(new Prefetcher(source, std::move(schedule), depth, most, staging));
+  if (depth == 0) return prefetcher;
+  // Signals belong to the threads that know what to do about them; a thread inherits its creator's mask.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, static_cast<size_t>(kThreadStack));
+  const int failure = pthread_create(&prefetcher->thread_, &attributes, run, prefetcher.get());
+  pthread_attr_destroy(&attributes);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (failure != 0)
+    return fail(ErrorCode::kOutOfMemory, fmt::format("no thread to read data ahead: {}", std::strerror(failure)));
+  prefetcher->threaded_ = true;
+  return prefetcher;
+}
+
+Prefetcher::~Prefetcher() {
+  if (!threaded_) return;
+  {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  pthread_join(thread_, nullptr);
+}
+
+void* Prefetcher::run(void* self) {
+  static_cast<Prefetcher*>(self)->read_ahead();
+  return nullptr;
+}
+
+void Prefetcher::read_ahead() {
+  const auto depth = static_cast<int64_t>(slots_.size());
+  for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [&] { return stop_ || read_ - released_ < depth; });
+      if (stop_) return;
+    }
+    const auto request = schedule_();
+    Status status;
+    if (request) {
+      assert(request->count <= most_);
+      Batch& slot = slots_[static_cast<size_t>(read_ % depth)];
+      slot.request = *request;
+      status = source_.read(request->epoch, request->first, request->count, slot.buffers);
+    }
+    {
+      std::lock_guard lock(mutex_);
+      if (!status) error_ = std::move(status).error();
+      ended_ = !request || error_;
+      if (!ended_) ++read_;
+    }
+    changed_.notify_all();
+    if (ended_) return;
+  }
+}
+
+Result<const Prefetcher::Batch*> Prefetcher::acquire() {
+  assert(threaded_);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return read_ > released_ || ended_; });
+  if (read_ > released_) return &slots_[static_cast<size_t>(released_ % static_cast<int64_t>(slots_.size()))];
+  if (error_) return fail(*error_);
+  return nullptr;
+}
+
+void Prefetcher::release() {
+  {
+    std::lock_guard lock(mutex_);
+    assert(read_ > released_);
+    ++released_;
+  }
+  changed_.notify_all();
+}
+
+void Prefetcher::copy_out(const Batch& batch, const BatchBuffers& into) const {
+  const auto copy = [&](void* to, const void* from, Bytes bytes) {
+    std::memcpy(to, from, static_cast<size_t>(batch.request.count * bytes));
+  };
+  for (size_t i = 0; i < into.inputs.size(); ++i)
+    copy(into.inputs[i], batch.buffers.inputs[i], source_.input_types()[i].bytes());
+  for (size_t i = 0; i < into.targets.size(); ++i)
+    copy(into.targets[i], batch.buffers.targets[i], source_.target_types()[i].bytes());
+  for (size_t i = 0; i < into.weights.size(); ++i) copy(into.weights[i], batch.buffers.weights[i], sizeof(float));
+}
+
+Status Prefetcher::next(const BatchBuffers& into) {
+  if (threaded_) {
+    PLIMSOLL_ASSIGN(const Batch* batch, acquire());
+    assert(batch != nullptr);
+    copy_out(*batch, into);
+    release();
+    return {};
+  }
+  if (error_) return fail(*error_);
+  const auto request = schedule_();
+  assert(request && request->count <= most_);
+  auto status = source_.read(request->epoch, request->first, request->count, into);
+  if (!status) error_ = status.error();
+  return status;
+}
+
+}  // namespace plimsoll

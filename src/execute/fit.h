@@ -1,0 +1,80 @@
+// The training loop: windows over epochs, validation, checkpoints, and what an observer is told.
+#pragma once
+
+#include <atomic>
+#include <optional>
+
+#include "execute/session.h"
+#include "execute/weights.h"
+
+namespace plimsoll {
+
+struct Metric {
+  std::string name;
+  double value = 0;
+};
+
+struct StepEvent {
+  int64_t epoch = 0, step = 0;  // step: optimizer steps of the whole run, from 1
+  int64_t window = 0, windows = 0;  // of this epoch
+  double loss = 0;              // of this batch alone, as train_on_batch reports it
+  double seconds = 0;
+  int64_t samples = 0;
+  const std::vector<Metric>* running = nullptr;  // means over the epoch so far, the loss first
+};
+
+struct EpochEvent {
+  int64_t epoch = 0, epochs = 0;
+  double seconds = 0;
+  std::vector<Metric> metrics;  // validation's as "val_..."
+};
+
+class FitObserver {
+ public:
+  virtual ~FitObserver() = default;
+  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*windows*/) {}
+  virtual void on_step(const StepEvent&) {}
+  virtual void on_epoch_end(const EpochEvent&) {}
+  virtual void on_note(const std::string&) {}  // "stopped early: ..."
+};
+
+struct EarlyStopping {
+  std::string metric;
+  int64_t patience = 0;
+};
+
+struct FitOptions {
+  int64_t epochs = 1;
+  int64_t steps_per_epoch = 0;  // 0: all of the data
+  uint64_t seed = 0;
+  std::string checkpoint_folder;        // "": none
+  int64_t checkpoint_every_steps = 0;   // 0: at the end of each epoch
+  bool resume = false;
+  std::optional<EarlyStopping> early_stopping;
+  const std::atomic<bool>* stop = nullptr;  // set from a signal handler: finish the micro-batch and return
+  nlohmann::json identity;                  // what a resumed run must share: model, data, batch, seed
+};
+
+struct FitResult {
+  OptimizerState optimizer;
+  int64_t steps = 0;      // of this process
+  bool interrupted = false;
+  bool mid_window = false;  // interrupted inside a window: only a checkpoint can go on exactly
+  std::optional<int64_t> resumed_at;  // step
+  std::vector<EpochEvent> history;
+};
+
+// `validation` may be null. The session's weights must be loaded, unless options.resume finds a checkpoint.
+Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start, const FitOptions& options,
+                      FitObserver& observer);
+
+// Mean loss and metrics over a whole source, as Keras's evaluate reports them.
+Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop = nullptr,
+                                     const std::function<void(int64_t done)>& progress = {});
+
+std::string checkpoint_path(const std::string& folder);
+// The plan a checkpoint was made with: resuming uses it, so that the same bits come out.
+Result<Plan> plan_of_checkpoint(const std::string& folder);
+Result<int64_t> step_of_checkpoint(const std::string& folder);
+
+}  // namespace plimsoll

@@ -1,0 +1,125 @@
+#include "execute/weights.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <ctime>
+
+#include "model/initializer.h"
+
+namespace plimsoll {
+namespace {
+
+// Session values of optimizer state in the order of Keras's file: for each trainable weight its moments.
+std::vector<std::string> state_values(const Session& session) {
+  std::vector<std::string> names;
+  for (const Weight& weight : session.model().weights()) {
+    if (!weight.trainable) continue;
+    for (const std::string& state : state_names(session.model().optimizer()))
+      if (session.has_persistent(weight.name + "/" + state)) names.push_back(weight.name + "/" + state);
+  }
+  return names;
+}
+
+void clear(const TensorView& view) { std::memset(view.data, 0, static_cast<size_t>(view.type.bytes())); }
+
+Status check_weights(const Session& session, const KerasArchive& archive) {
+  Error missing{ErrorCode::kWeightMissing, fmt::format("{}: weights the model needs are not in the file", archive.path), {}, {"save the model again from Keras"}};
+  Error wrong{ErrorCode::kWeightShape, fmt::format("{}: weights in the file have other shapes than the model", archive.path), {}, {"save the model again from Keras"}};
+  for (const Weight& weight : session.model().weights()) {
+    if (!session.has_persistent(weight.name)) continue;
+    const Dataset* dataset = archive.weights->find(weight.file_path);
+    if (dataset == nullptr)
+      missing.fact(fmt::format("{}: no dataset {} in model.weights.h5", weight.name, weight.file_path));
+    else if (!(dataset->type.shape == weight.shape))
+      wrong.fact(fmt::format("{}: {} is [{}], the model needs [{}]", weight.name, weight.file_path, to_text(dataset->type.shape), to_text(weight.shape)));
+  }
+  if (!missing.facts.empty()) return fail(std::move(missing));
+  if (!wrong.facts.empty()) return fail(std::move(wrong));
+  return {};
+}
+
+Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& report) {
+  const std::vector<std::string> names = state_values(session);
+  const std::vector<OptimizerVariable> variables = optimizer_variables(file);
+  const bool scheduled = !session.model().optimizer().schedule.is_null();
+  const size_t head = scheduled ? 1 : 2;
+  if (variables.empty()) return {};
+  PLIMSOLL_TRY(file.read_into(variables[0].path, {DType::kInt64, {}}, &report.optimizer.iteration));
+  if (!scheduled && variables.size() > 1) PLIMSOLL_TRY(file.read_into(variables[1].path, {DType::kFloat64, {}}, &report.optimizer.learning_rate));
+  if (names.empty()) return {};
+  if (variables.size() <= head) {
+    if (report.optimizer.iteration > 0) report.notes.push_back("the file has no optimizer moments; they start at zero");
+    return {};
+  }
+  if (variables.size() != head + names.size()) {
+    report.notes.push_back(fmt::format("the file has {} optimizer variables where this optimizer has {}: its state starts anew, at iteration 0",
+                                       variables.size(), head + names.size()));
+    report.optimizer.iteration = 0;
+    return {};
+  }
+  for (size_t i = 0; i < names.size(); ++i) {
+    const TensorView view = session.persistent(names[i]);
+    PLIMSOLL_TRY(file.read_into(variables[head + i].path, view.type, view.data));
+  }
+  return {};
+}
+
+std::string metadata_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%d@%H:%M:%S", &utc);
+  return nlohmann::json{{"keras_version", "3.15.1"}, {"date_saved", text}}.dump();
+}
+
+}  // namespace
+
+Result<LoadReport> load_weights(Session& session, const KerasArchive& archive, bool keep_optimizer) {
+  PLIMSOLL_TRY(check_weights(session, archive));
+  for (const Weight& weight : session.model().weights()) {
+    if (!session.has_persistent(weight.name)) continue;
+    const TensorView view = session.persistent(weight.name);
+    PLIMSOLL_TRY(archive.weights->read_into(weight.file_path, view.type, view.data));
+  }
+  LoadReport report;
+  report.optimizer.learning_rate = session.model().optimizer().learning_rate;
+  for (const std::string& name : state_values(session)) clear(session.persistent(name));
+  if (keep_optimizer) PLIMSOLL_TRY(load_optimizer(session, *archive.weights, report));
+  return report;
+}
+
+Status initialize_weights(Session& session, uint64_t seed) {
+  for (const Weight& weight : session.model().weights()) {
+    if (!session.has_persistent(weight.name)) continue;
+    const TensorView view = session.persistent(weight.name);
+    const auto count = static_cast<size_t>(view.elements());
+    if (view.type.dtype == DType::kFloat64) PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<double>(), count)));
+    else PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<float>(), count)));
+  }
+  for (const std::string& name : state_values(session)) clear(session.persistent(name));
+  return {};
+}
+
+Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text, const OptimizerState& state, const std::string& path) {
+  std::vector<WeightEntry> entries;
+  for (const Weight& weight : session.model().weights()) {
+    if (!session.has_persistent(weight.name)) continue;
+    const TensorView view = session.persistent(weight.name);
+    entries.push_back({weight.file_path, view.type, view.data});
+  }
+  const bool scheduled = !session.model().optimizer().schedule.is_null();
+  const auto learning_rate = static_cast<float>(state.learning_rate);
+  int index = 0;
+  entries.push_back({optimizer_path(index++), {DType::kInt64, {}}, &state.iteration});
+  if (!scheduled) entries.push_back({optimizer_path(index++), {DType::kFloat32, {}}, &learning_rate});
+  for (const std::string& name : state_values(session)) {
+    const TensorView view = session.persistent(name);
+    entries.push_back({optimizer_path(index++), view.type, view.data});
+  }
+  const std::string metadata = source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();
+  return write_keras(path, {config_text, metadata, entries, source != nullptr && source->weights ? source : nullptr});
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,36 @@
+// A row-major, little-endian array that lies at an offset of a file: what npy, npz and idx all come down to.
+// The data stage reads rows of it by pread; nothing here holds its elements.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/tensor.h"
+
+namespace plimsoll {
+
+struct ArraySource {
+  std::string label;   // as messages name it: "data.npz: x"
+  std::string path;    // the file to pread: the user's own, or one in the cache
+  int64_t offset = 0;  // of the first element in `path`
+  DType dtype = DType::kFloat32;
+  std::vector<int64_t> dims;  // any may be 0; empty for a scalar
+
+  int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
+  int64_t row_elements() const {
+    int64_t n = 1;
+    for (size_t i = 1; i < dims.size(); ++i) n *= dims[i];
+    return n;
+  }
+  Bytes row_bytes() const { return row_elements() * size_of(dtype); }
+  Bytes bytes() const { return rows() * row_bytes(); }
+};
+
+// The product of `dims` times the element size, or nothing when it is negative anywhere or beyond 2^62.
+std::optional<Bytes> array_bytes(DType dtype, const std::vector<int64_t>& dims);
+
+std::string dims_text(const std::vector<int64_t>& dims);  // "(60000, 28, 28)", as NumPy prints it
+
+}  // namespace plimsoll

@@ -1,0 +1,229 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "formats/file/file.h"
+
+namespace plimsoll {
+namespace {
+
+std::string folder_of(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// Writes everything at `offset`, whatever short counts and interruptions the system gives.
+Status write_all(int fd, int64_t offset, std::span<const std::byte> data, const std::string& name) {
+  for (size_t done = 0; done < data.size();) {
+    const ssize_t wrote = ::pwrite(fd, data.data() + done, data.size() - done, offset + static_cast<int64_t>(done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) {
+      auto error = write_error(errno, name, fmt::format("writing {}", name));
+      error.fact(fmt::format("{} were to go to byte {}", format_bytes(static_cast<Bytes>(data.size() - done)),
+                             offset + static_cast<int64_t>(done)));
+      return fail(std::move(error));
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  return {};
+}
+
+Status sync_path(const std::string& path, int flags, const std::string& name) {
+  const Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC));
+  // Some file systems do not sync folders and say EINVAL: then there is nothing more that could be done.
+  if (fd.get() < 0 || (::fsync(fd.get()) != 0 && errno != EINVAL))
+    return fail(write_error(errno, name, fmt::format("flushing {} to the disk", name)));
+  return {};
+}
+
+// What `target` stands for: a link is written through, not replaced.
+Result<std::string> real_target(const std::string& target) {
+  struct stat info {};
+  if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    return fail(ErrorCode::kNotWritable, fmt::format("cannot write {}: it is {}, not a file", target,
+                                                     S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device"));
+  std::error_code ignored;
+  if (!std::filesystem::is_symlink(target, ignored)) return target;
+  auto resolved = std::filesystem::weakly_canonical(target, ignored);
+  return ignored ? target : resolved.string();
+}
+
+}  // namespace
+
+Error write_error(int error_number, const std::string& path, const std::string& doing) {
+  const bool forbidden = error_number == EACCES || error_number == EPERM || error_number == EROFS ||
+                         error_number == ENOENT || error_number == ENOTDIR || error_number == EISDIR ||
+                         error_number == ELOOP || error_number == ENAMETOOLONG;
+  Error error{forbidden ? ErrorCode::kNotWritable : ErrorCode::kWriteFailed,
+              fmt::format("{} failed: {}", doing, std::strerror(error_number)),
+              {},
+              {}};
+  const auto folder = folder_of(path);
+  if (error_number == ENOSPC || error_number == EDQUOT)
+    error.remedy(fmt::format("free space on the disk of {}, or choose another folder", folder));
+  if (error_number == EFBIG) error.remedy("raise the limit on file sizes (ulimit -f)");
+  if (error_number == ENOENT) error.remedy(fmt::format("mkdir -p {}", folder));
+  if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
+    error.remedy(fmt::format("choose a folder you may write to; {} is not one", folder));
+  return error;
+}
+
+Result<PathAside> PathAside::create(const std::string& target) {
+  PathAside aside;
+  PLIMSOLL_ASSIGN(aside.target_, real_target(target));
+  static std::atomic<unsigned> counter = 0;
+  for (int attempt = 0; attempt < 100; ++attempt) {
+    auto candidate = fmt::format("{}.{}-{}.part", aside.target_, ::getpid(), counter++);
+    const Descriptor fd(::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (fd.get() >= 0) {
+      aside.temporary_ = std::move(candidate);
+      return aside;
+    }
+    if (errno != EEXIST && errno != EINTR) break;
+  }
+  return fail(write_error(errno, aside.target_, fmt::format("creating {}", target)));
+}
+
+PathAside::PathAside(PathAside&& other) noexcept
+    : target_(std::move(other.target_)), temporary_(std::exchange(other.temporary_, {})) {}
+
+PathAside& PathAside::operator=(PathAside&& other) noexcept {
+  if (this != &other) {
+    discard();
+    target_ = std::move(other.target_);
+    temporary_ = std::exchange(other.temporary_, {});
+  }
+  return *this;
+}
+
+Status PathAside::commit() {
+  PLIMSOLL_TRY(sync_path(temporary_, O_RDONLY, target_));
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
+    return fail(write_error(errno, target_, fmt::format("putting {} in place", target_)));
+  temporary_.clear();
+  return sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY, target_);
+}
+
+void PathAside::discard() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  temporary_.clear();
+}
+
+Result<AtomicFile> AtomicFile::create(const std::string& target) {
+  PLIMSOLL_ASSIGN(auto aside, PathAside::create(target));
+  Descriptor fd(::open(aside.path().c_str(), O_RDWR | O_CLOEXEC));
+  if (fd.get() < 0) return fail(write_error(errno, target, fmt::format("opening {} for writing", target)));
+  return AtomicFile(std::move(aside), std::move(fd));
+}
+
+Status AtomicFile::reserve(int64_t bytes) {
+  if (bytes <= 0) return {};
+  PLIMSOLL_TRY(check_free_space(target(), bytes));
+  int rc = 0;
+  do rc = ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  while (rc != 0 && errno == EINTR);
+  if (rc == 0 || (errno != ENOSPC && errno != EDQUOT)) return {};  // otherwise it cannot reserve: writing will tell
+  auto error = write_error(errno, target(), fmt::format("reserving space for {}", target()));
+  return fail(std::move(error.fact(fmt::format("{} are needed ({} bytes)", format_bytes(bytes), bytes))));
+}
+
+Status AtomicFile::write(std::span<const std::byte> data) {
+  PLIMSOLL_TRY(write_all(fd_.get(), position_, data, target()));
+  position_ += static_cast<int64_t>(data.size());
+  return {};
+}
+
+Status AtomicFile::write_at(int64_t offset, std::span<const std::byte> data) {
+  return write_all(fd_.get(), offset, data, target());
+}
+
+Status AtomicFile::pad_to(int64_t offset) {
+  static constexpr std::byte kZeros[4096] = {};
+  while (position_ < offset) {
+    const auto size = static_cast<size_t>(std::min<int64_t>(offset - position_, sizeof(kZeros)));
+    PLIMSOLL_TRY(write(std::span(kZeros, size)));
+  }
+  return {};
+}
+
+Status AtomicFile::skip_to(int64_t offset) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0 || (info.st_size < offset && ::ftruncate(fd_.get(), offset) != 0))
+    return fail(write_error(errno, target(), fmt::format("writing {}", target())));
+  position_ = offset;
+  return {};
+}
+
+Status AtomicFile::read_at(int64_t offset, std::span<std::byte> out) const {
+  for (size_t done = 0; done < out.size();) {
+    const ssize_t got = ::pread(fd_.get(), out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(write_error(errno, target(), fmt::format("reading {} back", target())));
+    if (got == 0) {  // beyond what was written so far: zeros, as in a hole
+      std::fill(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), std::byte{0});
+      return {};
+    }
+    done += static_cast<size_t>(got);
+  }
+  return {};
+}
+
+Status AtomicFile::commit() {
+  if (fd_.close() != 0) return fail(write_error(errno, target(), fmt::format("closing {}", target())));
+  return aside_.commit();
+}
+
+Status check_free_space(const std::string& path, int64_t bytes) {
+  const auto refuse = [&](int error_number, uint64_t available) {
+    auto error = write_error(error_number, path, fmt::format("writing {}", path));
+    error.fact(fmt::format("{} are needed ({} bytes), {} can be written", format_bytes(bytes), bytes,
+                           format_bytes(static_cast<Bytes>(std::min<uint64_t>(available, uint64_t{1} << 62)))));
+    return fail(std::move(error));
+  };
+  struct statvfs disk {};
+  if (::statvfs(folder_of(path).c_str(), &disk) == 0 && disk.f_blocks > 0) {
+    const uint64_t available = uint64_t{disk.f_bavail} * disk.f_frsize;
+    if (available < static_cast<uint64_t>(bytes)) return refuse(ENOSPC, available);
+  }
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      limit.rlim_cur < static_cast<uint64_t>(bytes))
+    return refuse(EFBIG, limit.rlim_cur);
+  return {};
+}
+
+Result<TemporaryFile> TemporaryFile::create() {
+  const char* chosen = std::getenv("TMPDIR");
+  const std::string folder = chosen != nullptr && *chosen != '\0' ? chosen : "/var/tmp";
+  for (const auto& place : {folder, std::string("/tmp")}) {
+    std::string name = place + "/plimsoll-XXXXXX";
+    Descriptor fd(::mkostemp(name.data(), O_CLOEXEC));
+    if (fd.get() >= 0) return TemporaryFile(std::move(fd), std::move(name));
+  }
+  auto error = write_error(errno, folder + "/x", fmt::format("creating a temporary file in {}", folder));
+  return fail(std::move(error.remedy("set TMPDIR to a folder on a disk with space")));
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+Status TemporaryFile::write(std::span<const std::byte> data) {
+  PLIMSOLL_TRY(write_all(fd_.get(), position_, data, path_));
+  position_ += static_cast<int64_t>(data.size());
+  return {};
+}
+
+}  // namespace plimsoll

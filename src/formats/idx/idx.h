@@ -1,0 +1,13 @@
+// IDX, the format of MNIST (http://yann.lecun.com/exdb/mnist): plain or gzipped. Big-endian in the file: bytes are read
+// in place, wider elements and gzipped files are unpacked once into the cache.
+#pragma once
+
+#include <string>
+
+#include "formats/file/array_source.h"
+
+namespace plimsoll {
+
+Result<ArraySource> open_idx(const std::string& path);
+
+}  // namespace plimsoll

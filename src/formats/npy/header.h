@@ -1,0 +1,22 @@
+// The dictionary in an .npy header: a Python literal with exactly the keys descr, fortran_order and shape.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace plimsoll {
+
+struct NpyHeader {
+  std::string descr;  // "<f4"; a structured type comes as its text, beginning with '['
+  bool fortran_order = false;
+  std::vector<int64_t> shape;
+};
+
+// The error says what was expected at which character of the header; the caller adds the file.
+Result<NpyHeader> parse_npy_header(std::string_view text);
+
+}  // namespace plimsoll

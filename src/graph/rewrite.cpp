@@ -1,0 +1,111 @@
+#include "graph/rewrite.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+
+namespace plimsoll {
+
+Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
+  to_.name = from.name;
+  for (ValueId id : from.inputs) {
+    bind(id, add_value(from.value(id)));
+    to_.inputs.push_back(to(id));
+  }
+}
+
+ValueId Rewrite::to(ValueId old) const {
+  const ValueId id = map_[static_cast<size_t>(old)];
+  assert(id != kNone);
+  return id;
+}
+
+void Rewrite::bind(ValueId old, ValueId value) { map_[static_cast<size_t>(old)] = value; }
+
+std::string Rewrite::unique_name(std::string wish) {
+  if (names_.emplace(wish, 0).second) return wish;
+  for (;;) {
+    std::string name = fmt::format("{}.{}", wish, ++names_[wish]);
+    if (names_.emplace(name, 0).second) return name;
+  }
+}
+
+ValueId Rewrite::add_value(Value value) {
+  const auto id = static_cast<ValueId>(to_.values.size());
+  value.name = unique_name(std::move(value.name));
+  value.producer = kNone;
+  to_.values.push_back(std::move(value));
+  return id;
+}
+
+void Rewrite::add_node(Node node) {
+  for (ValueId id : node.outputs) to_.value(id).producer = static_cast<NodeId>(to_.nodes.size());
+  to_.nodes.push_back(std::move(node));
+}
+
+std::vector<ValueId> Rewrite::clone_node(NodeId old, const std::vector<ValueId>& inputs) {
+  Node node = from_.node(old);
+  node.inputs = inputs;
+  for (ValueId& id : node.outputs) id = add_value(from_.value(id));
+  std::vector<ValueId> outputs = node.outputs;
+  add_node(std::move(node));
+  return outputs;
+}
+
+void Rewrite::copy_node(NodeId old) {
+  const Node& node = from_.node(old);
+  std::vector<ValueId> inputs;
+  for (ValueId id : node.inputs) inputs.push_back(to(id));
+  const std::vector<ValueId> outputs = clone_node(old, inputs);
+  for (size_t i = 0; i < outputs.size(); ++i) bind(node.outputs[i], outputs[i]);
+}
+
+Graph Rewrite::finish() {
+  for (ValueId id : from_.outputs) to_.outputs.push_back(to(id));
+  for (const Update& update : from_.updates) to_.updates.push_back({to(update.persistent), to(update.value)});
+  return without_dead_nodes(to_);
+}
+
+Graph without_dead_nodes(const Graph& graph) {
+  std::vector<bool> needed(graph.values.size(), false);
+  for (ValueId id : graph.inputs) needed[static_cast<size_t>(id)] = true;
+  for (ValueId id : graph.outputs) needed[static_cast<size_t>(id)] = true;
+  for (const Update& update : graph.updates) needed[static_cast<size_t>(update.value)] = true;
+  std::vector<bool> alive(graph.nodes.size(), false);
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    const Node& node = graph.nodes[n];
+    for (ValueId id : node.outputs) alive[n] = alive[n] || needed[static_cast<size_t>(id)];
+    if (!alive[n]) continue;
+    for (ValueId id : node.inputs) needed[static_cast<size_t>(id)] = true;
+    for (ValueId id : node.outputs) needed[static_cast<size_t>(id)] = true;
+  }
+
+  Graph result;
+  result.name = graph.name;
+  std::vector<ValueId> map(graph.values.size(), kNone);
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    if (!needed[v]) continue;
+    map[v] = static_cast<ValueId>(result.values.size());
+    result.values.push_back(graph.values[v]);
+    result.values.back().producer = kNone;
+  }
+  const auto mapped = [&](std::vector<ValueId> ids) {
+    for (ValueId& id : ids) id = map[static_cast<size_t>(id)];
+    return ids;
+  };
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!alive[n]) continue;
+    Node node = graph.nodes[n];
+    node.inputs = mapped(std::move(node.inputs));
+    node.outputs = mapped(std::move(node.outputs));
+    for (ValueId id : node.outputs) result.value(id).producer = static_cast<NodeId>(result.nodes.size());
+    result.nodes.push_back(std::move(node));
+  }
+  result.inputs = mapped(graph.inputs);
+  result.outputs = mapped(graph.outputs);
+  for (const Update& update : graph.updates)
+    result.updates.push_back({map[static_cast<size_t>(update.persistent)], map[static_cast<size_t>(update.value)]});
+  return result;
+}
+
+}  // namespace plimsoll

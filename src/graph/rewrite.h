@@ -1,0 +1,38 @@
+// Building one graph from another: what every pass does.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+class Rewrite {
+ public:
+  // Starts with the name and all inputs of `from`, which must outlive this.
+  explicit Rewrite(const Graph& from);
+
+  const Graph& from() const { return from_; }
+  const Graph& graph() const { return to_; }
+
+  ValueId to(ValueId old) const;             // the new value that stands for an old one
+  void bind(ValueId old, ValueId value);     // from now on `value` stands for `old`
+  ValueId add_value(Value value);            // its name is made unique
+  void add_node(Node node);                  // of new ids; its outputs must have been added
+  void copy_node(NodeId old);                // the node as it was, reading what now stands for its inputs
+  // A copy of an old node whose outputs stand for nothing: its outputs' new ids.
+  std::vector<ValueId> clone_node(NodeId old, const std::vector<ValueId>& inputs);
+
+  Graph finish();  // outputs and updates mapped; nodes that nobody reads dropped
+
+ private:
+  std::string unique_name(std::string wish);
+
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> map_;
+  std::map<std::string, int> names_;
+};
+
+// Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
+Graph without_dead_nodes(const Graph& graph);
+
+}  // namespace plimsoll

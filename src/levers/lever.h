@@ -1,0 +1,39 @@
+// A lever rewrites the joint graph so that less stays alive, and says what that did and what it means for the training.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace plimsoll {
+
+enum class Effect : uint8_t {
+  kBitwise,   // nothing changes
+  kRounding,  // another order of additions: like another thread count
+  kTraining,  // the training itself changes; never chosen unless the user allowed it
+};
+std::string_view name_of(Effect effect);
+
+struct LeverUse {
+  std::string name;
+  int64_t count = 0;        // how many values or pieces it touched
+  Bytes saves_bytes = 0;    // of the arena, against the plan without it; filled in by search
+  double costs_seconds = 0;
+  Effect effect = Effect::kBitwise;
+};
+
+struct Rewritten {
+  Graph graph;
+  int64_t count = 0;
+};
+
+// relu_grad(max_pool2d_grad(dp, i), y) = max_pool2d_grad(relu_grad(dp, p), i) where p is the pooled y: the mask of relu is taken
+// at the pooled size, and the activation before pooling need not be kept. Bitwise: the value at the maximum is p itself.
+Rewritten mask_relu_after_pooling(const Graph& graph);
+
+// Values that element-wise nodes and normalisation-apply made are computed again next to each backward reader, from what is
+// kept anyway, instead of being kept themselves. Bitwise: the same kernels on the same inputs.
+Rewritten recompute_cheap(const Graph& graph);
+
+}  // namespace plimsoll

@@ -1,0 +1,56 @@
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+
+namespace plimsoll {
+namespace {
+
+bool takes_epilogue(const Node& node) { return node.op == "conv2d" || node.op == "matmul"; }
+
+bool plain_relu(const Node& node) {
+  return node.op == "relu" && node.attrs.real_or("negative_slope", 0) == 0 && node.attrs.real_or("threshold", 0) == 0 && !node.attrs.has("max_value");
+}
+
+}  // namespace
+
+Graph fold_epilogues(const Graph& graph) {
+  const auto readers = readers_of(graph);
+  std::vector<bool> kept_whole(graph.values.size(), false);  // outputs and updates must exist as themselves
+  for (ValueId id : graph.outputs) kept_whole[static_cast<size_t>(id)] = true;
+  for (const Update& update : graph.updates) kept_whole[static_cast<size_t>(update.value)] = true;
+  const auto only_reader = [&](ValueId id) -> NodeId {
+    const auto& list = readers[static_cast<size_t>(id)];
+    return list.size() == 1 && !kept_whole[static_cast<size_t>(id)] ? list[0] : kNone;
+  };
+
+  Rewrite rewrite(graph);
+  std::vector<bool> absorbed(graph.nodes.size(), false);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (absorbed[n]) continue;
+    if (!takes_epilogue(graph.nodes[n])) {
+      rewrite.copy_node(static_cast<NodeId>(n));
+      continue;
+    }
+    Node node = graph.nodes[n];
+    for (ValueId& id : node.inputs) id = rewrite.to(id);
+    ValueId result = node.outputs[0];
+    NodeId next = only_reader(result);
+    // The bias must be there before this node: a graph input is.
+    if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 && graph.value(graph.node(next).inputs[1]).producer == kNone) {
+      node.inputs.push_back(rewrite.to(graph.node(next).inputs[1]));
+      absorbed[static_cast<size_t>(next)] = true;
+      result = graph.node(next).outputs[0];
+      next = only_reader(result);
+    }
+    if (next != kNone && plain_relu(graph.node(next))) {
+      node.attrs.set("activation", std::string("relu"));
+      absorbed[static_cast<size_t>(next)] = true;
+      result = graph.node(next).outputs[0];
+    }
+    node.outputs = {rewrite.add_value(graph.value(result))};
+    rewrite.bind(result, node.outputs[0]);
+    rewrite.add_node(std::move(node));
+  }
+  return rewrite.finish();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,147 @@
+// Element-wise nodes that read each other become one node that passes over memory once.
+//
+// A group runs where its last member stood. Appending a node to the groups it reads is allowed when nobody outside reads
+// from them earlier than that: then moving them down changes nothing. A reduction ends a chain: nothing in the same group may
+// read its result, because it is not known before the pass is over.
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostMembers = 24;  // bounds the scratch a pass needs
+
+class Fuser {
+ public:
+  Fuser(const Graph& graph, const Device& device) : graph_(graph), readers_(readers_of(graph)), group_of_(graph.nodes.size(), kNone) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n)
+      if (fusible(graph.nodes[n], device)) place(static_cast<NodeId>(n));
+  }
+
+  Graph run() {
+    Rewrite rewrite(graph_);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const int group = group_of_[n];
+      if (group == kNone || groups_[static_cast<size_t>(group)].size() == 1)
+        rewrite.copy_node(static_cast<NodeId>(n));
+      else if (groups_[static_cast<size_t>(group)].back() == static_cast<NodeId>(n))
+        emit(rewrite, groups_[static_cast<size_t>(group)]);
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  static bool is_reduction(const Node& node) { return op_def(node.op).kind == OpKind::kReduction; }
+
+  const Shape& domain(NodeId id) const {
+    const Node& node = graph_.node(id);
+    return graph_.type(is_reduction(node) ? node.inputs[0] : node.outputs[0]).shape;
+  }
+
+  bool fusible(const Node& node, const Device& device) const {
+    const OpKind kind = op_def(node.op).kind;
+    if (kind != OpKind::kElementwise && kind != OpKind::kReduction) return false;
+    if (graph_.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).shape.rank() == 0) return false;
+    return device.fuses(graph_, node);
+  }
+
+  // Whether nobody outside `members` reads from them before `position`.
+  bool may_move_to(const std::vector<NodeId>& members, NodeId position) const {
+    for (NodeId member : members)
+      for (ValueId out : graph_.node(member).outputs)
+        for (NodeId reader : readers_[static_cast<size_t>(out)])
+          if (reader < position && std::find(members.begin(), members.end(), reader) == members.end()) return false;
+    return true;
+  }
+
+  bool joins(NodeId id, int group, std::vector<NodeId>& members) const {
+    const auto& others = groups_[static_cast<size_t>(group)];
+    if (members.size() + others.size() > kMostMembers || domain(others[0]) != domain(id)) return false;
+    for (ValueId in : graph_.node(id).inputs) {
+      const NodeId producer = graph_.value(in).producer;
+      if (producer != kNone && group_of_[static_cast<size_t>(producer)] == group && is_reduction(graph_.node(producer))) return false;
+    }
+    std::vector<NodeId> all = members;
+    all.insert(all.end(), others.begin(), others.end());
+    if (!may_move_to(all, id)) return false;
+    members = std::move(all);
+    return true;
+  }
+
+  void place(NodeId id) {
+    std::vector<NodeId> members = {id};
+    std::set<int> joined;
+    for (ValueId in : graph_.node(id).inputs) {
+      const NodeId producer = graph_.value(in).producer;
+      const int group = producer == kNone ? kNone : group_of_[static_cast<size_t>(producer)];
+      if (group != kNone && joined.count(group) == 0 && joins(id, group, members)) joined.insert(group);
+    }
+    std::sort(members.begin(), members.end());
+    const int group = joined.empty() ? static_cast<int>(groups_.size()) : *joined.begin();
+    if (joined.empty()) groups_.emplace_back();
+    for (int other : joined) groups_[static_cast<size_t>(other)].clear();
+    groups_[static_cast<size_t>(group)] = members;
+    for (NodeId member : members) group_of_[static_cast<size_t>(member)] = group;
+  }
+
+  bool read_outside(ValueId id, const std::vector<NodeId>& members) const {
+    for (NodeId reader : readers_[static_cast<size_t>(id)])
+      if (std::find(members.begin(), members.end(), reader) == members.end()) return true;
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end() ||
+           std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const Update& update) { return update.value == id; });
+  }
+
+  void emit(Rewrite& rewrite, const std::vector<NodeId>& members) const {
+    Graph body;
+    body.name = "fused";
+    std::map<ValueId, ValueId> inside;
+    Node fused{"fused", {}, {}, {}, graph_.node(members.back()).layer, nullptr};
+    const auto add = [&](ValueId old) {
+      const auto id = static_cast<ValueId>(body.values.size());
+      body.values.push_back(graph_.value(old));
+      body.values.back().persistent = false;
+      body.values.back().producer = kNone;
+      inside[old] = id;
+      return id;
+    };
+    for (NodeId member : members) {
+      Node node = graph_.node(member);
+      for (ValueId& in : node.inputs) {
+        if (inside.count(in) == 0) {
+          body.inputs.push_back(add(in));
+          fused.inputs.push_back(rewrite.to(in));
+        }
+        in = inside[in];
+      }
+      for (ValueId& out : node.outputs) {
+        const ValueId old = out;
+        out = add(old);
+        body.value(out).producer = static_cast<NodeId>(body.nodes.size());
+        if (!read_outside(old, members)) continue;
+        body.outputs.push_back(out);
+        const ValueId result = rewrite.add_value(graph_.value(old));
+        rewrite.bind(old, result);
+        fused.outputs.push_back(result);
+      }
+      body.nodes.push_back(std::move(node));
+    }
+    fused.body = std::make_shared<const Graph>(std::move(body));
+    rewrite.add_node(std::move(fused));
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<int> group_of_;
+  std::vector<std::vector<NodeId>> groups_;
+};
+
+}  // namespace
+
+Graph fuse_elementwise(const Graph& graph, const Device& device) { return Fuser(graph, device).run(); }
+
+}  // namespace plimsoll

@@ -1,0 +1,63 @@
+#include <fmt/format.h>
+
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+
+namespace plimsoll {
+namespace {
+
+// A value in another layout, moved there by a reorder node.
+ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const std::string& layer) {
+  Value value = rewrite.graph().value(id);
+  value.name += "/reordered";
+  value.layout = layout.name;
+  value.layout_bytes = layout.bytes;
+  value.persistent = false;
+  if (value.category != Category::kGradients) value.category = Category::kTemporaries;
+  const ValueId result = rewrite.add_value(std::move(value));
+  rewrite.add_node({"reorder", {id}, {result}, {{"layout", layout.name}}, layer, nullptr});
+  return result;
+}
+
+}  // namespace
+
+Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
+  Rewrite rewrite(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    Node node = graph.nodes[n];
+    PLIMSOLL_ASSIGN(const KernelOffer offer, device.offer(graph, node));
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      node.inputs[i] = rewrite.to(node.inputs[i]);
+      const Layout wanted = offer.inputs.empty() ? Layout{} : offer.inputs[i];
+      if (rewrite.graph().value(node.inputs[i]).layout != wanted.name) node.inputs[i] = reordered(rewrite, node.inputs[i], wanted, node.layer);
+    }
+    std::vector<ValueId> plain;
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ValueId old = node.outputs[i];
+      Value value = graph.value(old);
+      if (!offer.outputs.empty() && !offer.outputs[i].name.empty()) {
+        value.name += "/blocked";
+        value.layout = offer.outputs[i].name;
+        value.layout_bytes = offer.outputs[i].bytes;
+      }
+      node.outputs[i] = rewrite.add_value(std::move(value));
+      rewrite.bind(old, node.outputs[i]);
+    }
+    const std::vector<ValueId> outputs = node.outputs;
+    const std::vector<ValueId> old_outputs = graph.nodes[n].outputs;
+    const std::string layer = node.layer;
+    rewrite.add_node(std::move(node));
+    // Everyone else reads row-major, today; a consumer that can take the layout would ask for it here.
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (!rewrite.graph().value(outputs[i]).layout.empty()) rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, layer));
+  }
+  LoweredGraph lowered;
+  lowered.graph = rewrite.finish();
+  for (const Node& node : lowered.graph.nodes) {
+    PLIMSOLL_ASSIGN(KernelOffer offer, device.offer(lowered.graph, node));
+    lowered.kernels.push_back(std::move(offer));
+  }
+  return lowered;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,23 @@
+#include "lower/lower.h"
+
+namespace plimsoll {
+
+double LoweredGraph::seconds() const {
+  double sum = 0;
+  for (const KernelOffer& kernel : kernels) sum += kernel.seconds;
+  return sum;
+}
+
+int LoweredGraph::primitives() const {
+  int sum = 0;
+  for (const KernelOffer& kernel : kernels) sum += kernel.primitives;
+  return sum;
+}
+
+Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
+  Graph lowered = device.has_epilogues() ? fold_epilogues(graph) : graph;
+  lowered = fuse_elementwise(lowered, device);
+  return choose_kernels(lowered, device);
+}
+
+}  // namespace plimsoll

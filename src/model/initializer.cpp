@@ -1,0 +1,226 @@
+#include "model/initializer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/philox.h"
+#include "model/config.h"
+
+namespace plimsoll {
+namespace {
+
+enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, kIdentity };
+
+struct Distribution {
+  Kind kind = Kind::kConstant;
+  double a = 0, b = 0;  // the constant or gain; low and high; mean and standard deviation
+};
+
+struct Fans {
+  double in = 1, out = 1;
+};
+
+// keras/src/initializers/random_initializers.py, compute_fans.
+Fans fans_of(const Shape& shape) {
+  if (shape.rank() == 0) return {};
+  if (shape.rank() == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
+  double field = 1;
+  for (size_t i = 0; i + 2 < shape.rank(); ++i) field *= static_cast<double>(shape[i]);
+  return {static_cast<double>(shape[shape.rank() - 2]) * field, static_cast<double>(shape.back()) * field};
+}
+
+Distribution scaled(const Shape& shape, double scale, const std::string& mode, const std::string& distribution) {
+  const Fans fans = fans_of(shape);
+  const double fan = mode == "fan_in" ? fans.in : mode == "fan_out" ? fans.out : (fans.in + fans.out) / 2;
+  scale /= std::max(1.0, fan);
+  if (distribution == "uniform") return {Kind::kUniform, -std::sqrt(3 * scale), std::sqrt(3 * scale)};
+  if (distribution == "untruncated_normal") return {Kind::kNormal, 0, std::sqrt(scale)};
+  // The standard deviation of a normal cut at two of its own, as Keras corrects for it.
+  return {Kind::kTruncatedNormal, 0, std::sqrt(scale) / 0.87962566103423978};
+}
+
+struct Scaling {
+  std::string_view class_name, function;
+  double scale;
+  const char *mode, *distribution;
+};
+constexpr Scaling kScalings[] = {
+    {"GlorotUniform", "glorot_uniform", 1, "fan_avg", "uniform"},
+    {"GlorotNormal", "glorot_normal", 1, "fan_avg", "truncated_normal"},
+    {"HeUniform", "he_uniform", 2, "fan_in", "uniform"},
+    {"HeNormal", "he_normal", 2, "fan_in", "truncated_normal"},
+    {"LecunUniform", "lecun_uniform", 1, "fan_in", "uniform"},
+    {"LecunNormal", "lecun_normal", 1, "fan_in", "truncated_normal"},
+};
+
+std::optional<Distribution> plain_distribution(const std::string& name, Config& c) {
+  const auto is = [&](std::string_view class_name, std::string_view function) {
+    return name == class_name || name == function;
+  };
+  if (is("Zeros", "zeros")) return Distribution{};
+  if (is("Ones", "ones")) return Distribution{Kind::kConstant, 1, 0};
+  if (is("Constant", "constant")) return Distribution{Kind::kConstant, c.real("value", 0), 0};
+  if (is("RandomUniform", "random_uniform"))
+    return Distribution{Kind::kUniform, c.real("minval", -0.05), c.real("maxval", 0.05)};
+  if (is("RandomNormal", "random_normal"))
+    return Distribution{Kind::kNormal, c.real("mean", 0), c.real("stddev", 0.05)};
+  if (is("TruncatedNormal", "truncated_normal"))
+    return Distribution{Kind::kTruncatedNormal, c.real("mean", 0), c.real("stddev", 0.05)};
+  if (is("Orthogonal", "orthogonal") || name == "OrthogonalInitializer")
+    return Distribution{Kind::kOrthogonal, c.real("gain", 1), 0};
+  if (is("Identity", "identity")) return Distribution{Kind::kIdentity, c.real("gain", 1), 0};
+  return std::nullopt;
+}
+
+std::optional<Distribution> distribution_of(const Weight& weight, Issues& issues) {
+  const KerasObject object = keras_object(weight.initializer);
+  const std::string where = fmt::format("weight '{}'", weight.name);
+  Config c(object.config, fmt::format("{}, initializer {}", where, object.name), issues);
+  c.ignore({"seed", "name"});
+  std::optional<Distribution> found;
+  if (!object.custom) {
+    for (const Scaling& s : kScalings)
+      if (object.name == s.class_name || object.name == s.function)
+        found = scaled(weight.shape, s.scale, s.mode, s.distribution);
+    if (object.name == "VarianceScaling" || object.name == "variance_scaling") {
+      const double scale = c.real("scale", 1);
+      if (scale <= 0)
+        issues.reject(fmt::format("{}: the scale of its initializer must be positive, got {}", where, scale));
+      found =
+          scaled(weight.shape, scale, c.choice("mode", {"fan_in", "fan_out", "fan_avg"}, "fan_in"),
+                 c.choice("distribution", {"truncated_normal", "untruncated_normal", "uniform"}, "truncated_normal"));
+    }
+    if (!found) found = plain_distribution(object.name, c);
+  }
+  const bool misfit = found && ((found->kind == Kind::kOrthogonal && weight.shape.rank() < 2) ||
+                                (found->kind == Kind::kIdentity && weight.shape.rank() != 2));
+  if (!found || misfit) {
+    issues.unknown(fmt::format("{}: initializer {} for the shape [{}]", where,
+                               object.name.empty() ? shown(weight.initializer) : object.name, to_text(weight.shape)));
+    return std::nullopt;
+  }
+  c.finish();
+  return found;
+}
+
+// A stream of numbers of one weight: draw i is the same whoever asks, in whatever order.
+class Draws {
+ public:
+  Draws(uint64_t seed, std::string_view name) : key_(seed) {
+    uint64_t hash = 0xcbf29ce484222325;  // FNV-1a
+    for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+    name_ = hash;
+  }
+  double unit(uint64_t index) const { return unit_of(words(index, 0)[0]); }
+  double normal(uint64_t index) const { return box_muller(words(index, 0)); }
+  // Redrawn until it lies within two standard deviations, as TensorFlow's.
+  double truncated_normal(uint64_t index) const {
+    for (uint32_t attempt = 0;; ++attempt)
+      if (const double z = box_muller(words(index, attempt)); std::abs(z) <= 2) return z;
+  }
+
+ private:
+  Philox::Words words(uint64_t index, uint32_t attempt) const {
+    // 46 bits of index at most: the upper ones share a word with the attempts.
+    const auto high = static_cast<uint32_t>(index >> 32) | attempt << 14;
+    return Philox::draw(
+        key_, {static_cast<uint32_t>(index), high, static_cast<uint32_t>(name_), static_cast<uint32_t>(name_ >> 32)});
+  }
+  static double unit_of(uint32_t word) { return Philox::unit(word); }
+  static double box_muller(const Philox::Words& w) {
+    const double u = (static_cast<double>(w[0]) + 1) * 0x1p-32;  // (0, 1]
+    return std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * static_cast<double>(w[1]) * 0x1p-32);
+  }
+
+  uint64_t key_, name_ = 0;
+};
+
+// Orthonormal columns (rows where there are more columns than rows) of a normal matrix, by Gram-Schmidt, twice for
+// accuracy.
+void orthogonal(const Draws& draws, const Shape& shape, double gain, std::span<double> out) {
+  const auto columns = static_cast<size_t>(shape.back()), rows = out.size() / columns;
+  const size_t vectors = std::min(rows, columns), length = std::max(rows, columns);
+  std::vector<double> q(vectors * length);
+  for (size_t i = 0; i < q.size(); ++i) q[i] = draws.normal(i);
+  for (size_t v = 0; v < vectors; ++v) {
+    double* a = &q[v * length];
+    for (int pass = 0; pass < 2; ++pass)
+      for (size_t w = 0; w < v; ++w) {
+        const double* b = &q[w * length];
+        double dot = 0;
+        for (size_t i = 0; i < length; ++i) dot += a[i] * b[i];
+        for (size_t i = 0; i < length; ++i) a[i] -= dot * b[i];
+      }
+    double norm = 0;
+    for (size_t i = 0; i < length; ++i) norm += a[i] * a[i];
+    norm = std::sqrt(norm);
+    for (size_t i = 0; i < length; ++i) a[i] /= norm;
+  }
+  for (size_t r = 0; r < rows; ++r)
+    for (size_t c = 0; c < columns; ++c)
+      out[r * columns + c] = gain * (rows >= columns ? q[c * length + r] : q[r * length + c]);
+}
+
+template <typename T>
+void fill(const Weight& weight, const Distribution& d, uint64_t seed, std::span<T> values) {
+  const Draws draws(seed, weight.name);
+  if (d.kind == Kind::kOrthogonal) {
+    std::vector<double> matrix(values.size());
+    orthogonal(draws, weight.shape, d.a, matrix);
+    std::transform(matrix.begin(), matrix.end(), values.begin(), [](double v) { return static_cast<T>(v); });
+    return;
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    double value = d.a;
+    switch (d.kind) {
+      case Kind::kUniform:
+        value = d.a + (d.b - d.a) * draws.unit(i);
+        break;
+      case Kind::kNormal:
+        value = d.a + d.b * draws.normal(i);
+        break;
+      case Kind::kTruncatedNormal:
+        value = d.a + d.b * draws.truncated_normal(i);
+        break;
+      case Kind::kIdentity: {
+        const auto columns = static_cast<size_t>(weight.shape.back());
+        value = i / columns == i % columns ? d.a : 0;
+        break;
+      }
+      case Kind::kConstant:
+      case Kind::kOrthogonal:
+        break;
+    }
+    values[i] = static_cast<T>(value);
+  }
+}
+
+template <typename T>
+Status initialize_as(const Weight& weight, uint64_t seed, std::span<T> values) {
+  assert(static_cast<int64_t>(values.size()) == weight.shape.elements());
+  Issues issues;
+  const auto distribution = distribution_of(weight, issues);
+  PLIMSOLL_TRY(issues.status());
+  fill(weight, *distribution, seed, values);
+  return {};
+}
+
+}  // namespace
+
+Status check_initializers(const Model& model) {
+  Issues issues;
+  for (const Weight& weight : model.weights()) distribution_of(weight, issues);
+  return issues.status();
+}
+
+Status initialize(const Weight& weight, uint64_t seed, std::span<float> values) {
+  return initialize_as(weight, seed, values);
+}
+Status initialize(const Weight& weight, uint64_t seed, std::span<double> values) {
+  return initialize_as(weight, seed, values);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,98 @@
+#include "model/layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+
+LayerParser find_layer(std::string_view class_name) {
+  for (const auto& table : {core_layers(), convolution_layers(), pooling_layers(), normalization_layers(),
+                            activation_layers(), merge_layers()})
+    for (const LayerClass& entry : table)
+      if (entry.name == class_name) return entry.parse;
+  return nullptr;
+}
+
+namespace {
+
+void read_regularizer(Config& config, const std::string& key, WeightConfig& weight) {
+  const Json* value = config.value(key);
+  if (!value) return;
+  const KerasObject object = keras_object(*value);
+  const auto factor = [&](const char* name, double otherwise) {
+    const Json* number = member(object.config, name);
+    if (!number || number->is_null()) return otherwise;
+    const auto real = as_number(*number);
+    if (!real || *real < 0)
+      config.issues().reject(
+          fmt::format("{}: '{}' of '{}' must be a number from 0, got {}", config.where(), name, key, shown(*number)));
+    return real.value_or(0);
+  };
+  const std::string& name = object.name;
+  // Keras's L1L2 defaults to no penalty, L1 and L2 to 0.01; the string "l1_l2" is the class.
+  if (!object.custom && (name == "L1" || name == "l1")) {
+    weight.l1 = factor("l1", 0.01);
+  } else if (!object.custom && (name == "L2" || name == "l2")) {
+    weight.l2 = factor("l2", 0.01);
+  } else if (!object.custom && (name == "L1L2" || name == "l1_l2")) {
+    weight.l1 = factor("l1", 0);
+    weight.l2 = factor("l2", 0);
+  } else {
+    config.issues().unknown(fmt::format("{}: {}={}", config.where(), key, shown(*value)));
+  }
+}
+
+}  // namespace
+
+WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer) {
+  WeightConfig weight;
+  const Json* value = config.value(prefix + "_initializer");
+  weight.initializer = value ? *value : Json(initializer);
+  read_regularizer(config, prefix + "_regularizer", weight);
+  config.only(prefix + "_constraint");
+  return weight;
+}
+
+void check_policy(Config& config) {
+  const Json* value = config.value("dtype");
+  if (!value) return;
+  std::string name;
+  if (value->is_string())
+    name = value->get<std::string>();
+  else if (const KerasObject policy = keras_object(*value); policy.name == "DTypePolicy" && !policy.custom)
+    name = text_member(policy.config, "name");
+  if (name != "float32" && name != "float64")
+    config.issues().unknown(fmt::format("{}: dtype={}", config.where(), name.empty() ? shown(*value) : name));
+}
+
+Status need_rank(const Shape& sample, size_t rank, const std::string& where) {
+  if (sample.rank() == rank) return {};
+  return fail(ErrorCode::kBadGeometry,
+              fmt::format("{}: a sample must have {} dimensions, got [{}]", where, rank, to_text(sample)));
+}
+
+Result<Window> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where) {
+  Window window;
+  if (same) {
+    window.output = (input - 1) / stride + 1;
+    const int64_t total = std::max<int64_t>((window.output - 1) * stride + kernel - input, 0);
+    window.before = total / 2;
+    window.after = total - window.before;
+    return window;
+  }
+  if (kernel > input)
+    return fail(
+        ErrorCode::kBadGeometry,
+        fmt::format("{}: a window of {} does not fit into an input of {} without padding", where, kernel, input));
+  window.output = (input - kernel) / stride + 1;
+  return window;
+}
+
+std::optional<int64_t> positive_axis(int64_t axis, size_t rank) {
+  const auto n = static_cast<int64_t>(rank);
+  if (axis < -n || axis >= n) return std::nullopt;
+  return axis < 0 ? axis + n : axis;
+}
+
+}  // namespace plimsoll

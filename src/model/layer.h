@@ -1,0 +1,109 @@
+// One layer class is one function: it reads a configuration and returns what the layer does with shapes and with
+// graphs.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "graph/builder.h"
+#include "model/config.h"
+#include "model/model.h"
+
+namespace plimsoll {
+
+struct WeightSpec {
+  std::string name;  // "kernel"
+  Shape shape;
+  Json initializer;
+  double l1 = 0, l2 = 0;
+  bool statistic = false;  // never receives a gradient
+};
+
+// What a layer becomes once the shapes of its inputs are known (without the batch dimension).
+struct LayerShape {
+  Shape output;
+  std::vector<WeightSpec> weights;  // in Keras's order of layer.weights
+};
+
+// What a call of a layer sees while a graph is built.
+struct BuildCall {
+  GraphBuilder& b;
+  int64_t batch;
+  DType precision;
+  bool training;
+  bool trainable;  // of this layer: a frozen BatchNormalization runs in inference mode
+  int64_t call;    // number of this call in the program: the counter of its random numbers
+  std::span<const ValueId> inputs;
+  std::span<const ValueId> weights;  // persistent
+  // What the statistics of this layer hold after the calls so far. A shared BatchNormalization updates them in turn.
+  std::map<ValueId, ValueId>& statistics;
+
+  ValueId in() const { return inputs[0]; }
+  const Shape& shape(ValueId id) const { return b.graph().type(id).shape; }
+  ValueId add(const std::string& op, std::vector<ValueId> values, Attrs attrs = {}) const {
+    return b.add1(op, std::move(values), std::move(attrs));
+  }
+};
+
+struct Layer {
+  size_t least_inputs = 1, most_inputs = 1;
+  bool couples_samples = false;  // in training, unless frozen
+  // Shape errors are kBadGeometry; what is unsupported for these shapes is listed, and a shape returned all the same.
+  std::function<Result<LayerShape>(std::span<const Shape>, Issues&)> shape;
+  std::function<ValueId(const BuildCall&)> build;
+};
+
+using LayerParser = Layer (*)(Config&);
+// The parser of that class, or null. InputLayer and nested models are the walk's own business.
+LayerParser find_layer(std::string_view class_name);
+
+// An entry of a class table; each layers_*.cpp has one.
+struct LayerClass {
+  std::string_view name;
+  LayerParser parse;
+};
+std::span<const LayerClass> core_layers();
+std::span<const LayerClass> convolution_layers();
+std::span<const LayerClass> pooling_layers();
+std::span<const LayerClass> normalization_layers();
+std::span<const LayerClass> activation_layers();
+std::span<const LayerClass> merge_layers();
+
+// An activation: what Dense(activation=...) and Activation(...) share. Linear returns its input.
+using Activation = std::function<ValueId(const BuildCall&, ValueId)>;
+Activation read_activation(Config& config, const std::string& key);
+
+// A weight as the configuration's "PREFIX_initializer", "PREFIX_regularizer" and "PREFIX_constraint" describe it.
+struct WeightConfig {
+  Json initializer;
+  double l1 = 0, l2 = 0;
+
+  WeightSpec spec(std::string name, Shape shape) const {
+    return {std::move(name), std::move(shape), initializer, l1, l2, false};
+  }
+};
+WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer);
+
+// The dtype policy: float32, or float64 (the engine's precision is a choice of the run); all others are listed.
+void check_policy(Config& config);
+
+// Fails unless the sample has that many dimensions: images have 3.
+Status need_rank(const Shape& sample, size_t rank, const std::string& where);
+
+// An output size and TensorFlow's padding for it, in one direction of an image.
+struct Window {
+  int64_t output = 0, before = 0, after = 0;
+};
+// `kernel` is the effective size, dilation included.
+Result<Window> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where);
+
+// One entry of `axis`, an integer counted with the batch, made positive; nullopt when it is not inside `rank`.
+std::optional<int64_t> positive_axis(int64_t axis, size_t rank);
+
+}  // namespace plimsoll

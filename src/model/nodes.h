@@ -1,0 +1,34 @@
+// How a Functional file writes calls: `inbound_nodes`, whose arguments are tensors named by layer, call and output.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+
+namespace plimsoll {
+
+// A tensor by name, as the file writes it.
+struct NamedTensor {
+  std::string layer;
+  int64_t node = 0, tensor = 0;
+};
+
+struct NodeArguments {
+  std::vector<NamedTensor> tensors;
+  std::vector<std::string> extra;  // what the call was given besides tensors, training and mask: "axis=1"
+};
+
+// One element of `inbound_nodes`: Keras 3's {"args", "kwargs"}, or the older [["layer", 0, 0, {}], ...]. nullopt:
+// neither.
+std::optional<NodeArguments> read_node(const Json& node);
+
+// `input_layers` and `output_layers`: one ["layer", 0, 0], a list of them, or a map by name. nullopt: none of these.
+struct NamedPort {
+  std::string key;  // of a map, else ""
+  NamedTensor tensor;
+};
+std::optional<std::vector<NamedPort>> read_ports(const Json& ports);
+
+}  // namespace plimsoll

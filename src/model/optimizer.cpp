@@ -1,0 +1,170 @@
+#include "model/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "model/config.h"
+
+namespace plimsoll {
+namespace {
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+void read_learning_rate(Config& c, Optimizer& optimizer) {
+  const Json* value = c.value("learning_rate");
+  if (!value) return;
+  if (!value->is_object()) {
+    optimizer.learning_rate = c.real("learning_rate", optimizer.learning_rate);
+    return;
+  }
+  if (const std::string trouble = check_schedule(*value); !trouble.empty())
+    c.issues().unknown(fmt::format("{}: learning_rate: {}", c.where(), trouble));
+  else
+    optimizer.schedule = *value;
+}
+
+// Keras ignores limits that are zero, and refuses two of them.
+void read_clipping(Config& c, Optimizer& optimizer) {
+  const auto limit = [&](const char* key) -> std::optional<double> {
+    const auto value = c.optional_real(key);
+    return value && *value > 0 ? value : std::nullopt;
+  };
+  optimizer.clipnorm = limit("clipnorm");
+  optimizer.global_clipnorm = limit("global_clipnorm");
+  optimizer.clipvalue = limit("clipvalue");
+  if (optimizer.clipnorm.has_value() + optimizer.global_clipnorm.has_value() + optimizer.clipvalue.has_value() > 1)
+    c.issues().reject(c.where() + ": only one of clipnorm, global_clipnorm and clipvalue may be set");
+}
+
+void read_common(Config& c, Optimizer& optimizer) {
+  read_learning_rate(c, optimizer);
+  read_clipping(c, optimizer);
+  optimizer.weight_decay = c.real("weight_decay", optimizer.weight_decay);
+  c.only("use_ema", {false});
+  c.only("loss_scale_factor");
+  optimizer.gradient_accumulation_steps = c.integer("gradient_accumulation_steps", 1, int64_t{1} << 30, 1);
+  // Names, and what has a meaning only together with use_ema.
+  c.ignore({"name", "ema_momentum", "ema_overwrite_frequency", "jit_compile", "is_legacy_optimizer"});
+}
+
+}  // namespace
+
+Optimizer parse_optimizer(const Json& config, std::vector<std::string>& unsupported) {
+  const KerasObject object = keras_object(config);
+  const std::string name = lower(object.name);
+  Optimizer optimizer;
+  Issues issues;
+  Config c(object.config, fmt::format("optimizer {}", object.name), issues);
+  if (object.custom || (name != "sgd" && name != "adam" && name != "adamw")) {
+    unsupported.push_back(fmt::format("optimizer {}", object.name.empty() ? shown(config) : object.name));
+    return optimizer;
+  }
+  optimizer.kind = name == "sgd" ? Optimizer::Kind::kSgd : Optimizer::Kind::kAdam;
+  optimizer.learning_rate = name == "sgd" ? 0.01 : 0.001;
+  if (name == "adamw") optimizer.weight_decay = 0.004;
+  read_common(c, optimizer);
+  if (optimizer.kind == Optimizer::Kind::kSgd) {
+    optimizer.momentum = c.real("momentum", 0);
+    optimizer.nesterov = c.flag("nesterov", false);
+    if (optimizer.momentum < 0 || optimizer.momentum > 1)
+      issues.reject(fmt::format("{}: 'momentum' must lie between 0 and 1, got {}", c.where(), optimizer.momentum));
+  } else {
+    optimizer.beta_1 = c.real("beta_1", 0.9);
+    optimizer.beta_2 = c.real("beta_2", 0.999);
+    optimizer.epsilon = c.real("epsilon", 1e-7);
+    c.only("amsgrad", {false});
+  }
+  c.finish();
+  for (std::string& what : issues.unsupported) unsupported.push_back(std::move(what));
+  if (issues.bad) unsupported.push_back(issues.bad->what);
+  return optimizer;
+}
+
+std::vector<std::string> state_names(const Optimizer& optimizer) {
+  if (optimizer.kind == Optimizer::Kind::kAdam) return {"m", "v"};
+  if (optimizer.momentum != 0) return {"momentum"};
+  return {};
+}
+
+namespace {
+
+// The gradients as Keras clips them, all before any weight changes. kNone stays kNone.
+std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
+  std::vector<ValueId> gradients;
+  for (const TrainedWeight& w : weights) gradients.push_back(w.gradient);
+  const auto each = [&](auto change) {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i] == kNone) continue;
+      b.set_layer(b.graph().value(weights[i].weight).layer);
+      gradients[i] = change(gradients[i]);
+    }
+  };
+  const auto factor = [&](ValueId squared, double limit) {
+    return b.add1("clip_factor", {squared}, {{"limit", limit}});
+  };
+  if (optimizer.clipnorm) {
+    each([&](ValueId g) { return b.add1("scale", {g, factor(b.add1("squared_norm", {g}), *optimizer.clipnorm)}); });
+  } else if (optimizer.global_clipnorm) {
+    ValueId total = kNone;
+    each([&](ValueId g) {
+      const ValueId squared = b.add1("squared_norm", {g});
+      total = total == kNone ? squared : b.add1("add", {total, squared});
+      return g;
+    });
+    if (total == kNone) return gradients;
+    const ValueId shared = factor(total, *optimizer.global_clipnorm);
+    each([&](ValueId g) { return b.add1("scale", {g, shared}); });
+  } else if (optimizer.clipvalue) {
+    each([&](ValueId g) { return b.add1("clip_value", {g}, {{"limit", *optimizer.clipvalue}}); });
+  }
+  return gradients;
+}
+
+}  // namespace
+
+void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
+  const std::string layer = b.layer();
+  b.set_category(Category::kGradients);
+  const std::vector<ValueId> gradients = clipped(b, optimizer, weights);
+  b.set_category(Category::kTemporaries);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const ValueId weight = weights[i].weight;
+    if (gradients[i] == kNone) continue;
+    const Value w = b.graph().value(weight);
+    b.set_layer("");
+    const ValueId rate = b.persistent("learning_rate", {w.type.dtype, Shape{}}, Category::kInputs);
+    b.set_layer(w.layer);
+    std::vector<ValueId> state;
+    for (const std::string& name : state_names(optimizer))
+      state.push_back(b.persistent(fmt::format("{}/{}", w.name, name), w.type, Category::kOptimizer));
+    std::vector<ValueId> outputs;
+    if (optimizer.kind == Optimizer::Kind::kAdam) {
+      b.set_layer("");
+      const ValueId iteration = b.persistent("iteration", {DType::kInt64, Shape{}}, Category::kInputs);
+      b.set_layer(w.layer);
+      outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, iteration},
+                      {{"beta_1", optimizer.beta_1},
+                       {"beta_2", optimizer.beta_2},
+                       {"epsilon", optimizer.epsilon},
+                       {"weight_decay", optimizer.weight_decay}});
+    } else {
+      std::vector<ValueId> inputs{weight, gradients[i], rate};
+      inputs.insert(inputs.end(), state.begin(), state.end());
+      outputs = b.add("sgd", std::move(inputs),
+                      {{"momentum", optimizer.momentum},
+                       {"nesterov", optimizer.nesterov},
+                       {"weight_decay", optimizer.weight_decay}});
+    }
+    b.update(weight, outputs[0]);
+    for (size_t s = 0; s < state.size(); ++s) b.update(state[s], outputs[s + 1]);
+  }
+  b.set_layer(layer);
+  b.set_category(Category::kActivations);
+}
+
+}  // namespace plimsoll

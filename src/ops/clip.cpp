@@ -1,0 +1,87 @@
+// Gradient clipping: clip_value, and squared_norm with clip_factor for clipping by norm.
+#include <cmath>
+
+#include "ops/families.h"
+#include "ops/util.h"
+
+namespace plimsoll {
+namespace {
+
+bool check_limit(InferCheck& check, const Attrs& attrs) {
+  return check.real("limit") &&
+         check.require(attrs.real("limit") > 0, fmt::format("limit={} must be above 0", attrs.real("limit")));
+}
+
+OpDef clip_value_op() {
+  OpDef op;
+  op.name = "clip_value";
+  op.kind = OpKind::kElementwise;
+  op.recompute = Recompute::kCheap;
+  op.in_place = {{0, 0}};
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("clip_value", in, attrs);
+    if (!check.inputs(1) || !check.all_floats() || !check_limit(check, attrs)) return check.failed();
+    return check.outputs({in[0]});
+  };
+  op.reference = [](const ReferenceCall& call) {
+    const double limit = call.attrs.real("limit");
+    map_elements(out(call), call.outputs[0].elements(), [=, g = in(call, 0)](int64_t i) {
+      return g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];  // a NaN stays one
+    });
+  };
+  op.error_units = 1;
+  op.cases = {{"some", {f32({3, 17})}, {{"limit", 0.5}}, {"normal"}, {}},
+              {"none", {f32({5})}, {{"limit", 100.0}}, {"normal"}, {}}};
+  return op;
+}
+
+OpDef squared_norm_op() {
+  OpDef op;
+  op.name = "squared_norm";
+  op.kind = OpKind::kReduction;
+  op.recompute = Recompute::kCostly;
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("squared_norm", in, attrs);
+    if (!check.inputs(1) || !check.all_floats()) return check.failed();
+    return check.outputs({{in[0].dtype, Shape{}}});
+  };
+  op.reference = [](const ReferenceCall& call) {
+    double sum = 0;
+    for (int64_t i = 0; i < call.inputs[0].elements(); ++i) sum += in(call, 0)[i] * in(call, 0)[i];
+    *out(call) = sum;
+  };
+  op.flops = [](InTypes in, InTypes, const Attrs&) { return 2.0 * static_cast<double>(in[0].shape.elements()); };
+  op.error_units = 16;
+  op.cases = {{"kernel", {f32({3, 3, 5, 17})}, {}, {"normal"}, {}}, {"scalar", {f32({})}, {}, {"normal"}, {}}};
+  return op;
+}
+
+OpDef clip_factor_op() {
+  OpDef op;
+  op.name = "clip_factor";
+  op.kind = OpKind::kElementwise;
+  op.recompute = Recompute::kCheap;
+  op.in_place = {{0, 0}};
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("clip_factor", in, attrs);
+    if (!check.inputs(1) || !check.all_floats() || !check.scalar(0) || !check_limit(check, attrs))
+      return check.failed();
+    return check.outputs({in[0]});
+  };
+  op.reference = [](const ReferenceCall& call) {
+    const double limit = call.attrs.real("limit"), norm = std::sqrt(*in(call, 0));
+    *out(call) = norm <= limit ? 1.0 : limit / norm;  // a NaN stays one
+  };
+  op.cases = {{"clips", {f32({})}, {{"limit", 1.5}}, {"value:7"}, {}},
+              {"passes", {f32({})}, {{"limit", 1.5}}, {"value:2"}, {}},
+              {"zero", {f32({})}, {{"limit", 1.5}}, {"zero"}, {}}};
+  return op;
+}
+
+}  // namespace
+
+std::vector<OpDef> clip_ops() {
+  return {clip_value_op(), squared_norm_op(), clip_factor_op()};
+}
+
+}  // namespace plimsoll

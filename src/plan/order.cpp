@@ -1,0 +1,135 @@
+#include "plan/order.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "ops/op.h"
+#include "plan/storage.h"
+
+namespace plimsoll {
+namespace {
+
+// What must run before what: producers before readers, and every reader of a persistent value before the node that
+// replaces it.
+struct Dependencies {
+  std::vector<std::vector<NodeId>> after;  // for each node, those that wait for it
+  std::vector<int> waits;                  // for each node, how many it waits for
+
+  explicit Dependencies(const Graph& graph) : after(graph.nodes.size()), waits(graph.nodes.size(), 0) {
+    std::vector<std::vector<NodeId>> readers = readers_of(graph);
+    // Reading a view is reading what it views.
+    for (size_t n = graph.nodes.size(); n-- > 0;) {
+      const Node& node = graph.nodes[n];
+      if (op_def(node.op).kind != OpKind::kView) continue;
+      const auto& of_view = readers[static_cast<size_t>(node.outputs[0])];
+      auto& of_viewed = readers[static_cast<size_t>(node.inputs[0])];
+      of_viewed.insert(of_viewed.end(), of_view.begin(), of_view.end());
+    }
+    for (size_t n = 0; n < graph.nodes.size(); ++n)
+      for (ValueId in : graph.nodes[n].inputs) link(graph.value(in).producer, static_cast<NodeId>(n));
+    for (const Update& update : graph.updates)
+      for (NodeId reader : readers[static_cast<size_t>(update.persistent)]) link(reader, graph.value(update.value).producer);
+  }
+
+ private:
+  void link(NodeId first, NodeId second) {
+    if (first == kNone || second == kNone || first == second) return;
+    after[static_cast<size_t>(first)].push_back(second);
+    ++waits[static_cast<size_t>(second)];
+  }
+};
+
+// Bytes that running each node adds to or takes from what is alive, given what has run.
+class Balance {
+ public:
+  explicit Balance(const Graph& graph) : graph_(graph), unread_(graph.values.size(), 0) {
+    for (const Node& node : graph.nodes)
+      for (ValueId in : distinct(node.inputs)) ++unread_[static_cast<size_t>(in)];
+    for (ValueId id : graph.outputs) ++unread_[static_cast<size_t>(id)];
+    updates_.assign(graph.values.size(), false);
+    for (const Update& update : graph.updates) updates_[static_cast<size_t>(update.value)] = true;
+  }
+
+  Bytes change(NodeId id) const {
+    const Node& node = graph_.node(id);
+    if (op_def(node.op).kind == OpKind::kView) return 0;
+    Bytes sum = 0;
+    for (ValueId out : node.outputs)
+      if (!updates_[static_cast<size_t>(out)]) sum += graph_.value(out).bytes();
+    for (ValueId in : distinct(node.inputs))
+      if (!graph_.value(in).persistent && unread_[static_cast<size_t>(in)] == 1) sum -= graph_.value(in).bytes();
+    return sum;
+  }
+
+  void run(NodeId id) {
+    for (ValueId in : distinct(graph_.node(id).inputs)) --unread_[static_cast<size_t>(in)];
+  }
+
+ private:
+  static std::set<ValueId> distinct(const std::vector<ValueId>& ids) { return {ids.begin(), ids.end()}; }
+
+  const Graph& graph_;
+  std::vector<int> unread_;
+  std::vector<bool> updates_;
+};
+
+// Runs ready nodes by `choose(ready, balance)`, which returns an element of ready (node ids, ascending).
+template <typename Choose>
+std::vector<NodeId> schedule(const Graph& graph, const Dependencies& dependencies, Choose choose) {
+  std::vector<int> waits = dependencies.waits;
+  std::set<NodeId> ready;
+  for (size_t n = 0; n < waits.size(); ++n)
+    if (waits[n] == 0) ready.insert(static_cast<NodeId>(n));
+  Balance balance(graph);
+  std::vector<NodeId> order;
+  while (!ready.empty()) {
+    const NodeId next = choose(ready, balance);
+    ready.erase(next);
+    balance.run(next);
+    order.push_back(next);
+    for (NodeId waiting : dependencies.after[static_cast<size_t>(next)])
+      if (--waits[static_cast<size_t>(waiting)] == 0) ready.insert(waiting);
+  }
+  return order;
+}
+
+NodeId least_change(const std::set<NodeId>& ready, const Balance& balance) {
+  return *std::min_element(ready.begin(), ready.end(), [&](NodeId a, NodeId b) { return balance.change(a) < balance.change(b); });
+}
+
+NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
+  const NodeId least = least_change(ready, balance);
+  return balance.change(least) < 0 ? least : *ready.begin();
+}
+
+LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& order) {
+  LoweredGraph result{lowered.graph, {}};
+  for (size_t position = 0; position < order.size(); ++position) {
+    const auto old = static_cast<size_t>(order[position]);
+    result.graph.nodes[position] = lowered.graph.nodes[old];
+    result.kernels.push_back(lowered.kernels[old]);
+    for (ValueId out : result.graph.nodes[position].outputs) result.graph.value(out).producer = static_cast<NodeId>(position);
+  }
+  return result;
+}
+
+}  // namespace
+
+Bytes live_set_of(const LoweredGraph& lowered) { return largest_live_set(pack_items(lowered, assign_storage(lowered))); }
+
+LoweredGraph reorder_for_memory(const LoweredGraph& lowered) {
+  const Dependencies dependencies(lowered.graph);
+  LoweredGraph best = lowered;
+  Bytes least = live_set_of(lowered);
+  for (const auto choose : {freeing_first, least_change}) {
+    LoweredGraph candidate = in_order(lowered, schedule(lowered.graph, dependencies, choose));
+    const Bytes live = live_set_of(candidate);
+    if (live >= least) continue;
+    least = live;
+    best = std::move(candidate);
+  }
+  return best;
+}
+
+}  // namespace plimsoll

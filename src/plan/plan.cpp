@@ -1,0 +1,109 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+#include <cassert>
+#include <map>
+
+#include "plan/order.h"
+#include "plan/pack.h"
+#include "plan/storage.h"
+
+namespace plimsoll {
+
+const PhasePlan* Plan::phase(const std::string& name) const {
+  for (const PhasePlan& p : phases)
+    if (p.name == name) return &p;
+  return nullptr;
+}
+
+const PersistentSlot* Plan::slot(const std::string& name) const {
+  for (const PersistentSlot& s : persistent)
+    if (s.name == name) return &s;
+  return nullptr;
+}
+
+Bytes end_of(const std::vector<PersistentSlot>& slots) { return slots.empty() ? 0 : slots.back().offset + slots.back().bytes(); }
+
+void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
+  std::map<std::string, bool> known;
+  for (const PersistentSlot& slot : slots) known[slot.name] = true;
+  for (ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    if (!value.persistent || known.count(value.name) != 0) continue;
+    slots.push_back({value.name, value.type, value.category, value.layer, end_of(slots)});
+    known[value.name] = true;
+  }
+}
+
+PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& program_order, const std::vector<PersistentSlot>& slots) {
+  const LoweredGraph lowered = reorder_for_memory(program_order);
+  const StorageMap map = assign_storage(lowered);
+  const std::vector<PackItem> items = pack_items(lowered, map);
+  const Packing packing = pack(items);
+  const Bytes base = end_of(slots);
+  std::map<std::string, Bytes> slot_offsets;
+  for (const PersistentSlot& slot : slots) slot_offsets[slot.name] = slot.offset;
+
+  PhasePlan phase;
+  phase.name = name;
+  phase.samples = samples;
+  phase.graph = lowered.graph;
+  phase.seconds = lowered.seconds();
+  phase.primitives = lowered.primitives();
+  phase.arena_bytes = base + packing.height;
+  phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
+  phase.values.assign(lowered.graph.values.size(), Placement{kNone, 0, 0});
+
+  size_t item = 0;
+  for (const Storage& storage : map.storages) {
+    const bool transient = storage.persistent == kNone;
+    const Bytes offset = transient ? base + packing.offsets[item] : slot_offsets.at(lowered.graph.value(storage.persistent).name);
+    if (transient) ++item;
+    for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = {offset, storage.first, storage.last};
+  }
+  for (const KernelOffer& kernel : lowered.kernels) {
+    PlannedNode node{kernel.kernel, 0, kernel.workspace, kernel.seconds};
+    if (kernel.workspace > 0) node.workspace_offset = base + packing.offsets[item++];
+    phase.nodes.push_back(std::move(node));
+  }
+  assert(item == items.size());
+  return phase;
+}
+
+const PhasePlan* peak_phase(const Plan& plan) {
+  const PhasePlan* peak = nullptr;
+  for (const PhasePlan& phase : plan.phases)
+    if (peak == nullptr || phase.arena_bytes > peak->arena_bytes) peak = &phase;
+  return peak;
+}
+
+std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
+  std::map<Category, Bytes> sums;
+  for (Category category : {Category::kWeights, Category::kGradients, Category::kOptimizer, Category::kActivations, Category::kInputs,
+                            Category::kWorkspace, Category::kTemporaries})
+    sums[category] = 0;
+  for (const PersistentSlot& slot : plan.persistent) sums[slot.category] += slot.bytes();
+  const PhasePlan* phase = peak_phase(plan);
+  if (phase != nullptr && !phase->nodes.empty()) {
+    // Values that share a place count once, under the one that was there first.
+    std::map<Bytes, std::pair<Bytes, Category>> at;
+    for (size_t v = 0; v < phase->values.size(); ++v) {
+      const Placement& place = phase->values[v];
+      const Value& value = phase->graph.values[v];
+      if (place.offset < plan.persistent_bytes || phase->peak_node < place.first || phase->peak_node > place.last) continue;
+      at.emplace(place.offset, std::make_pair(align_up(std::max<Bytes>(value.bytes(), 1)), value.category));
+    }
+    for (const auto& [offset, entry] : at) sums[entry.second] += entry.first;
+    sums[Category::kWorkspace] += align_up(phase->nodes[static_cast<size_t>(phase->peak_node)].workspace_bytes);
+  }
+  std::vector<CategoryBytes> list;
+  Bytes total = 0;
+  for (const auto& [category, bytes] : sums) {
+    list.push_back({category, bytes});
+    total += bytes;
+  }
+  list.push_back({Category::kFragmentation, plan.arena_bytes - total});
+  return list;
+}
+
+}  // namespace plimsoll

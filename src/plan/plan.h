@@ -1,0 +1,97 @@
+// A plan: plain data that says where every byte lies and what runs when. The executor obeys it and decides nothing.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "autodiff/program.h"
+#include "levers/lever.h"
+#include "lower/lower.h"
+
+namespace plimsoll {
+
+// A value that outlives the phases: one place for all of them, at the arena's bottom.
+struct PersistentSlot {
+  std::string name;
+  TensorType type;
+  Category category = Category::kWeights;
+  std::string layer;
+  Bytes offset = 0;
+
+  Bytes bytes() const { return align_up(std::max<Bytes>(type.bytes(), 1)); }
+};
+
+struct Placement {
+  Bytes offset = 0;          // in the arena
+  int first = 0, last = 0;   // nodes in which it lives, both included
+};
+
+struct PlannedNode {
+  std::string kernel;
+  Bytes workspace_offset = 0, workspace_bytes = 0;
+  double seconds = 0;
+};
+
+struct PhasePlan {
+  std::string name;
+  int64_t samples = 0;
+  Graph graph;                          // nodes in the order they run
+  std::vector<PlannedNode> nodes;       // one a node
+  std::vector<Placement> values;        // one a value; offset kNone for a graph input that nobody reads
+  Bytes arena_bytes = 0;                // end of the highest value or workspace, the persistent part included
+  Bytes live_set_bytes = 0;             // largest live set of this order, the persistent part included
+  int peak_node = 0;                    // where the live set is largest
+  double seconds = 0;
+  int primitives = 0;
+};
+
+struct BatchPlan {
+  int64_t effective = 0, micro = 0;
+  int64_t accumulation_steps() const { return micro == 0 ? 0 : (effective + micro - 1) / micro; }
+};
+
+struct Plan {
+  std::string model;        // its name
+  std::string device;       // name of the device it was made for
+  std::string precision;    // "float32"
+  BatchPlan batch;
+  bool per_micro_batch_norm = false;
+  std::vector<PersistentSlot> persistent;
+  std::vector<PhasePlan> phases;
+  std::vector<LeverUse> levers;
+  Bytes persistent_bytes = 0;
+  Bytes arena_bytes = 0;
+  Bytes overhead_bytes = 0;  // bound on what lies outside arena and data buffers
+  Bytes data_bytes = 0;      // readers and prefetch
+  int prefetch = 0;          // requests read ahead
+  double step_seconds = 0;   // of one window
+
+  Bytes peak_bytes() const { return arena_bytes + overhead_bytes + data_bytes; }
+  const PhasePlan* phase(const std::string& name) const;
+  const PersistentSlot* slot(const std::string& name) const;
+};
+
+// Adds the persistent values of a graph that `slots` does not have yet, each behind the last.
+void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
+Bytes end_of(const std::vector<PersistentSlot>& slots);
+
+// Orders, assigns and packs one lowered phase above the persistent values.
+PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered, const std::vector<PersistentSlot>& slots);
+
+// Shares no code with the solver: no overlap of live ranges, everything inside the arena, every read preceded by its write,
+// updates in their persistent values, the categories closing to the peak. kInternal if a plan is wrong, whoever made it.
+Status validate(const Plan& plan);
+
+// Bytes by category where the plan's peak is: they sum to arena_bytes.
+struct CategoryBytes {
+  Category category;
+  Bytes bytes;
+};
+const PhasePlan* peak_phase(const Plan& plan);
+std::vector<CategoryBytes> categories_at_peak(const Plan& plan);
+
+nlohmann::json to_json(const Plan& plan);
+Result<Plan> plan_from_json(const nlohmann::json& json);
+
+}  // namespace plimsoll

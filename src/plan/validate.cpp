@@ -1,0 +1,220 @@
+// Checks a plan from the text of its graphs and its numbers alone. It must not include what the solver is made of.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/op.h"
+#include "plan/plan.h"
+
+namespace plimsoll {
+namespace {
+
+struct Occupied {
+  Bytes begin, end;
+  int first, last;
+  std::string what;
+  ValueId value;  // kNone for a workspace
+};
+
+class PhaseCheck {
+ public:
+  PhaseCheck(const Plan& plan, const PhasePlan& phase) : plan_(plan), phase_(phase), graph_(phase.graph) {}
+
+  Status run() {
+    PLIMSOLL_TRY(verify_structure(graph_));
+    if (phase_.nodes.size() != graph_.nodes.size() || phase_.values.size() != graph_.values.size())
+      return wrong("has not one entry a node and a value");
+    PLIMSOLL_TRY(check_persistent());
+    PLIMSOLL_TRY(check_lifetimes());
+    PLIMSOLL_TRY(check_updates());
+    return check_overlaps();
+  }
+
+ private:
+  tl::unexpected<Error> wrong(const std::string& what) const {
+    return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", phase_.name, what));
+  }
+  const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
+  bool persistent_place(ValueId id) const { return place(id).offset < plan_.persistent_bytes; }
+
+  Status check_persistent() const {
+    for (ValueId id : graph_.inputs) {
+      const Value& value = graph_.value(id);
+      if (!value.persistent) continue;
+      const PersistentSlot* slot = plan_.slot(value.name);
+      if (slot == nullptr) return wrong(fmt::format("persistent value '{}' has no slot", value.name));
+      if (!(slot->type == value.type) || slot->offset != place(id).offset)
+        return wrong(fmt::format("persistent value '{}' is not where its slot is", value.name));
+    }
+    return {};
+  }
+
+  // Each value is written before it is read, and alive from its first write to its last read.
+  Status check_lifetimes() const {
+    std::vector<bool> written(graph_.values.size(), false);
+    for (ValueId id : graph_.inputs) written[static_cast<size_t>(id)] = true;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      for (ValueId id : node.inputs) {
+        if (!written[static_cast<size_t>(id)]) return wrong(fmt::format("node {} ({}) reads '{}' before it is written", n, node.op, graph_.value(id).name));
+        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n)));
+      }
+      for (ValueId id : node.outputs) {
+        written[static_cast<size_t>(id)] = true;
+        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n)));
+      }
+    }
+    for (ValueId id : graph_.outputs) PLIMSOLL_TRY(check_alive(id, static_cast<int>(graph_.nodes.size()) - 1));
+    return {};
+  }
+
+  Status check_alive(ValueId id, int node) const {
+    const Placement& p = place(id);
+    const Value& value = graph_.value(id);
+    if (p.offset < 0 || p.offset % kAlignment != 0 || p.offset + value.bytes() > phase_.arena_bytes)
+      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset, value.bytes(), phase_.arena_bytes));
+    if (persistent_place(id)) return {};
+    if (node < p.first || node > p.last) return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
+    return {};
+  }
+
+  // A new value of a persistent one lies in its place, and nobody reads the old one afterwards.
+  Status check_updates() const {
+    for (const Update& update : graph_.updates) {
+      if (place(update.value).offset != place(update.persistent).offset)
+        return wrong(fmt::format("the update of '{}' lies elsewhere", graph_.value(update.persistent).name));
+      const NodeId writer = graph_.value(update.value).producer;
+      for (size_t n = static_cast<size_t>(writer) + 1; n < graph_.nodes.size(); ++n)
+        for (ValueId in : graph_.nodes[n].inputs)
+          if (in != update.value && place(in).offset == place(update.persistent).offset && !is_view_of(in, update.value))
+            return wrong(fmt::format("node {} reads '{}' after it was updated", n, graph_.value(update.persistent).name));
+    }
+    return {};
+  }
+
+  bool is_view_of(ValueId id, ValueId viewed) const {
+    while (id != viewed) {
+      const NodeId producer = graph_.value(id).producer;
+      if (producer == kNone || op_def(graph_.node(producer).op).kind != OpKind::kView) return false;
+      id = graph_.node(producer).inputs[0];
+    }
+    return true;
+  }
+
+  // When a value is really needed: from its write to its last reader, whatever the plan says of its place.
+  std::vector<Occupied> needs() const {
+    const auto end = static_cast<int>(graph_.nodes.size()) - 1;
+    std::vector<Occupied> list;
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      const Placement& p = phase_.values[v];
+      if (p.offset < 0) continue;
+      const int first = value.producer == kNone ? 0 : value.producer;
+      list.push_back({p.offset, p.offset + value.bytes(), first, value.persistent ? end : first, value.name, static_cast<ValueId>(v)});
+    }
+    std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
+    for (size_t i = 0; i < list.size(); ++i) index[static_cast<size_t>(list[i].value)] = i;
+    const auto until = [&](ValueId id, int node) {
+      const size_t i = index[static_cast<size_t>(id)];
+      if (i != SIZE_MAX) list[i].last = std::max(list[i].last, node);
+    };
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      for (ValueId id : graph_.nodes[n].inputs) until(id, static_cast<int>(n));
+    for (ValueId id : graph_.outputs) until(id, end);
+    for (const Update& update : graph_.updates) until(update.value, end);
+    for (size_t n = 0; n < phase_.nodes.size(); ++n) {
+      const PlannedNode& node = phase_.nodes[n];
+      if (node.workspace_bytes > 0)
+        list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n), static_cast<int>(n),
+                        fmt::format("workspace of node {}", n), kNone});
+    }
+    return list;
+  }
+
+  Status check_overlaps() const {
+    std::vector<Occupied> list = needs();
+    std::sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.begin < b.begin; });
+    for (size_t i = 0; i < list.size(); ++i) {
+      if (list[i].end > phase_.arena_bytes) return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, phase_.arena_bytes));
+      for (size_t k = i + 1; k < list.size() && list[k].begin < list[i].end; ++k)
+        if (list[i].first <= list[k].last && list[k].first <= list[i].last && !may_share(list[i], list[k]))
+          return wrong(fmt::format("'{}' and '{}' overlap at {} while both are alive", list[i].what, list[k].what, list[k].begin));
+    }
+    return {};
+  }
+
+  // Two values may lie over each other while both are alive only as a view, as an update of a persistent value, or where one
+  // node reads the one for the last time and writes the other, and its op allows that.
+  bool may_share(const Occupied& a, const Occupied& b) const {
+    if (a.value == kNone || b.value == kNone || a.begin != b.begin) return false;
+    const Occupied& older = graph_.value(a.value).producer <= graph_.value(b.value).producer ? a : b;
+    const Occupied& newer = &older == &a ? b : a;
+    if (is_view_of(newer.value, older.value) || share_view(newer.value, older.value)) return true;
+    const NodeId writer = graph_.value(newer.value).producer;
+    if (writer == kNone) return false;
+    const Node& node = graph_.node(writer);
+    const bool handed_over = older.last <= writer || (graph_.value(older.value).persistent && is_update(newer.value, older.value));
+    const bool reads_older = std::find(node.inputs.begin(), node.inputs.end(), older.value) != node.inputs.end();
+    if (!handed_over) return false;
+    return !reads_older || allows(node, older.value, newer.value);
+  }
+
+  bool share_view(ValueId a, ValueId b) const { return root(a) == root(b); }
+  ValueId root(ValueId id) const {
+    for (;;) {
+      const NodeId producer = graph_.value(id).producer;
+      if (producer == kNone || op_def(graph_.node(producer).op).kind != OpKind::kView) return id;
+      id = graph_.node(producer).inputs[0];
+    }
+  }
+  bool is_update(ValueId value, ValueId persistent) const {
+    return std::any_of(graph_.updates.begin(), graph_.updates.end(),
+                       [&](const Update& u) { return u.value == root(value) && u.persistent == persistent; });
+  }
+
+  bool allows(const Node& node, ValueId from, ValueId to) const {
+    if (node.body) {
+      const auto in = std::find(node.inputs.begin(), node.inputs.end(), from) - node.inputs.begin();
+      const auto out = std::find(node.outputs.begin(), node.outputs.end(), to) - node.outputs.begin();
+      const ValueId inside = node.body->inputs[static_cast<size_t>(in)];
+      const NodeId made = node.body->value(node.body->outputs[static_cast<size_t>(out)]).producer;
+      for (size_t n = static_cast<size_t>(made) + 1; n < node.body->nodes.size(); ++n)
+        for (ValueId id : node.body->nodes[n].inputs)
+          if (id == inside) return false;
+      return true;
+    }
+    for (const InPlace& pair : op_def(node.op).in_place)
+      if (pair.input < node.inputs.size() && pair.output < node.outputs.size() && node.inputs[pair.input] == from && node.outputs[pair.output] == to)
+        return true;
+    return false;
+  }
+
+  const Plan& plan_;
+  const PhasePlan& phase_;
+  const Graph& graph_;
+};
+
+}  // namespace
+
+Status validate(const Plan& plan) {
+  Bytes end = 0, highest = plan.persistent_bytes;
+  for (const PersistentSlot& slot : plan.persistent) {
+    if (slot.offset < end || slot.offset % kAlignment != 0) return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));
+    end = slot.offset + slot.bytes();
+  }
+  if (end > plan.persistent_bytes) return fail(ErrorCode::kInternal, "plan: persistent values reach into the transients");
+  for (const PhasePlan& phase : plan.phases) {
+    PLIMSOLL_TRY(PhaseCheck(plan, phase).run());
+    highest = std::max(highest, phase.arena_bytes);
+  }
+  if (highest != plan.arena_bytes) return fail(ErrorCode::kInternal, fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));
+  Bytes sum = 0;
+  for (const CategoryBytes& entry : categories_at_peak(plan)) {
+    if (entry.bytes < 0) return fail(ErrorCode::kInternal, fmt::format("plan: category {} is {} bytes", name_of(entry.category), entry.bytes));
+    sum += entry.bytes;
+  }
+  if (sum != plan.arena_bytes) return fail(ErrorCode::kInternal, fmt::format("plan: categories sum to {}, the arena is {}", sum, plan.arena_bytes));
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include "report/layers.h"
+#include "report/plan_report.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json peak_json(const Plan& plan) {
+  const PhasePlan* phase = peak_phase(plan);
+  if (phase == nullptr || phase->nodes.empty()) return nullptr;
+  Json values = Json::array();
+  for (const PeakValue& peak : peak_values(plan)) {
+    if (values.size() == 40) break;
+    values.push_back({{"name", peak.value->name},
+                      {"layer", peak.value->layer},
+                      {"category", std::string(name_of(peak.value->category))},
+                      {"shape", peak.value->type.shape.dims},
+                      {"dtype", std::string(keras_name(peak.value->type.dtype))},
+                      {"bytes", peak.bytes}});
+  }
+  const Node& node = phase->graph.node(phase->peak_node);
+  return {{"phase", phase->name}, {"node", node.op}, {"layer", node.layer}, {"values", values}};
+}
+
+Json layers_json(const Model& model, const Plan& plan) {
+  Json list = Json::array();
+  for (const LayerBytes& layer : layer_bytes(model, plan))
+    list.push_back({{"name", layer.info.name},
+                    {"class", layer.info.class_name},
+                    {"output_shape", layer.info.output.dims},
+                    {"parameters", layer.info.parameters},
+                    {"weight_bytes", layer.weight_bytes},
+                    {"activation_bytes", layer.activation_bytes},
+                    {"workspace_bytes", layer.workspace_bytes}});
+  return list;
+}
+
+int64_t parameters_of(const Model& model) {
+  int64_t sum = 0;
+  for (const Weight& weight : model.weights()) sum += weight.shape.elements();
+  return sum;
+}
+
+}  // namespace
+
+Json plan_json(const PlanReport& report) {
+  const SearchResult& result = *report.result;
+  const Plan& plan = result.plan;
+  const PhasePlan* peak = peak_phase(plan);
+  const Bytes live = peak == nullptr ? plan.persistent_bytes : peak->live_set_bytes;
+  Json categories = Json::array(), phases = Json::array(), levers = Json::array();
+  for (const CategoryBytes& entry : categories_at_peak(plan)) categories.push_back({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}});
+  for (const PhasePlan& phase : plan.phases)
+    phases.push_back({{"name", phase.name}, {"samples", phase.samples}, {"arena_bytes", phase.arena_bytes}, {"seconds", phase.seconds}});
+  for (const LeverUse& lever : plan.levers)
+    levers.push_back({{"name", lever.name}, {"count", lever.count}, {"saves_bytes", lever.saves_bytes}, {"costs_seconds", lever.costs_seconds},
+                      {"effect", std::string(name_of(lever.effect))}});
+  Json json = {{"schema", "plimsoll.plan/1"},
+               {"model", {{"file", report.file}, {"name", plan.model}, {"parameters", parameters_of(*report.model)}, {"layers", report.model->layers().size()}}},
+               {"device", {{"name", report.device.name}, {"kind", report.device.kind}, {"memory_bytes", report.device.memory_bytes}, {"free_bytes", report.device.free_bytes}}},
+               {"batch", {{"effective", plan.batch.effective}, {"micro", plan.batch.micro}, {"accumulation_steps", plan.batch.accumulation_steps()}}},
+               {"precision", plan.precision},
+               {"fits", result.fits}};
+  if (report.budget > 0) json["budget_bytes"] = report.budget;
+  json["peak_bytes"] = plan.peak_bytes();
+  json["arena_bytes"] = plan.arena_bytes;
+  json["overhead_bytes"] = plan.overhead_bytes;
+  json["data_bytes"] = plan.data_bytes;
+  Json host = {{"space", "host"}};
+  if (report.budget > 0) host["budget_bytes"] = report.budget;
+  host.update({{"arena_bytes", plan.arena_bytes}, {"overhead_bytes", plan.overhead_bytes}, {"data_bytes", plan.data_bytes}, {"peak_bytes", plan.peak_bytes()}});
+  json["memories"] = Json::array({host});
+  if (plan.batch.effective > 0) {
+    json["fixed_bytes"] = result.fixed_bytes;
+    json["bytes_per_sample"] = result.bytes_per_sample;
+  }
+  json["live_set_bytes"] = live;
+  json["gap"] = static_cast<double>(plan.arena_bytes) / static_cast<double>(live) - 1;
+  json["least_bytes"] = result.least_bytes;
+  json["categories"] = categories;
+  json["phases"] = phases;
+  json["peak"] = peak_json(plan);
+  json["layers"] = layers_json(*report.model, plan);
+  json["levers"] = levers;
+  json["step_seconds"] = plan.step_seconds;
+  json["solver"] = {{"seconds", result.seconds}, {"candidates", result.candidates.size()}};
+  return json;
+}
+
+Json error_json(const Error& error) {
+  return {{"error", {{"code", code_name(error.code)}, {"what", error.what}, {"facts", error.facts}, {"try", error.remedies}, {"exit_code", exit_code(error.code)}}}};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,24 @@
+// A plan as people and machines read it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "device/device.h"
+#include "search/search.h"
+
+namespace plimsoll {
+
+struct PlanReport {
+  const Model* model = nullptr;
+  std::string file;
+  DeviceInfo device;
+  Bytes budget = 0;       // 0: none was set
+  Bytes margin = 0;       // left free when the budget is what the machine has
+  const SearchResult* result = nullptr;
+};
+
+std::string plan_text(const PlanReport& report);
+nlohmann::ordered_json plan_json(const PlanReport& report);  // schema plimsoll.plan/1
+nlohmann::ordered_json error_json(const Error& error);
+
+}  // namespace plimsoll

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "report/layers.h"
+#include "report/plan_report.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostLayers = 24;  // more are in --json
+
+// Columns as wide as their widest cell; the first is flush left, the rest flush right.
+class Table {
+ public:
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+
+  std::string text() const {
+    std::vector<size_t> widths;
+    for (const auto& cells : rows_)
+      for (size_t i = 0; i < cells.size(); ++i) {
+        if (widths.size() <= i) widths.push_back(0);
+        widths[i] = std::max(widths[i], cells[i].size());
+      }
+    std::string text;
+    for (const auto& cells : rows_) {
+      std::string line = "  ";
+      for (size_t i = 0; i < cells.size(); ++i) line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i]) : fmt::format("  {:>{}}", cells[i], widths[i]);
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+std::string with_commas(int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
+  return digits;
+}
+
+std::string shape_text(const Shape& shape) { return shape.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(shape.dims, " x ")); }
+
+std::string milliseconds(double seconds) { return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 0); }
+
+std::string heading(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  std::string text = fmt::format("{} on {}, {}\n", plan.model, report.device.name, plan.precision);
+  if (plan.batch.effective > 0) {
+    text += fmt::format("batch {}", plan.batch.effective);
+    if (plan.batch.micro < plan.batch.effective) text += fmt::format(", run as {} micro-batches of {}", plan.batch.accumulation_steps(), plan.batch.micro);
+    text += "\n";
+  }
+  if (report.budget == 0) return text + fmt::format("needs {}; no budget was set\n\n", format_bytes(plan.peak_bytes()));
+  if (report.result->fits)
+    text += fmt::format("fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
+                        report.margin > 0 ? fmt::format(" (what is free, less a margin of {})", format_bytes(report.margin)) : "");
+  else
+    text += fmt::format("does not fit: {} of {}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget));
+  return text;
+}
+
+std::string layers_table(const PlanReport& report) {
+  Table table;
+  table.row({"layer", "output", "parameters", "weights", "activations", "workspace"});
+  const auto layers = layer_bytes(*report.model, report.result->plan);
+  for (size_t i = 0; i < layers.size() && i < kMostLayers; ++i) {
+    const LayerBytes& layer = layers[i];
+    table.row({fmt::format("{} ({})", layer.info.name, layer.info.class_name), shape_text(layer.info.output), with_commas(layer.info.parameters),
+               format_bytes(layer.weight_bytes), format_bytes(layer.activation_bytes), format_bytes(layer.workspace_bytes)});
+  }
+  std::string text = table.text();
+  if (layers.size() > kMostLayers) text += fmt::format("  ... {} more layers: --json lists all\n", layers.size() - kMostLayers);
+  return text + "\n";
+}
+
+std::string bytes_table(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  const PhasePlan* peak = peak_phase(plan);
+  Table table;
+  if (peak != nullptr && !peak->nodes.empty()) {
+    const Node& node = peak->graph.node(peak->peak_node);
+    table.row({fmt::format("at the peak (phase {}, {}{}{})", peak->name, node.op, node.layer.empty() ? "" : " of ", node.layer), "bytes", ""});
+  }
+  for (const CategoryBytes& entry : categories_at_peak(plan))
+    if (entry.bytes > 0) table.row({"  " + std::string(name_of(entry.category)), with_commas(entry.bytes), format_bytes(entry.bytes)});
+  table.row({"arena", with_commas(plan.arena_bytes), format_bytes(plan.arena_bytes)});
+  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_bytes), format_bytes(plan.overhead_bytes)});
+  table.row({"data buffers", with_commas(plan.data_bytes), format_bytes(plan.data_bytes)});
+  table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
+  return table.text() + "\n";
+}
+
+std::string phases_table(const Plan& plan) {
+  Table table;
+  table.row({"phase", "samples", "arena", "predicted time"});
+  for (const PhasePlan& phase : plan.phases)
+    table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
+  return table.text();
+}
+
+std::string levers_text(const PlanReport& report) {
+  const SearchResult& result = *report.result;
+  const Plan& plan = result.plan;
+  std::string text;
+  for (const LeverUse& lever : plan.levers) text += fmt::format("  lever {}: {}, effect {}\n", lever.name, lever.count, name_of(lever.effect));
+  if (!plan.levers.empty())
+    text += fmt::format("  together they save {} of arena against the whole batch without levers\n", format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
+  if (plan.batch.effective > 0)
+    text += fmt::format("  without levers {} + {} per sample; the smallest plan found needs {}\n", format_bytes(result.fixed_bytes),
+                        format_bytes(result.bytes_per_sample), format_bytes(result.least_bytes));
+  return text.empty() ? text : "\n" + text;
+}
+
+}  // namespace
+
+std::string plan_text(const PlanReport& report) {
+  return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) + levers_text(report);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,193 @@
+#include "search/build.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+struct Lowered {
+  std::string name;
+  int64_t samples = 0;
+  LoweredGraph graph;
+  double repeats = 0;  // runs of it in one full window
+};
+
+class Builder {
+ public:
+  Builder(const SearchRequest& request, int64_t micro, bool recompute) : request_(request), micro_(micro), recompute_(recompute) {}
+
+  Result<Plan> run() {
+    if (request_.batch > 0) PLIMSOLL_TRY(add_training());
+    for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
+    plan_phases();
+    PLIMSOLL_TRY(add_inference("evaluate", request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
+    PLIMSOLL_TRY(add_inference("predict", request_.predict_batch, request_.predict_samples, predict_phase));
+    return finish();
+  }
+
+ private:
+  Status add(Result<Phase> phase, double repeats) {
+    PLIMSOLL_TRY(phase);
+    Graph graph = std::move(phase->graph);
+    if (phase->samples > 0 && repeats >= 0) {
+      Rewritten masked = mask_relu_after_pooling(graph);
+      graph = std::move(masked.graph);
+      if (recompute_) {
+        Rewritten again = recompute_cheap(graph);
+        recomputed_ = std::max(recomputed_, again.count);
+        graph = std::move(again.graph);
+      }
+    }
+    PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
+    phases_.push_back({phase->name, phase->samples, std::move(lowered), repeats});
+    return {};
+  }
+
+  Status add_training() {
+    const Model& model = *request_.model;
+    if (micro_ == request_.batch) {
+      PLIMSOLL_TRY(add(train_phase(model, request_.batch, request_.graph), 1));
+      if (request_.partial_window > 0) PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, "train_tail"), 0));
+      return {};
+    }
+    PLIMSOLL_TRY(add(begin_phase(model, request_.graph), 1));
+    PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(request_.batch / micro_)));
+    const int64_t tail = request_.batch % micro_, partial_tail = request_.partial_window % micro_;
+    if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, "accumulate_tail"), 1));
+    if (partial_tail > 0 && partial_tail != tail) PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));
+    return add(apply_phase(model, request_.graph), 1);
+  }
+
+  void plan_phases() {
+    for (const Lowered& phase : phases_) {
+      plan_.phases.push_back(plan_phase(phase.name, phase.samples, phase.graph, plan_.persistent));
+      plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
+    }
+    phases_.clear();
+  }
+
+  Bytes highest() const {
+    Bytes bytes = end_of(plan_.persistent);
+    for (const PhasePlan& phase : plan_.phases) bytes = std::max(bytes, phase.arena_bytes);
+    return bytes;
+  }
+
+  // Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but time.
+  template <typename MakePhase>
+  Status add_inference(const std::string& name, int64_t batch, int64_t samples, MakePhase make) {
+    if (batch == 0) return {};
+    if (samples > 0) batch = std::min(batch, samples);
+    for (;; batch = (batch + 1) / 2) {
+      PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, name), 0));
+      if (samples > 0 && samples % batch != 0) PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, name + "_tail"), 0));
+      // More persistent values move the transients up; those planned before are then planned again from their graphs.
+      const size_t slots = plan_.persistent.size();
+      for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
+      if (plan_.persistent.size() != slots) move_up(end_of(plan_.persistent) - (slots == 0 ? 0 : plan_.persistent[slots - 1].offset + plan_.persistent[slots - 1].bytes()));
+      const Bytes before = highest();
+      const size_t count = plan_.phases.size();
+      plan_phases();
+      Bytes needed = 0;
+      for (size_t i = count; i < plan_.phases.size(); ++i) needed = std::max(needed, plan_.phases[i].arena_bytes);
+      const Bytes allowed = request_.batch > 0 ? before : request_.budget == 0 ? INT64_MAX : request_.budget - overhead() - request_.data.fixed;
+      if (needed <= allowed || batch == 1) return {};
+      plan_.phases.resize(count);
+    }
+  }
+
+  // Shifts the transients of all phases planned so far.
+  void move_up(Bytes bytes) {
+    const Bytes boundary = end_of(plan_.persistent) - bytes;
+    for (PhasePlan& phase : plan_.phases) {
+      for (Placement& place : phase.values)
+        if (place.offset >= boundary) place.offset += bytes;
+      for (PlannedNode& node : phase.nodes)
+        if (node.workspace_bytes > 0) node.workspace_offset += bytes;
+      phase.arena_bytes += bytes;
+      phase.live_set_bytes += bytes;
+    }
+  }
+
+  Bytes overhead() const {
+    int primitives = 0;
+    for (const PhasePlan& phase : plan_.phases) primitives += phase.primitives;
+    return request_.device->overhead_bound(primitives);
+  }
+
+  Plan finish() {
+    plan_.model = request_.model->name();
+    plan_.device = request_.device->info().name;
+    plan_.precision = keras_name(request_.graph.precision);
+    plan_.batch = {request_.batch, micro_};
+    plan_.per_micro_batch_norm = request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
+    plan_.persistent_bytes = end_of(plan_.persistent);
+    plan_.arena_bytes = highest();
+    plan_.overhead_bytes = overhead();
+    if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
+    if (micro_ < request_.batch)
+      plan_.levers.push_back({"micro-batch", plan_.batch.accumulation_steps(), 0, 0, plan_.per_micro_batch_norm ? Effect::kTraining : Effect::kRounding});
+    choose_prefetch();
+    return std::move(plan_);
+  }
+
+  // One request is read ahead unless that would not fit: it costs bytes and saves waiting, and changes nothing.
+  void choose_prefetch() {
+    int64_t largest = 0;
+    for (const PhasePlan& phase : plan_.phases) largest = std::max(largest, phase.samples);
+    const Bytes staged = align_up(request_.data.per_sample * largest);
+    plan_.data_bytes = request_.data.fixed + staged;
+    plan_.prefetch = 1;
+    const bool too_much = request_.budget > 0 && plan_.peak_bytes() > request_.budget;
+    if (staged == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
+      plan_.prefetch = 0;
+      plan_.data_bytes = request_.data.fixed;
+    }
+  }
+
+  const SearchRequest& request_;
+  int64_t micro_;
+  bool recompute_;
+  int64_t recomputed_ = 0;
+  std::vector<Lowered> phases_;
+  Plan plan_;
+};
+
+}  // namespace
+
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples) {
+  PLIMSOLL_ASSIGN(Phase phase, name == "train" ? train_phase(*request.model, samples, request.graph, name + "_tail")
+                                               : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
+  Graph graph = mask_relu_after_pooling(phase.graph).graph;
+  const bool recompute = std::any_of(plan.levers.begin(), plan.levers.end(), [](const LeverUse& lever) { return lever.name == "recompute"; });
+  if (recompute) graph = recompute_cheap(graph).graph;
+  PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
+  PhasePlan planned = plan_phase(phase.name, samples, lowered, plan.persistent);
+  if (planned.arena_bytes > plan.arena_bytes)
+    return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, the plan has {}", samples,
+                                                    format_bytes(planned.arena_bytes), format_bytes(plan.arena_bytes)));
+  return planned;
+}
+
+Result<Plan> build_plan(const SearchRequest& request, int64_t micro, bool recompute) { return Builder(request, micro, recompute).run(); }
+
+Status fill_growth(const SearchRequest& request, SearchResult& result) {
+  if (request.batch < 2) {
+    result.fixed_bytes = result.unlevered_arena_bytes;
+    return {};
+  }
+  // Two whole-batch plans without levers; the arena is nearly linear in the batch between them.
+  SearchRequest plain = request;
+  plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
+  plain.micro_batch.reset();
+  PLIMSOLL_ASSIGN(const Plan whole, build_plan(plain, plain.batch, false));
+  const int64_t other = request.batch / 2;
+  plain.batch = other;
+  PLIMSOLL_ASSIGN(const Plan smaller, build_plan(plain, other, false));
+  result.bytes_per_sample = (whole.arena_bytes - smaller.arena_bytes) / (request.batch - other);
+  result.fixed_bytes = std::max<Bytes>(0, whole.arena_bytes - result.bytes_per_sample * request.batch);
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,109 @@
+#include "search/search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "search/build.h"
+
+namespace plimsoll {
+namespace {
+
+// ceil(batch / k) for k = 1, 2, 4, ...: each cut of the window that halves what a micro-batch needs.
+std::vector<int64_t> micro_batches(const SearchRequest& request) {
+  if (request.batch == 0) return {0};
+  const int64_t piece = (request.batch + request.accumulation_steps - 1) / request.accumulation_steps;
+  if (request.micro_batch) return {std::min(*request.micro_batch, piece)};
+  std::vector<int64_t> list = {piece};
+  const bool exact_norm = request.model->couples_samples() && !request.per_micro_batch_norm;
+  if (request.forbidden.count("micro-batch") != 0 || exact_norm) return list;
+  for (int64_t k = 2; list.back() > 1; k *= 2) {
+    const int64_t micro = (piece + k - 1) / k;
+    if (micro != list.back()) list.push_back(micro);
+  }
+  return list;
+}
+
+std::vector<std::string> layer_list(const std::vector<std::string>& names) {
+  std::vector<std::string> list(names.begin(), names.begin() + std::min<long>(3, static_cast<long>(names.size())));
+  if (names.size() > list.size()) list.push_back(fmt::format("{} others", names.size() - list.size()));
+  return list;
+}
+
+Status check_micro_batch(const SearchRequest& request) {
+  if (!request.micro_batch || *request.micro_batch * request.accumulation_steps >= request.batch || request.batch == 0) return {};
+  if (!request.model->couples_samples() || request.per_micro_batch_norm) return {};
+  return fail(Error{ErrorCode::kBatchNormForbidsMicroBatch,
+                    fmt::format("--micro-batch {} would change what this model's normalisation computes", *request.micro_batch),
+                    {fmt::format("in training it takes statistics over the whole batch of {}: {}", request.batch,
+                                 fmt::join(layer_list(request.model->coupling_layers()), ", "))},
+                    {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}", *request.micro_batch),
+                     "leave --micro-batch out    the whole batch at once, exact"}});
+}
+
+bool better(const Plan& a, const Plan& b) {
+  return a.step_seconds != b.step_seconds ? a.step_seconds < b.step_seconds : a.peak_bytes() < b.peak_bytes();
+}
+
+}  // namespace
+
+Result<SearchResult> search(const SearchRequest& request) {
+  const auto start = std::chrono::steady_clock::now();
+  PLIMSOLL_TRY(check_micro_batch(request));
+  SearchResult result;
+  std::optional<Plan> fastest, smallest;
+  std::optional<Candidate> whole, half;
+  const bool may_recompute = request.batch > 0 && request.forbidden.count("recompute") == 0;
+  for (int64_t micro : micro_batches(request)) {
+    for (bool recompute : {false, true}) {
+      if (recompute && !may_recompute) continue;
+      PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
+      if (recompute && plan.levers.empty()) continue;  // there was nothing to recompute
+      const Candidate candidate{micro, recompute, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
+      result.candidates.push_back(candidate);
+      if (!recompute && !whole) whole = candidate;
+      else if (!recompute && !half) half = candidate;
+      if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
+      const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
+      if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
+    }
+  }
+  result.fits = fastest.has_value();
+  result.least_bytes = smallest->peak_bytes();
+  result.plan = fastest ? std::move(*fastest) : std::move(*smallest);
+  result.unlevered_arena_bytes = whole->arena_bytes;
+  PLIMSOLL_TRY(fill_growth(request, result));
+  for (LeverUse& lever : result.plan.levers) {
+    lever.saves_bytes = std::max<Bytes>(0, whole->arena_bytes - result.plan.arena_bytes);
+    lever.costs_seconds = result.plan.step_seconds - whole->seconds;
+  }
+  PLIMSOLL_TRY(validate(result.plan));
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return result;
+}
+
+Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
+  Error error{ErrorCode::kDoesNotFit,
+              request.batch > 0 ? fmt::format("this model does not fit in {} with batch {}", format_bytes(request.budget), request.batch)
+                                : fmt::format("this model does not fit in {}", format_bytes(request.budget)),
+              {}, {}};
+  error.fact(fmt::format("the smallest plan found needs {} ({} bytes), {} more than the budget", format_bytes(result.least_bytes), result.least_bytes,
+                         format_bytes(result.least_bytes - request.budget)));
+  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers", format_bytes(result.plan.arena_bytes),
+                         format_bytes(result.plan.overhead_bytes), format_bytes(result.plan.data_bytes)));
+  if (request.batch > 0)
+    error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes), format_bytes(result.bytes_per_sample)));
+  error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", (result.least_bytes + kMiB - 1) / kMiB));
+  if (request.batch > 1 && request.model->couples_samples() && !request.per_micro_batch_norm) {
+    SearchRequest allowed = request;
+    allowed.per_micro_batch_norm = true;
+    allowed.micro_batch.reset();
+    if (const auto other = search(allowed); other && other->least_bytes < result.least_bytes)
+      error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch", format_bytes(other->least_bytes)));
+  }
+  if (request.forbidden.count("micro-batch") != 0 || request.forbidden.count("recompute") != 0) error.remedy("leave --forbid out   more ways to fit");
+  return error;
+}
+
+}  // namespace plimsoll

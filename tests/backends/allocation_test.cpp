@@ -1,0 +1,129 @@
+// What the backend takes beyond what the plan grants: malloc during run(), and resident memory for many primitives.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <fstream>
+
+#include "backends/cpu/cpu.h"
+#include "tests/backends/bound.h"
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<size_t> counted{0};
+void count(size_t n) {
+  if (counting.load(std::memory_order_relaxed)) counted += n;
+}
+}  // namespace
+
+// glibc's own entry points; a shared library's calls come here too.
+extern "C" {
+void* __libc_malloc(size_t);            // NOLINT
+void* __libc_calloc(size_t, size_t);    // NOLINT
+void* __libc_memalign(size_t, size_t);  // NOLINT
+void* malloc(size_t n) {
+  count(n);
+  return __libc_malloc(n);
+}
+void* calloc(size_t n, size_t size) {
+  count(n * size);
+  return __libc_calloc(n, size);
+}
+int posix_memalign(void** to, size_t alignment, size_t n) {
+  count(n);
+  *to = __libc_memalign(alignment, n);
+  return *to == nullptr ? ENOMEM : 0;
+}
+}
+
+namespace plimsoll::testing {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Problem {
+  std::string op;
+  std::vector<TensorType> inputs;
+  Attrs attrs;
+};
+
+Attrs convolution(int64_t groups) {
+  return {{"strides", Ints{1, 1}}, {"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{1, 1}}, {"groups", groups}};
+}
+Attrs with(Attrs attrs, const std::string& key, Attr value) {
+  attrs.set(key, std::move(value));
+  return attrs;
+}
+
+std::vector<Problem> problems() {
+  const TensorType x = floats({8, 20, 20, 16}), w = floats({3, 3, 16, 24}), y = floats({8, 20, 20, 24}),
+                   dw = floats({3, 3, 1, 16});
+  return {{"conv2d", {x, w, floats({24})}, convolution(1)},
+          {"conv2d_input_grad", {y, w}, with(convolution(1), "input_size", Ints{20, 20})},
+          {"conv2d_weight_grad", {x, y}, with(with(convolution(1), "kernel", Ints{3, 3}), "bias", true)},
+          {"conv2d", {x, dw}, convolution(16)},
+          {"conv2d_input_grad", {x, dw}, with(convolution(16), "input_size", Ints{20, 20})},
+          {"conv2d_weight_grad", {x, x}, with(convolution(16), "kernel", Ints{3, 3})},
+          {"matmul", {floats({64, 5000}), floats({5000, 10}), floats({10})}, {}},
+          {"max_pool2d", {x}, {{"pool", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", Ints{0, 0, 0, 0}}}},
+          {"batch_norm_stats", {x}, {}},
+          {"reduce_to", {x}, {{"shape", Ints{16}}}},
+          {"reduce_to", {x}, {{"shape", Ints{8, 1, 1, 16}}}},
+          {"gelu", {x}, {}},
+          {"softmax", {x}, {}},
+          {"squared_norm", {x}, {}},
+          {"concat", {x, x}, {{"axis", int64_t{3}}}}};
+}
+
+TEST(CpuBackend, AllocatesLessThanAKibibyteInARun) {
+  const auto backend = make_cpu_backend(2);
+  for (const Problem& problem : problems()) {
+    BoundNodeUnderTest node(*backend, single(problem.op, problem.inputs, problem.attrs), 0);
+    node.kernel->run();  // threads start here
+    counted = 0;
+    counting = true;
+    node.kernel->run();
+    counting = false;
+    EXPECT_LE(counted.load(), 1024U) << problem.op << " by " << node.offer.kernel;
+  }
+}
+
+Bytes resident() {
+  std::ifstream file("/proc/self/statm");
+  Bytes size = 0, pages = 0;
+  file >> size >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+// Convolutions of many shapes, forward and backward, each with a reorder: what a large model keeps.
+TEST(CpuBackend, OverheadStaysInsideItsBound) {
+  const auto backend = make_cpu_backend(2);
+  std::vector<std::unique_ptr<BoundNodeUnderTest>> nodes;
+  Bytes buffers = 0;
+  int primitives = 0;
+  for (int64_t width = 1; width <= 40; ++width) {
+    const TensorType x = floats({2, 10, 10, 8 * width}), w = floats({3, 3, 8 * width, 16});
+    const TensorType y = floats({2, 10, 10, 16});
+    for (const Problem& problem :
+         {Problem{"conv2d", {x, w}, convolution(1)},
+          Problem{"conv2d_input_grad", {y, w}, with(convolution(1), "input_size", Ints{10, 10})},
+          Problem{"conv2d_weight_grad", {x, y}, with(convolution(1), "kernel", Ints{3, 3})}}) {
+      nodes.push_back(
+          std::make_unique<BoundNodeUnderTest>(*backend, single(problem.op, problem.inputs, problem.attrs), 0));
+      nodes.back()->kernel->run();
+      buffers += nodes.back()->bytes;
+      primitives += nodes.back()->offer.primitives;
+    }
+    if (width == 1 || width == 10 || width == 40) {
+      const Bytes held = resident() - buffers, bound = backend->device().overhead_bound(primitives);
+      fmt::print("{} primitives: {} beyond the buffers, bound {}\n", primitives, format_bytes(held),
+                 format_bytes(bound));
+      EXPECT_LE(held, bound);
+      EXPECT_EQ(bound % kMiB, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

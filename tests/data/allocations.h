@@ -1,0 +1,10 @@
+// How often this program has called operator new so far, in all threads.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll {
+
+int64_t allocations_so_far();
+
+}  // namespace plimsoll

@@ -1,0 +1,272 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "data/dataset.h"
+#include "tests/data/files.h"
+
+namespace plimsoll {
+namespace {
+
+class OpenData : public DataFiles {
+ protected:
+  const DataSpec spec_ = one_in_one_out({4, 4, 1}, 10);
+  const std::string x_ = "x.npy", y_ = "y.npy";
+
+  void write_pair(const std::vector<int64_t>& x_dims = {3, 4, 4, 1}, const std::vector<int64_t>& y_dims = {3}) const {
+    const auto size = [](const auto& dims) { return ArraySource{"", "", 0, DType::kUInt8, dims}.bytes(); };
+    npy<float>(x_, x_dims, counting<float>(size(x_dims)));
+    npy<int64_t>(y_, y_dims, counting<int64_t>(size(y_dims)));
+  }
+  std::string pair() const { return path(x_) + "," + path(y_); }
+  Error error_of(const std::string& argument, const DataSpec& spec) const {
+    const auto data = open_data(argument, spec);
+    EXPECT_FALSE(data) << argument;
+    return data ? Error{} : data.error();
+  }
+};
+
+TEST_F(OpenData, TakesAPairOfNpyFiles) {
+  write_pair();
+  const auto data = open_data(pair(), spec_);
+  ASSERT_TRUE(data) << to_text(data.error());
+  EXPECT_EQ(data->samples, 3);
+  EXPECT_EQ(data->inputs[0].type, (TensorType{DType::kFloat32, {4, 4, 1}}));
+  EXPECT_EQ(data->targets[0].type, (TensorType{DType::kInt64, {}}));
+  EXPECT_EQ(data->targets[0].role, Role::kLabels);
+  EXPECT_TRUE(data->weights.empty());
+  float row[16];
+  ASSERT_TRUE(data->inputs[0].read(2, 1, row));
+  EXPECT_EQ(row[0], 32);
+  EXPECT_EQ(row[15], 47);
+}
+
+TEST_F(OpenData, TakesAThirdFileAsSampleWeights) {
+  write_pair();
+  const auto weights = npy<double>("w.npy", {3, 1}, {1, 2, 3});
+  const auto data = open_data(pair() + "," + weights, spec_);
+  ASSERT_TRUE(data) << to_text(data.error());
+  ASSERT_EQ(data->weights.size(), 1u);
+  EXPECT_EQ(data->weights[0].type.dtype, DType::kFloat64);
+}
+
+// Keras adds or drops one trailing dimension of 1 (Functional._adjust_input_rank, squeeze_or_expand_to_same_rank).
+TEST_F(OpenData, AllowsOneTrailingDimensionOfOneMoreOrLess) {
+  write_pair({3, 4, 4}, {3, 1});
+  EXPECT_TRUE(open_data(pair(), spec_));
+  write_pair({3, 4, 4, 1, 1}, {3});
+  EXPECT_TRUE(open_data(pair(), spec_));
+  write_pair({3, 1, 4, 4}, {3});
+  EXPECT_EQ(error_of(pair(), spec_).code, ErrorCode::kDataShape);
+  write_pair({3, 4, 4}, {3, 1, 1});
+  EXPECT_EQ(error_of(pair(), spec_).code, ErrorCode::kDataShape);
+}
+
+TEST_F(OpenData, TakesIdxPairsPlainAndGzipped) {
+  for (const std::string suffix : {"", ".gz"}) {
+    const auto images = idx("images-idx3-ubyte" + suffix, {3, 4, 4}, counting<uint8_t>(48));
+    const auto labels = idx("labels-idx1-ubyte" + suffix, {3}, {7, 8, 9});
+    const auto data = open_data(images + "," + labels, spec_);
+    ASSERT_TRUE(data) << to_text(data.error());
+    EXPECT_EQ(data->inputs[0].type, (TensorType{DType::kUInt8, {4, 4, 1}}));
+    uint8_t row[16], label[3];
+    ASSERT_TRUE(data->inputs[0].read(1, 1, row));
+    EXPECT_EQ(row[15], 31);
+    ASSERT_TRUE(data->targets[0].read(0, 3, label));
+    EXPECT_EQ(label[2], 9);
+  }
+}
+
+TEST_F(OpenData, TellsFormatsApartByTheirFirstBytesWhereTheNameSaysNothing) {
+  const auto images = idx("images", {3, 4, 4}, counting<uint8_t>(48));
+  const auto labels = npy<uint8_t>("labels", {3}, {7, 8, 9});
+  EXPECT_TRUE(open_data(images + "," + labels, spec_));
+  const auto text = write("notes.txt", "no data");
+  const auto error = error_of(text + "," + labels, spec_);
+  EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
+  EXPECT_EQ(error.what, text + " is no data file we know");
+}
+
+TEST_F(OpenData, TakesAFileWhoseNameHasAComma) {
+  const auto file = npy<float>("x,1.npy", {3, 4, 4, 1}, counting<float>(48));
+  DataSpec spec = spec_;
+  spec.needs_targets = false;
+  EXPECT_TRUE(open_data(file, spec));
+}
+
+TEST_F(OpenData, TakesAnNpzByShortNamesAndByPortNames) {
+  const auto x = npy_text<float>({3, 4, 4, 1}, counting<float>(48));
+  const auto y = npy_text<int32_t>({3}, {1, 2, 3});
+  const auto w = npy_text<float>({3}, {1, 1, 2});
+  for (const auto& [x_name, y_name] : {std::pair{"x", "y"}, std::pair{"image", "digit"}}) {
+    const auto data = open_data(npz("data.npz", {{x_name, x}, {y_name, y}, {"sample_weight", w}}), spec_);
+    ASSERT_TRUE(data) << to_text(data.error());
+    EXPECT_EQ(data->weights.size(), 1u);
+    EXPECT_EQ(data->inputs[0].label, path("data.npz") + ": " + x_name);
+    EXPECT_EQ(data->inputs[0].file, data->targets[0].file);  // one descriptor
+    int32_t labels[3];
+    ASSERT_TRUE(data->targets[0].read(0, 3, labels));
+    EXPECT_EQ(labels[2], 3);
+  }
+}
+
+TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
+  DataSpec spec;
+  spec.inputs = {{"left", {2}, false, 0, {}}, {"right", {3}, false, 0, {}}};
+  spec.outputs = {{"a", {1}, false, 0, {1}}, {"b", {5}, true, 5, {}}};
+  std::vector<std::pair<std::string, std::string>> arrays = {{"b", npy_text<uint8_t>({2}, {4, 0})},
+                                                             {"right", npy_text<float>({2, 3}, counting<float>(6))},
+                                                             {"a", npy_text<float>({2}, {0, 1})},
+                                                             {"left", npy_text<float>({2, 2}, counting<float>(4))},
+                                                             {"sample_weight_b", npy_text<float>({2}, {3, 4})}};
+  const auto data = open_data(npz("data.npz", arrays), spec);
+  ASSERT_TRUE(data) << to_text(data.error());
+  EXPECT_EQ(data->inputs[1].type.shape, (Shape{3}));
+  EXPECT_EQ(data->targets[0].type.shape, (Shape{1}));
+  EXPECT_EQ(data->targets[0].role, Role::kTarget);
+  ASSERT_EQ(data->weights.size(), 2u);
+  EXPECT_EQ(data->weights[0].file, nullptr);  // 1 for every sample
+  EXPECT_NE(data->weights[1].file, nullptr);
+
+  arrays.erase(arrays.begin() + 3);
+  const auto error = error_of(npz("data.npz", arrays), spec);
+  EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
+  EXPECT_EQ(error.what, path("data.npz") + ": no array 'left' for the model's input 'left'");
+  EXPECT_EQ(error.facts[0], "it holds: b, right, a, sample_weight_b");
+}
+
+TEST_F(OpenData, NeedsNoTargetsForPrediction) {
+  write_pair();
+  DataSpec spec = spec_;
+  spec.needs_targets = false;
+  for (const auto& argument :
+       {path(x_), pair(), npz("x.npz", {{"x", npy_text<float>({1, 4, 4, 1}, counting<float>(16))}})}) {
+    const auto data = open_data(argument, spec);
+    ASSERT_TRUE(data) << to_text(data.error());
+    EXPECT_TRUE(data->targets.empty());
+  }
+  const auto error = error_of(path(x_), spec_);
+  EXPECT_EQ(error.code, ErrorCode::kUsage);
+  EXPECT_EQ(error.what, "--data " + path(x_) + ": has no targets");
+}
+
+TEST_F(OpenData, NamesAMissingFile) {
+  write_pair();
+  for (const std::string missing : {"no.npy", "no.npz", "no-idx3-ubyte.gz", "no"}) {
+    const auto error = error_of(path(missing) + (missing == "no.npz" ? "" : "," + path(y_)), spec_);
+    EXPECT_EQ(error.code, ErrorCode::kFileUnreadable);
+    EXPECT_NE(error.what.find(path(missing)), std::string::npos) << error.what;
+  }
+}
+
+TEST_F(OpenData, NamesABadFile) {
+  write_pair();
+  std::filesystem::resize_file(path(x_), std::filesystem::file_size(path(x_)) - 1);
+  const auto error = error_of(pair(), spec_);
+  EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
+  EXPECT_NE(error.what.find(path(x_)), std::string::npos) << error.what;
+}
+
+TEST_F(OpenData, NamesBothShapesThatDoNotMatch) {
+  write_pair({3, 16}, {3});
+  auto error = error_of(pair(), spec_);
+  EXPECT_EQ(error.code, ErrorCode::kDataShape);
+  EXPECT_EQ(error.what, path(x_) + ": a sample is (16,), the model's input 'image' takes (4, 4, 1)");
+  EXPECT_EQ(error.facts[0], path(x_) + " has the shape (3, 16) of float32");
+  EXPECT_EQ(error.remedies[0], "the number of elements is right: reshape the array to (3, 4, 4, 1)");
+
+  write_pair({3, 4, 4, 3}, {3});
+  error = error_of(pair(), spec_);
+  EXPECT_EQ(error.what, path(x_) + ": a sample is (4, 4, 3), the model's input 'image' takes (4, 4, 1)");
+  EXPECT_TRUE(error.remedies.empty());
+
+  write_pair({3, 4, 4, 1}, {3, 10});
+  error = error_of(pair(), spec_);
+  EXPECT_EQ(error.what, path(y_) + ": a sample is (10,), the model's output 'digit' as target takes one number");
+  EXPECT_EQ(error.remedies[0], "the targets look one-hot: --loss categorical_crossentropy");
+
+  npy<float>(x_, {}, {1});
+  EXPECT_EQ(error_of(pair(), spec_).what, path(x_) + ": a single number, not an array of samples");
+}
+
+TEST_F(OpenData, NamesBothLengthsThatDiffer) {
+  write_pair({3, 4, 4, 1}, {4});
+  auto error = error_of(pair(), spec_);
+  EXPECT_EQ(error.code, ErrorCode::kDataLengths);
+  EXPECT_EQ(error.what, path(x_) + " holds 3 samples, " + path(y_) + " holds 4");
+  write_pair();
+  error = error_of(pair() + "," + npy<float>("w.npy", {2}, {1, 1}), spec_);
+  EXPECT_EQ(error.what, path(x_) + " holds 3 samples, " + path("w.npy") + " holds 2");
+}
+
+TEST_F(OpenData, RefusesAnEmptyArray) {
+  write_pair({0, 4, 4, 1}, {0});
+  const auto error = error_of(pair(), spec_);
+  EXPECT_EQ(error.code, ErrorCode::kDataEmpty);
+  EXPECT_EQ(error.what, path(x_) + " holds no samples: its shape is (0, 4, 4, 1)");
+}
+
+TEST_F(OpenData, RefusesArgumentsThatMakeNoSense) {
+  write_pair();
+  DataSpec two = spec_;
+  two.inputs.push_back(two.inputs[0]);
+  two.inputs[1].name = "mask";
+  auto error = error_of(pair(), two);
+  EXPECT_EQ(error.code, ErrorCode::kUsage);
+  EXPECT_EQ(error.facts[0], "inputs: 'image', 'mask'; outputs: 'digit'");
+  EXPECT_EQ(error_of(path(x_) + ",," + path(y_), spec_).code, ErrorCode::kUsage);
+  EXPECT_EQ(error_of("", spec_).code, ErrorCode::kUsage);
+  EXPECT_EQ(error_of(pair() + "," + path(y_) + "," + path(y_), spec_).code, ErrorCode::kUsage);
+  EXPECT_EQ(error_of(npz("a.npz", {}) + "," + path(y_), spec_).code, ErrorCode::kUsage);
+}
+
+TEST(WrapData, ChecksArraysInMemoryTheSameWay) {
+  const auto spec = one_in_one_out({2, 2, 1}, 3);
+  const auto x = counting<float>(12);
+  const std::vector<int32_t> y = {0, 1, 2};
+  const std::vector<float> w = {1, 2, 3};
+  MemoryArrays arrays;
+  arrays.inputs = {{"x", x.data(), DType::kFloat32, {3, 2, 2}}};
+  arrays.targets = {{"y", y.data(), DType::kInt32, {3}}};
+  arrays.weights = {{"w", w.data(), DType::kFloat32, {3}}};
+  const auto data = wrap_data(arrays, spec);
+  ASSERT_TRUE(data) << to_text(data.error());
+  EXPECT_EQ(data->samples, 3);
+  EXPECT_EQ(data->weights.size(), 1u);
+  arrays.weights.push_back(arrays.weights[0]);
+  EXPECT_EQ(wrap_data(arrays, spec).error().what,
+            "the model's outputs that take weights: 1; the data has arrays for 2");
+  arrays.weights.pop_back();
+  arrays.targets[0].dims = {2};
+  EXPECT_EQ(wrap_data(arrays, spec).error().what, "x holds 3 samples, y holds 2");
+  arrays.targets.clear();
+  EXPECT_EQ(wrap_data(arrays, spec).error().what, "the model's outputs: 1; the data has arrays for 0");
+}
+
+// The numbers of keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1, the rounding of
+// 1 - 0.9 in binary included: 60000 samples at 0.9 leave 5999.
+TEST(ValidationSplit, CutsWhereKerasCuts) {
+  struct Case {
+    int64_t samples;
+    double fraction;
+    int64_t at;
+  };
+  for (const Case& c :
+       {Case{2, 0.1, 1}, Case{3, 0.5, 1}, Case{10, 0.1, 9}, Case{10, 0.2, 8}, Case{10, 0.3, 7}, Case{7, 0.3, 4},
+        Case{100, 0.9, 9}, Case{100, 0.99, 1}, Case{101, 0.01, 99}, Case{60000, 0.1, 54000}, Case{60000, 0.9, 5999}}) {
+    const auto at = validation_split_at(c.samples, c.fraction);
+    ASSERT_TRUE(at) << c.samples << " " << c.fraction;
+    EXPECT_EQ(*at, c.at) << c.samples << " " << c.fraction;
+  }
+  for (const auto& [samples, fraction] : {std::pair<int64_t, double>{1, 0.5}, {10, 0.9}, {2, 0.99}}) {
+    const auto at = validation_split_at(samples, fraction);
+    ASSERT_FALSE(at);
+    EXPECT_EQ(at.error().code, ErrorCode::kDataEmpty);
+  }
+  EXPECT_EQ(validation_split_at(1, 0.5).error().what, "--validation-split 0.5 of 1 samples leaves none to train on");
+  for (double fraction : {0.0, 1.0, -0.1, 2.0, std::nan("")})
+    EXPECT_EQ(validation_split_at(100, fraction).error().code, ErrorCode::kUsage);
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,194 @@
+#include "formats/file/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <array>
+#include <optional>
+
+#include "formats/file/cache.h"
+#include "tests/formats/support.h"
+
+namespace plimsoll {
+namespace {
+
+using test::Environment;
+using test::FileSizeLimit;
+using test::slurp;
+using test::spill;
+using test::TempFolder;
+
+TEST(File, ReadsAtAPosition) {
+  const TempFolder folder;
+  spill(folder / "f", "0123456789");
+  const auto file = File::open_read(folder / "f");
+  ASSERT_OK(file);
+  EXPECT_EQ(file->size(), 10);
+  std::array<char, 3> out{};
+  ASSERT_OK(file->pread_exact(4, std::as_writable_bytes(std::span(out))));
+  EXPECT_EQ(std::string(out.data(), 3), "456");
+}
+
+TEST(File, ReadingBeyondTheEndSaysWhereItEnded) {
+  const TempFolder folder;
+  spill(folder / "f", "0123456789");
+  const auto file = File::open_read(folder / "f");
+  ASSERT_OK(file);
+  std::array<char, 8> out{};
+  EXPECT_FAILS(file->pread_exact(4, std::as_writable_bytes(std::span(out))), kFileUnreadable, "ends at byte 10");
+}
+
+TEST(File, WhatCannotBeReadIsP202) {
+  const TempFolder folder;
+  EXPECT_FAILS(File::open_read(folder / "none"), kFileUnreadable, "none");
+  EXPECT_FAILS(File::open_read(folder.path()), kFileUnreadable, "a folder");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_FAILS(File::open_read(folder / "pipe"), kFileUnreadable, "a pipe");
+}
+
+TEST(AtomicFile, AppearsOnCommitAlone) {
+  const TempFolder folder;
+  spill(folder / "f", "old");
+  {
+    auto file = AtomicFile::create(folder / "f");
+    ASSERT_OK(file);
+    ASSERT_OK(file->write(bytes_of_text("new content")));
+    EXPECT_EQ(slurp(folder / "f"), "old");
+    ASSERT_OK(file->write_at(0, bytes_of_text("N")));
+    ASSERT_OK(file->commit());
+  }
+  EXPECT_EQ(slurp(folder / "f"), "New content");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(AtomicFile, LeavesNothingWhenNotCommitted) {
+  const TempFolder folder;
+  spill(folder / "f", "old");
+  {
+    auto file = AtomicFile::create(folder / "f");
+    ASSERT_OK(file);
+    ASSERT_OK(file->write(bytes_of_text("half")));
+  }
+  EXPECT_EQ(slurp(folder / "f"), "old");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(AtomicFile, WritesThroughALink) {
+  const TempFolder folder;
+  spill(folder / "real", "old");
+  std::filesystem::create_symlink(folder / "real", folder / "link");
+  auto file = AtomicFile::create(folder / "link");
+  ASSERT_OK(file);
+  ASSERT_OK(file->write(bytes_of_text("new")));
+  ASSERT_OK(file->commit());
+  EXPECT_EQ(slurp(folder / "real"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST(AtomicFile, NeverReplacesADeviceOrAFolder) {
+  const TempFolder folder;
+  EXPECT_FAILS(AtomicFile::create("/dev/null"), kNotWritable, "a device");
+  EXPECT_FAILS(AtomicFile::create(folder.path()), kNotWritable, "a folder");
+}
+
+TEST(AtomicFile, AFolderThatIsNotThereOrForbiddenIsP602) {
+  const TempFolder folder;
+  EXPECT_FAILS(AtomicFile::create(folder / "none/f"), kNotWritable, "mkdir -p");
+  spill(folder / "file", "");
+  EXPECT_FAILS(AtomicFile::create(folder / "file/f"), kNotWritable, "file");
+  EXPECT_FAILS(AtomicFile::create("/proc/plimsoll"), kNotWritable, "/proc");
+  if (::geteuid() != 0) {
+    std::filesystem::permissions(folder.path(),
+                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+    EXPECT_FAILS(AtomicFile::create(folder / "f"), kNotWritable, "choose a folder");
+    std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  }
+}
+
+TEST(AtomicFile, AFullDiskIsP601AndKeepsTheOldFile) {
+  const TempFolder folder;
+  spill(folder / "f", "old");
+  {
+    const FileSizeLimit limit(1000);
+    auto file = AtomicFile::create(folder / "f");
+    ASSERT_OK(file);
+    EXPECT_FAILS(file->reserve(5000), kWriteFailed, "5000 bytes");
+    EXPECT_FAILS(file->write(bytes_of_text(std::string(2000, 'x'))), kWriteFailed, "to byte 1000");
+    EXPECT_FAILS(check_free_space(folder / "f", 5000), kWriteFailed, "5000 bytes");
+  }
+  EXPECT_EQ(slurp(folder / "f"), "old");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(AtomicFile, ErrnoBecomesTheRightCode) {
+  for (const int number : {ENOSPC, EIO, EFBIG, EDQUOT})
+    EXPECT_EQ(write_error(number, "/a/f", "writing").code, ErrorCode::kWriteFailed) << number;
+  for (const int number : {EACCES, EROFS, ENOENT, EPERM})
+    EXPECT_EQ(write_error(number, "/a/f", "writing").code, ErrorCode::kNotWritable) << number;
+}
+
+TEST(PathAside, IsInTheSameFolderAndCommits) {
+  const TempFolder folder;
+  auto aside = PathAside::create(folder / "f");
+  ASSERT_OK(aside);
+  EXPECT_EQ(std::filesystem::path(aside->path()).parent_path(), folder.path());
+  spill(aside->path(), "by a library");
+  ASSERT_OK(aside->commit());
+  EXPECT_EQ(slurp(folder / "f"), "by a library");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(TemporaryFile, LivesWhileItIsOpen) {
+  const TempFolder folder;
+  const Environment tmpdir("TMPDIR", folder.path());
+  std::optional<File> opened;
+  {
+    auto file = TemporaryFile::create();
+    ASSERT_OK(file);
+    ASSERT_OK(file->write(bytes_of_text("abc")));
+    opened = std::move(File::open_read(file->path()).value());
+  }
+  EXPECT_EQ(folder.count(), 0u);
+  std::array<char, 3> out{};
+  ASSERT_OK(opened->pread_exact(0, std::as_writable_bytes(std::span(out))));
+  EXPECT_EQ(std::string(out.data(), 3), "abc");
+}
+
+TEST(Cache, FolderFollowsTheEnvironment) {
+  const TempFolder folder;
+  const Environment home("HOME", folder / "home");
+  const Environment xdg("XDG_CACHE_HOME", "");
+  const Environment own("PLIMSOLL_CACHE", "");
+  EXPECT_EQ(cache_folder().value(), folder / "home/.cache/plimsoll");
+  ::setenv("XDG_CACHE_HOME", (folder / "xdg").c_str(), 1);
+  EXPECT_EQ(cache_folder().value(), folder / "xdg/plimsoll");
+  ::setenv("PLIMSOLL_CACHE", (folder / "own").c_str(), 1);
+  EXPECT_EQ(cache_folder().value(), folder / "own");
+  ::setenv("PLIMSOLL_CACHE", "/proc/none", 1);
+  EXPECT_FAILS(cache_folder(), kNotWritable, "PLIMSOLL_CACHE");
+}
+
+TEST(Cache, UnpacksOnceAndAgainWhenTheSourceChanges) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  spill(folder / "source", "abc");
+  int filled = 0;
+  const auto fetch = [&] {
+    const auto source = File::open_read(folder / "source");
+    return cached_file(*source, "part", [&](const std::string& path) -> Status {
+      ++filled;
+      spill(path, "unpacked");
+      return {};
+    });
+  };
+  const auto first = fetch();
+  ASSERT_OK(first);
+  EXPECT_EQ(fetch().value(), *first);
+  EXPECT_EQ(filled, 1);
+  spill(folder / "source", "abcd");
+  EXPECT_NE(fetch().value(), *first);
+  EXPECT_EQ(filled, 2);
+}
+
+}  // namespace
+}  // namespace plimsoll

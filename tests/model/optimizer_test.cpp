@@ -1,0 +1,125 @@
+// Optimizers as Keras writes them, their updates, and schedules against Keras's numbers.
+#include <cmath>
+
+#include "tests/model/support.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+TEST(Schedule, AgreesWithKerasToFloat32Rounding) {
+  for (const json& one : golden("schedules")) {
+    Optimizer optimizer;
+    optimizer.schedule = one["schedule"];
+    ASSERT_EQ(check_schedule(optimizer.schedule), "");
+    for (size_t i = 0; i < one["steps"].size(); ++i) {
+      const double keras = one["rates"][i], rate = learning_rate_at(optimizer, one["steps"][i]);
+      // A few roundings of values no larger than 0.2, and a power of 100 of a rounded base.
+      EXPECT_NEAR(rate, keras, 0.2 * 0x1p-22 + std::abs(keras) * 100 * 0x1p-24)
+          << one["schedule"].dump() << " step " << one["steps"][i];
+    }
+  }
+}
+
+TEST(Schedule, WhatIsWrongWithOneIsSaid) {
+  EXPECT_NE(check_schedule({{"class_name", "MySchedule"}, {"config", json::object()}}), "");
+  EXPECT_NE(check_schedule({{"class_name", "ExponentialDecay"},
+                            {"config", {{"initial_learning_rate", 0.1}, {"decay_steps", 0}, {"decay_rate", 0.9}}}}),
+            "");
+  EXPECT_NE(check_schedule({{"class_name", "ExponentialDecay"},
+                            {"config", {{"initial_learning_rate", 0.1}, {"decay_rate", 0.9}}}}),
+            "");
+  EXPECT_NE(
+      check_schedule({{"class_name", "PiecewiseConstantDecay"}, {"config", {{"boundaries", {1}}, {"values", {1}}}}}),
+      "");
+}
+
+Optimizer parsed(const json& config) {
+  std::vector<std::string> unsupported;
+  const Optimizer optimizer = parse_optimizer(config, unsupported);
+  EXPECT_TRUE(unsupported.empty()) << unsupported.front();
+  return optimizer;
+}
+
+TEST(Optimizer, NamesHaveKerasDefaults) {
+  EXPECT_DOUBLE_EQ(parsed("sgd").learning_rate, 0.01);
+  EXPECT_DOUBLE_EQ(parsed("Adam").learning_rate, 0.001);
+  EXPECT_DOUBLE_EQ(parsed("adam").weight_decay, 0);
+  EXPECT_DOUBLE_EQ(parsed("AdamW").weight_decay, 0.004);
+  EXPECT_EQ(state_names(parsed("sgd")), std::vector<std::string>{});
+  EXPECT_EQ(state_names(parsed({{"class_name", "SGD"}, {"config", {{"momentum", 0.9}}}})),
+            std::vector<std::string>{"momentum"});
+  EXPECT_EQ(state_names(parsed("adam")), (std::vector<std::string>{"m", "v"}));
+}
+
+TEST(Optimizer, UnsupportedSettingsAreListed) {
+  std::vector<std::string> unsupported;
+  parse_optimizer({{"class_name", "Adam"},
+                   {"config",
+                    {{"amsgrad", true},
+                     {"use_ema", true},
+                     {"loss_scale_factor", 2},
+                     {"other", 1},
+                     {"learning_rate", {{"class_name", "Mine"}}}}}},
+                  unsupported);
+  EXPECT_EQ(unsupported.size(), 5u);
+  unsupported.clear();
+  parse_optimizer("lion", unsupported);
+  EXPECT_EQ(unsupported.size(), 1u);
+  unsupported.clear();
+  parse_optimizer({{"class_name", "SGD"}, {"config", {{"clipnorm", 1.0}, {"clipvalue", 1.0}}}}, unsupported);
+  EXPECT_EQ(unsupported.size(), 1u);
+}
+
+Graph updates(const Optimizer& optimizer) {
+  GraphBuilder b = make_builder();
+  const TensorType type{DType::kFloat32, Shape{2, 3}};
+  std::vector<TrainedWeight> weights;
+  for (const char* name : {"a/kernel", "b/kernel", "c/kernel"})
+    weights.push_back({b.persistent(name, type, Category::kWeights),
+                       b.input(std::string("g:") + name, type, Category::kGradients, false)});
+  weights[2].gradient = kNone;
+  append_updates(b, optimizer, weights);
+  EXPECT_TRUE(b.status()) << text_of(b.status().error());
+  const Status good = verify(b.graph());
+  EXPECT_TRUE(good) << text_of(good.error());
+  return b.take();
+}
+
+TEST(Optimizer, AWeightWithoutAGradientIsLeftAlone) {
+  const Graph graph = updates(parsed("adam"));
+  EXPECT_EQ(count_op(graph, "adam"), 2);
+  EXPECT_EQ(graph.updates.size(), 6u);
+  EXPECT_NE(graph.find("a/kernel/m"), kNone);
+  EXPECT_NE(graph.find("b/kernel/v"), kNone);
+  EXPECT_EQ(graph.find("c/kernel/m"), kNone);
+  EXPECT_EQ(graph.type(graph.find("iteration")), (TensorType{DType::kInt64, Shape{}}));
+  EXPECT_EQ(graph.type(graph.find("learning_rate")), (TensorType{DType::kFloat32, Shape{}}));
+}
+
+TEST(Optimizer, ClippingComesFirst) {
+  const auto sgd = [](const char* key) {
+    return parsed({{"class_name", "SGD"},
+                   {"config", {{key, 0.5}, {"momentum", 0.9}, {"nesterov", true}, {"weight_decay", 0.1}}}});
+  };
+  const Graph by_value = updates(sgd("clipvalue")), by_norm = updates(sgd("clipnorm")),
+              by_all = updates(sgd("global_clipnorm"));
+  EXPECT_EQ(count_op(by_value, "clip_value"), 2);
+  EXPECT_EQ(count_op(by_norm, "clip_factor"), 2);
+  EXPECT_EQ(count_op(by_all, "squared_norm"), 2);
+  EXPECT_EQ(count_op(by_all, "clip_factor"), 1);
+  EXPECT_EQ(count_op(by_all, "scale"), 2);
+  const Node* step = find_node(by_norm, "sgd");
+  EXPECT_EQ(by_norm.node(by_norm.value(step->inputs[1]).producer).op, "scale");
+  EXPECT_DOUBLE_EQ(step->attrs.real("weight_decay"), 0.1);
+  EXPECT_TRUE(step->attrs.flag("nesterov"));
+  EXPECT_EQ(by_norm.value(step->inputs[3]).name, "a/kernel/momentum");
+}
+
+TEST(Optimizer, AZeroLimitIsNoLimit) {
+  EXPECT_FALSE(parsed({{"class_name", "SGD"}, {"config", {{"clipnorm", 0.0}}}}).clipnorm);
+}
+
+}  // namespace
+}  // namespace plimsoll

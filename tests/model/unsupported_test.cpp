@@ -1,0 +1,196 @@
+// What a file asks for and we do not do is one error that lists all of it; shapes that cannot be are named.
+#include <algorithm>
+
+#include "tests/model/support.h"
+
+namespace plimsoll {
+namespace {
+
+using nlohmann::json;
+
+Error refused(const json& config, const ModelOptions& options = untrained()) {
+  const auto model = Model::create(describe(config), options);
+  EXPECT_FALSE(model);
+  return model ? Error{} : model.error();
+}
+
+bool lists(const Error& error, const std::string& what) {
+  return std::any_of(error.facts.begin(), error.facts.end(),
+                     [&](const std::string& fact) { return fact.find(what) != std::string::npos; });
+}
+
+TEST(Unsupported, EverythingIsListedAtOnce) {
+  json config = sequential_json(
+      {nullptr, 8, 8, 3},
+      {
+          layer_json("Conv2D", "conv",
+                     {{"filters", 4},
+                      {"kernel_size", 3},
+                      {"data_format", "channels_first"},
+                      {"kernel_constraint", {{"class_name", "MaxNorm"}}}}),
+          layer_json("Lambda", "lambda", {{"function", "x"}}),
+          layer_json("BatchNormalization", "bn", {{"renorm", true}, {"synchronized", true}}),
+          layer_json("Dropout", "drop", {{"rate", 0.1}, {"noise_shape", {1, 2}}}),
+          layer_json("Dense", "dense",
+                     {{"units", 3},
+                      {"activity_regularizer", "l2"},
+                      {"activation", "mish"},
+                      {"dtype", "mixed_float16"},
+                      {"from_the_future", 7}}),
+          {{"module", "my"}, {"class_name", "Dense"}, {"config", {{"name", "own"}}}, {"registered_name", "my>Dense"}},
+      });
+  config["compile_config"] = {
+      {"optimizer", {{"class_name", "Adam"}, {"config", {{"amsgrad", true}, {"use_ema", true}}}}},
+      {"loss", {{"class_name", "MeanSquaredError"}, {"config", {{"reduction", "sum"}}}}},
+      {"metrics", {"AUC"}}};
+  const Error error = refused(config, {});
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  for (const char* what :
+       {"layer 'conv' (Conv2D): data_format=\"channels_first\"", "layer 'conv' (Conv2D): kernel_constraint",
+        "layer 'lambda' (Lambda)", "layer 'bn' (BatchNormalization): renorm=true",
+        "layer 'bn' (BatchNormalization): synchronized=true", "layer 'drop' (Dropout): noise_shape=[1,2]",
+        "activity_regularizer", "activation=\"mish\"", "dtype=mixed_float16", "from_the_future=7", "class Dense of my",
+        "amsgrad=true", "use_ema=true", "reduction=\"sum\"", "metric AUC"})
+    EXPECT_TRUE(lists(error, what)) << what << "\n" << text_of(error);
+  EXPECT_EQ(error.facts.size(), 15u) << text_of(error);
+}
+
+TEST(Unsupported, OperationsAreNotTheLayersOfTheirName) {
+  json config = golden("layers").back()["config"];
+  for (json& layer : config["config"]["layers"])
+    if (layer["class_name"] == "Concatenate") layer["module"] = "keras.src.ops.numpy";
+  EXPECT_TRUE(lists(refused(config), "class Concatenate of keras.src.ops.numpy"));
+}
+
+TEST(Unsupported, ArgumentsOfACall) {
+  json config = fixture(golden("structures"), "shared_at_two_depths")["config"];
+  for (json& layer : config["config"]["layers"])
+    if (layer["class_name"] == "Dense") layer["inbound_nodes"][0]["kwargs"]["mask"] = 3;
+  EXPECT_TRUE(lists(refused(config), "layer 'shared': called with mask=3"));
+}
+
+TEST(Unsupported, AxesOtherThanTheLast) {
+  const Error error =
+      refused(sequential_json({nullptr, 4, 3}, {layer_json("BatchNormalization", "bn", {{"axis", 1}}),
+                                                layer_json("LayerNormalization", "ln", {{"axis", {1, 2}}}),
+                                                layer_json("Softmax", "s", {{"axis", 1}})}));
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(error.facts.size(), 3u) << text_of(error);
+}
+
+TEST(Unsupported, MetricsThatDoNotFitTheTargets) {
+  json config = sequential_json({nullptr, 4}, {layer_json("Dense", "d", {{"units", 3}})});
+  config["compile_config"] = {{"optimizer", "sgd"},
+                              {"loss", "sparse_categorical_crossentropy"},
+                              {"metrics", {"mse", "categorical_accuracy", "acc"}}};
+  const Error error = refused(config, {});
+  EXPECT_EQ(error.code, ErrorCode::kUnsupported);
+  EXPECT_EQ(error.facts.size(), 2u) << text_of(error);
+}
+
+TEST(Unsupported, HarmlessKeysAreNotListed) {
+  const auto model = Model::create(
+      describe(sequential_json(
+          {nullptr, 4},
+          {layer_json("Dense", "d",
+                      {{"units", 3}, {"dtype", "float64"}, {"quantization_config", nullptr}, {"new_key", nullptr}})})),
+      untrained());
+  EXPECT_TRUE(model) << text_of(model.error());
+}
+
+json conv(json config) {
+  if (!config.contains("filters")) config["filters"] = 4;
+  if (!config.contains("kernel_size")) config["kernel_size"] = 3;
+  return sequential_json({nullptr, 8, 8, 6}, {layer_json("Conv2D", "conv", config)});
+}
+
+TEST(Geometry, ImpossibleShapesNameTheLayer) {
+  const std::vector<std::pair<json, ErrorCode>> cases = {
+      {conv({{"kernel_size", 9}}), ErrorCode::kBadGeometry},
+      {conv({{"kernel_size", 3}, {"dilation_rate", 4}}), ErrorCode::kBadGeometry},
+      {conv({{"groups", 4}}), ErrorCode::kBadGeometry},
+      {conv({{"filters", 0}}), ErrorCode::kBadConfig},
+      {conv({{"filters", -3}}), ErrorCode::kBadConfig},
+      {conv({{"strides", 0}}), ErrorCode::kBadConfig},
+      {conv({{"kernel_size", {3, 3, 3}}}), ErrorCode::kBadConfig},
+      {conv({{"filters", int64_t{1} << 45}}), ErrorCode::kBadGeometry},
+      {conv({{"filters", std::numeric_limits<uint64_t>::max()}}), ErrorCode::kBadConfig},
+      {conv({{"strides", std::numeric_limits<int64_t>::max()}}), ErrorCode::kBadConfig},
+      {sequential_json({nullptr, 4}, {layer_json("Conv2D", "c", {{"filters", 1}, {"kernel_size", 1}})}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 8, 8, 3}, {layer_json("MaxPooling2D", "p", {{"pool_size", 9}})}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 5}, {layer_json("Reshape", "r", {{"target_shape", {2, -1}}})}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 5}, {layer_json("Reshape", "r", {{"target_shape", {-1, -1}}})}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 0}, {layer_json("Flatten", "f")}), ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, -4}, {layer_json("Flatten", "f")}), ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, int64_t{1} << 40, int64_t{1} << 40}, {layer_json("Flatten", "f")}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 1 << 20, 1 << 20, 1}, {layer_json("UpSampling2D", "u", {{"size", 1 << 10}})}),
+       ErrorCode::kBadGeometry},
+      {sequential_json({nullptr, 4}, {layer_json("Dropout", "d", {{"rate", 1.5}})}), ErrorCode::kBadConfig},
+      {sequential_json(
+           {nullptr, 8, 8, 3},
+           {layer_json(
+               "Conv2DTranspose", "t",
+               {{"filters", 1}, {"kernel_size", 2}, {"strides", 3}, {"padding", "same"}, {"output_padding", 0}})}),
+       ErrorCode::kBadGeometry},
+  };
+  for (const auto& [config, code] : cases) {
+    const Error error = refused(config);
+    EXPECT_EQ(error.code, code) << config["config"]["layers"][1].dump() << text_of(error);
+  }
+}
+
+TEST(Geometry, ASharedLayerHasOneShapeOfWeights) {
+  json config = fixture(golden("structures"), "shared_at_two_depths")["config"];
+  for (json& layer : config["config"]["layers"])
+    if (layer["class_name"] == "Dense") layer["config"]["units"] = 5;
+  const Error error = refused(config);
+  EXPECT_EQ(error.code, ErrorCode::kBadGeometry);
+  EXPECT_NE(error.what.find("[4,5] in one call and [5,5] in another"), std::string::npos) << text_of(error);
+}
+
+TEST(Geometry, BatchesThatCannotBeCounted) {
+  const Model model =
+      *Model::create(describe(sequential_json({nullptr, 1 << 20}, {layer_json("ReLU", "r")})), untrained());
+  EXPECT_TRUE(model.check_batch(1 << 20));
+  EXPECT_FALSE(model.check_batch(int64_t{1} << 40));
+  EXPECT_FALSE(model.check_batch(0));
+}
+
+TEST(InputShape, NoneIsGivenItsSizeByTheFlag) {
+  const json config = sequential_json({nullptr, nullptr, nullptr, 3}, {layer_json("GlobalAveragePooling2D", "g")});
+  const Error error = refused(config);
+  EXPECT_EQ(error.code, ErrorCode::kUnknownInputShape);
+  EXPECT_FALSE(error.remedies.empty());
+  ModelOptions options = untrained();
+  options.input_shape = {16, 24, 3};
+  const auto model = Model::create(describe(config), options);
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_EQ(model->inputs()[0].sample, (Shape{16, 24, 3}));
+  options.input_shape = {16, 24, 4};
+  EXPECT_EQ(refused(config, options).code, ErrorCode::kUsage);
+  options.input_shape = {16, 24};
+  EXPECT_EQ(refused(config, options).code, ErrorCode::kUsage);
+  options.input_shape = {16, -24, 3};
+  EXPECT_EQ(refused(config, options).code, ErrorCode::kBadGeometry);
+}
+
+TEST(InputShape, ASequentialModelThatWasNeverBuilt) {
+  json config = sequential_json({nullptr, 4}, {layer_json("Dense", "d", {{"units", 3}})});
+  config["config"]["layers"].erase(0);
+  EXPECT_EQ(refused(config).code, ErrorCode::kUnknownInputShape);
+  ModelOptions options = untrained();
+  options.input_shape = {7};
+  const auto model = Model::create(describe(config), options);
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_EQ(model->weights()[0].shape, (Shape{7, 3}));
+  config["config"]["build_input_shape"] = {nullptr, 5};
+  EXPECT_EQ(Model::create(describe(config), untrained())->weights()[0].shape, (Shape{5, 3}));
+}
+
+}  // namespace
+}  // namespace plimsoll

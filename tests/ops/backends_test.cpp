@@ -1,0 +1,134 @@
+// Every backend on every case: the op and all nodes of its gradient, against the reference on the same (f32-rounded)
+// inputs, between sentinels, in place where the op allows it. Prints the worst error seen of each op, and who supports
+// what.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <map>
+
+#include "backends/reference/reference.h"
+#include "tests/ops/harness.h"
+#ifdef PLIMSOLL_HAS_CPU
+#include "backends/cpu/cpu.h"
+#endif
+
+namespace plimsoll::testing {
+namespace {
+
+struct BackendUnderTest {
+  std::string name;
+  std::unique_ptr<Backend> (*make)();
+  DType floating;
+};
+
+const std::vector<BackendUnderTest> kBackends = {
+    {"reference", [] { return make_reference_backend(); }, DType::kFloat64},
+#ifdef PLIMSOLL_HAS_CPU
+    {"cpu", [] { return make_cpu_backend(2); }, DType::kFloat32},
+#endif
+};
+
+struct Record {
+  double worst = 0;
+  std::map<std::string, int> kernels;
+  std::map<std::string, int> refusals;
+};
+
+class OnBackend : public ::testing::TestWithParam<size_t> {
+ protected:
+  void SetUp() override {
+    under_test_ = &kBackends[GetParam()];
+    backend_ = under_test_->make();
+  }
+
+  // Compares one run with the reference.
+  void compare(const std::string& where, const Node& node, const Result<NodeRun>& run,
+               const std::vector<Tensor>& wanted) {
+    Record& record = records_[node.op];
+    if (!run) {
+      ++record.refusals[run.error().what];
+      return;
+    }
+    ++record.kernels[run->kernel];
+    EXPECT_EQ(run->damage, "") << where << ": damaged";
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      const double units = error_in_units(run->outputs[i], wanted[i]);
+      record.worst = std::max(record.worst, units);
+      EXPECT_LE(units, op_def(node.op).error_units) << where << ", output " << i << " of " << run->kernel;
+    }
+  }
+
+  // The node on inputs rounded to f32, apart and in place.
+  void check_node(const std::string& where, const Graph& reference, const Graph& graph, size_t n,
+                  const std::vector<Tensor>& values) {
+    const Node& node = graph.nodes[n];
+    std::vector<Tensor> inputs, exact;
+    for (ValueId id : node.inputs) {
+      inputs.push_back(rounded_as(values[static_cast<size_t>(id)], under_test_->floating));
+      exact.push_back(rounded_as(values[static_cast<size_t>(id)], DType::kFloat64));
+    }
+    const auto wanted = reference_outputs(reference, reference.nodes[n], exact);
+    const auto run = run_on_backend(*backend_, graph, node, inputs);
+    compare(where, node, run, wanted);
+    if (!run) return;
+    for (const InPlace& pair : op_def(node.op).in_place) {
+      if (pair.input >= node.inputs.size() || pair.output >= node.outputs.size()) continue;
+      if (graph.type(node.inputs[pair.input]).bytes() != graph.type(node.outputs[pair.output]).bytes()) continue;
+      compare(fmt::format("{}, output {} over input {}", where, pair.output, pair.input), node,
+              run_on_backend(*backend_, graph, node, inputs, &pair), wanted);
+    }
+  }
+
+  void report() const {
+    fmt::print("{:28} {:>10} {:>7}  kernels on {}\n", "op", "worst", "allowed", under_test_->name);
+    for (const OpDef& op : all_ops()) {
+      const auto found = records_.find(op.name);
+      if (found == records_.end()) continue;
+      std::string kernels;
+      for (const auto& [name, count] : found->second.kernels) kernels += fmt::format(" {}({})", name, count);
+      for (const auto& [reason, count] : found->second.refusals)
+        kernels += fmt::format(" refused({}): {}", count, reason);
+      fmt::print("{:28} {:10.3g} {:7}  {}\n", op.name, found->second.worst, op.error_units, kernels);
+    }
+  }
+
+  const BackendUnderTest* under_test_ = nullptr;
+  std::unique_ptr<Backend> backend_;
+  std::map<std::string, Record> records_;
+};
+
+TEST_P(OnBackend, ValuesAgreeWithTheReference) {
+  for (const OpDef& op : all_ops())
+    for (const OpCase& one : op.cases) {
+      const auto exact = graph_of(op, one, DType::kFloat64), made = graph_of(op, one, under_test_->floating);
+      ASSERT_TRUE(exact && made) << op.name << "/" << one.name;
+      auto inputs = draw_inputs(op, one, DType::kFloat64);
+      if (exact->dy != kNone) {
+        std::mt19937_64 random(7);
+        inputs.push_back(draw(exact->graph.type(exact->dy), "normal", random));
+      }
+      const auto values = run_by_reference(exact->graph, inputs);
+      for (size_t n = 0; n < made->graph.nodes.size(); ++n)
+        check_node(fmt::format("{}/{} node {} ({})", op.name, one.name, n, made->graph.nodes[n].op), exact->graph,
+                   made->graph, n, values);
+    }
+  report();
+}
+
+// A backend that trains must run every op; only what lowering makes is its own affair.
+TEST_P(OnBackend, SupportsEveryOp) {
+  for (const OpDef& op : all_ops())
+    for (const OpCase& one : op.cases) {
+      const auto made = graph_of(op, one, under_test_->floating);
+      ASSERT_TRUE(made);
+      if (one.attrs.has("activation") && !backend_->device().has_epilogues()) continue;
+      const auto offer = backend_->device().offer(made->graph, made->graph.nodes[0]);
+      EXPECT_TRUE(offer) << op.name << "/" << one.name << ": " << (offer ? "" : offer.error().what);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, OnBackend, ::testing::Range(size_t{0}, kBackends.size()),
+                         [](const auto& test) { return kBackends[test.param].name; });
+
+}  // namespace
+}  // namespace plimsoll::testing

@@ -1,0 +1,195 @@
+// One harness for all ops: from an OpCase it builds the op's graph, alone and with its gradient rule, runs graphs by
+// reference, and runs single nodes on a backend between sentinels.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "device/kernel.h"
+#include "ops/build.h"
+#include "ops/op.h"
+#include "tests/ops/tensors.h"
+
+namespace plimsoll::testing {
+
+inline TensorType in_precision(TensorType type, DType floating) {
+  if (is_floating(type.dtype)) type.dtype = floating;
+  return type;
+}
+
+inline Attrs in_precision(Attrs attrs, DType floating) {
+  if (attrs.has("dtype") && attrs.text("dtype") == "f32") attrs.set("dtype", std::string(name_of(floating)));
+  return attrs;
+}
+
+// The op, then its gradient rule for the inputs the case differentiates. Graph inputs are the op's, then "dy".
+struct CaseGraph {
+  Graph graph;
+  std::vector<ValueId> inputs, outputs;
+  ValueId dy = kNone;              // kNone: nothing is differentiated
+  std::vector<ValueId> gradients;  // one an input of the op
+};
+
+inline Result<CaseGraph> graph_of(const OpDef& op, const OpCase& one, DType floating) {
+  CaseGraph made;
+  GraphBuilder b = make_builder();
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    made.inputs.push_back(
+        b.input(fmt::format("x{}", i), in_precision(one.inputs[i], floating), Category::kInputs, false));
+  made.outputs = b.add(op.name, made.inputs, in_precision(one.attrs, floating), "y");
+  if (!b.status()) return tl::make_unexpected(b.status().error());
+  if (!one.differentiate.empty()) {
+    made.dy = b.input("dy", b.graph().type(made.outputs[0]), Category::kGradients, false);
+    std::vector<bool> wanted(made.inputs.size(), false);
+    for (size_t i : one.differentiate) wanted[i] = true;
+    std::vector<ValueId> arrived(made.outputs.size(), kNone);
+    arrived[0] = made.dy;
+    const Node node = b.graph().nodes.front();
+    made.gradients = op.gradient({b, node, arrived, wanted});
+    if (!b.status()) return tl::make_unexpected(b.status().error());
+  }
+  made.graph = b.take();
+  return made;
+}
+
+inline std::vector<Tensor> draw_inputs(const OpDef& op, const OpCase& one, DType floating) {
+  std::mt19937_64 random(std::hash<std::string>{}(op.name + "/" + one.name));
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < one.inputs.size(); ++i)
+    tensors.push_back(draw(in_precision(one.inputs[i], floating), one.fill[i], random));
+  return tensors;
+}
+
+// Runs one node by its op's reference.
+inline std::vector<Tensor> reference_outputs(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
+  std::vector<Buffer> buffers;
+  std::vector<TensorView> in_views, out_views;
+  for (const Tensor& t : inputs) {
+    buffers.emplace_back(t.type.bytes());
+    store(t, buffers.back().data());
+    in_views.push_back({t.type, buffers.back().data()});
+  }
+  for (ValueId id : node.outputs) {
+    buffers.emplace_back(graph.type(id).bytes());
+    out_views.push_back({graph.type(id), buffers.back().data()});
+  }
+  op_def(node.op).reference({in_views, out_views, node.attrs, node.body.get()});
+  std::vector<Tensor> outputs;
+  for (const TensorView& view : out_views) outputs.push_back(load(view.type, view.data));
+  for (const Buffer& buffer : buffers)
+    if (!buffer.intact()) throw std::runtime_error(node.op + ": the reference wrote outside its tensors");
+  return outputs;
+}
+
+// Every value of an f64 graph, given those of its inputs in order.
+inline std::vector<Tensor> run_by_reference(const Graph& graph, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> values(graph.values.size());
+  for (size_t i = 0; i < graph.inputs.size(); ++i) values[static_cast<size_t>(graph.inputs[i])] = inputs[i];
+  for (const Node& node : graph.nodes) {
+    std::vector<Tensor> ins;
+    for (ValueId id : node.inputs) ins.push_back(values[static_cast<size_t>(id)]);
+    auto outs = reference_outputs(graph, node, ins);
+    for (size_t i = 0; i < outs.size(); ++i) values[static_cast<size_t>(node.outputs[i])] = std::move(outs[i]);
+  }
+  return values;
+}
+
+struct NodeRun {
+  std::string kernel;
+  std::vector<Tensor> outputs;
+  std::string damage;  // what was written that should not have been
+};
+
+// Binds one node whose values are all in the layouts the graph says, and runs it. `alias`: this output lies over that
+// input.
+inline Result<NodeRun> run_bound(const Backend& backend, const Graph& graph, const Node& node,
+                                 const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
+  PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
+  Buffer workspace(offer.workspace);
+  PLIMSOLL_ASSIGN(const std::unique_ptr<Kernel> kernel,
+                  backend.bind({graph, node, offer.kernel, inputs, outputs, workspace.data(), offer.workspace}));
+  kernel->run();
+  return NodeRun{offer.kernel, {}, workspace.intact() ? "" : " the workspace's guard"};
+}
+
+// Moves a value of the graph between layouts by a reorder node.
+inline Result<std::string> reorder(const Backend& backend, const Value& from, const Value& to, void* source,
+                                   void* target) {
+  Graph graph;
+  graph.values = {from, to};
+  graph.values[0].name = "from";
+  graph.values[1].name = "to";
+  graph.values[0].producer = kNone;
+  graph.values[1].producer = 0;
+  graph.inputs = {0};
+  graph.nodes = {Node{"reorder", {0}, {1}, {{"layout", to.layout}}, "", nullptr}};
+  PLIMSOLL_ASSIGN(const NodeRun run, run_bound(backend, graph, graph.nodes[0], {source}, {target}));
+  return run.damage;
+}
+
+// One node on a backend: reorders into the layouts its offer asks for, the kernel, reorders back.
+inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const Node& node,
+                                      const std::vector<Tensor>& inputs, const InPlace* alias = nullptr) {
+  PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
+  std::string damage;
+  std::vector<Buffer> buffers;
+  std::vector<void*> in_data, out_data;
+  const Graph plain = graph;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    Value& value = graph.value(node.inputs[i]);
+    buffers.emplace_back(value.type.bytes());
+    store(inputs[i], buffers.back().data());
+    void* data = buffers.back().data();
+    if (!offer.inputs.empty() && !offer.inputs[i].name.empty()) {
+      value.layout = offer.inputs[i].name;
+      value.layout_bytes = offer.inputs[i].bytes;
+      buffers.emplace_back(value.bytes());
+      PLIMSOLL_ASSIGN(const std::string hurt,
+                      reorder(backend, plain.value(node.inputs[i]), value, data, buffers.back().data()));
+      damage += hurt;
+      data = buffers.back().data();
+    }
+    in_data.push_back(data);
+  }
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    Value& value = graph.value(node.outputs[i]);
+    if (!offer.outputs.empty() && !offer.outputs[i].name.empty()) {
+      value.layout = offer.outputs[i].name;
+      value.layout_bytes = offer.outputs[i].bytes;
+    }
+    buffers.emplace_back(value.bytes());
+    out_data.push_back(alias && alias->output == i ? in_data[alias->input] : buffers.back().data());
+  }
+  PLIMSOLL_ASSIGN(NodeRun run, run_bound(backend, graph, node, in_data, out_data));
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const Value& value = graph.value(node.outputs[i]);
+    void* data = out_data[i];
+    if (!value.layout.empty()) {
+      buffers.emplace_back(value.type.bytes());
+      PLIMSOLL_ASSIGN(const std::string hurt,
+                      reorder(backend, value, plain.value(node.outputs[i]), data, buffers.back().data()));
+      damage += hurt;
+      data = buffers.back().data();
+    }
+    run.outputs.push_back(load(value.type, data));
+  }
+  for (size_t i = 0; i < buffers.size(); ++i)
+    if (!buffers[i].intact()) damage += fmt::format(" a tensor's guard ({} of {})", i, buffers.size());
+  run.damage += damage;
+  return run;
+}
+
+// The largest |got - wanted| in units of 2^-24 of the largest |wanted|; infinite for a NaN, or for any difference of
+// integers.
+inline double error_in_units(const Tensor& got, const Tensor& wanted) {
+  double most = 0, worst = 0;
+  for (double w : wanted.values) most = std::max(most, std::fabs(w));
+  for (size_t i = 0; i < wanted.values.size(); ++i) {
+    if (got.values[i] == wanted.values[i]) continue;
+    const double difference = std::fabs(got.values[i] - wanted.values[i]);
+    if (!is_floating(got.type.dtype) || !(difference < INFINITY) || most == 0) return INFINITY;
+    worst = std::max(worst, difference / (most * 0x1p-24));
+  }
+  return worst;
+}
+
+}  // namespace plimsoll::testing
