@@ -2,9 +2,11 @@
 // An error is one line of what, indented facts, then what to do. Its code has a page in docs/errors/.
 #pragma once
 
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -58,6 +60,8 @@ struct Error {
   }
 };
 
+std::string to_text(const Error& error);  // as a terminal shows it, ending in a newline
+
 template <typename T>
 using Result = tl::expected<T, Error>;
 using Status = Result<void>;
@@ -67,9 +71,15 @@ inline tl::unexpected<Error> fail(ErrorCode code, std::string what) {
 }
 inline tl::unexpected<Error> fail(Error error) { return tl::make_unexpected(std::move(error)); }
 
+// The value of a result, or an exception that says what to_text() says: for programs that have nothing better to do.
+template <typename T>
+T require(Result<T> result) {
+  if (!result) throw std::runtime_error(to_text(result.error()));
+  if constexpr (!std::is_void_v<T>) return std::move(*result);
+}
+
 std::string code_name(ErrorCode code);       // "P301"
 int exit_code(ErrorCode code);               // 3
-std::string to_text(const Error& error);     // as a terminal shows it, ending in a newline
 const std::vector<ErrorCode>& all_error_codes();
 
 }  // namespace plimsoll

@@ -1,10 +1,10 @@
 // Plimsoll's C++ interface: describe a model in Keras's words, plan it for a byte budget, train it inside that budget.
 //
 //   Sequential model({Input({28, 28, 1}), Conv2D(32, {3, 3}, {.activation = "relu"}), Flatten(), Dense(10, {.activation = "softmax"})});
-//   auto trainer = Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = 128, .budget = "256MiB"}).value();
-//   for (const Batch& batch : batches(x, y, 128)) std::printf("loss %g\n", trainer.step(batch).value());
+//   auto trainer = require(Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = 128, .budget = "256MiB"}));
+//   for (const Batch& batch : batches(x, y, 128)) std::printf("loss %g\n", require(trainer.step(batch)));
 //
-// What can go wrong comes back as a Result; value() throws if there is none.
+// What can go wrong comes back as a Result; require() turns it into an exception.
 #pragma once
 
 #include <array>

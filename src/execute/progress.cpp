@@ -28,11 +28,12 @@ nlohmann::json header_of(const Session& session, const Progress& p, const EpochS
           {"waited", p.waited},
           {"has_best", p.has_best},
           {"epoch_sums", sums.to_json()},
+          {"weight_sums", session.weight_sums()},
           {"identity", identity},
           {"plan", to_json(session.plan())}};
 }
 
-Status read_header(const nlohmann::json& h, const std::string& path, Progress& p, EpochSums& sums) {
+Status read_header(const nlohmann::json& h, const std::string& path, Session& session, Progress& p, EpochSums& sums) {
   try {
     p.epoch = h.at("epoch");
     p.window = h.at("window");
@@ -42,6 +43,7 @@ Status read_header(const nlohmann::json& h, const std::string& path, Progress& p
     p.best = h.at("best");
     p.waited = h.at("waited");
     p.has_best = h.at("has_best");
+    session.restore_weight_sums(h.at("weight_sums").get<std::vector<double>>());
     if (!sums.from_json(h.at("epoch_sums"))) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it sums other metrics than this model has", path));
   } catch (const nlohmann::json::exception& e) {
     return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: header: {}", path, e.what()));
@@ -127,7 +129,7 @@ Result<bool> load_checkpoint(const std::string& folder, Session& session, Progre
     if (was != value) other.fact(fmt::format("{}: {} then, {} now", key, was.dump(), value.dump()));
   }
   if (!other.facts.empty()) return fail(std::move(other));
-  PLIMSOLL_TRY(read_header(header, path, progress, sums));
+  PLIMSOLL_TRY(read_header(header, path, session, progress, sums));
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot)) PLIMSOLL_TRY(checkpoint.read_into(slot.name, slot.type, session.persistent(slot.name).data));
   return true;

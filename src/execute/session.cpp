@@ -22,8 +22,6 @@ struct Session::BoundPhase {
 
 namespace {
 
-constexpr std::byte kPattern{0xA5};
-
 void set_floating(const TensorView& view, int64_t index, double value) {
   if (view.type.dtype == DType::kFloat64) view.as<double>()[index] = value;
   else view.as<float>()[index] = static_cast<float>(value);
@@ -47,14 +45,19 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
   PLIMSOLL_TRY(session->bind(backend));
   // What planning needed is given back before the arena is used.
   malloc_trim(0);
-  session->overhead_measured_ = resident_bytes();
-  const Bytes bound = session->plan_.overhead_bytes;
-  if (session->overhead_measured_ > bound)
-    return fail(Error{ErrorCode::kOverheadAboveBound,
-                      fmt::format("the process holds {} beside its arena, the published bound is {}", format_bytes(session->overhead_measured_), format_bytes(bound)),
-                      {"nothing was trained; the budget could not have been kept"},
-                      {"report this with the output of 'plimsoll doctor'"}});
+  PLIMSOLL_TRY(session->dry_run());
   return session;
+}
+
+Status Session::dry_run() {
+  for (const auto& phase : phases_) run(*phase);
+  arena_peak_ = 0;
+  overhead_measured_ = resident_bytes() - arena_.resident_bytes();
+  if (overhead_measured_ <= plan_.overhead_bytes) return {};
+  return fail(Error{ErrorCode::kOverheadAboveBound,
+                    fmt::format("the process holds {} beside its arena, the published bound is {}", format_bytes(overhead_measured_), format_bytes(plan_.overhead_bytes)),
+                    {"nothing was trained: the budget could not have been kept"},
+                    {"report this with the output of 'plimsoll doctor'"}});
 }
 
 Status Session::bind(const Backend& backend) {
@@ -128,7 +131,11 @@ Session::BoundPhase* Session::find(const std::string& name, int64_t samples) con
 }
 
 void Session::run(BoundPhase& phase) {
-  for (const auto& kernel : phase.kernels) kernel->run();
+  for (size_t n = 0; n < phase.kernels.size(); ++n) {
+    if (watch_) watch_(*phase.plan, n, false, arena_.at(0));
+    phase.kernels[n]->run();
+    if (watch_) watch_(*phase.plan, n, true, arena_.at(0));
+  }
   arena_peak_ = std::max(arena_peak_, phase.end);
 }
 
@@ -169,7 +176,7 @@ void Session::begin(const Window& window, int64_t done) {
   set_integers("iteration", {window.iteration + 1});
   set_integers("rng", {static_cast<int64_t>(window.seed), window.iteration});
   first_sample_ = done;
-  std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
+  if (done == 0) std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
   if (micro_batched_ && done == 0) run(*find("begin", 0));
 }
 
@@ -204,11 +211,11 @@ TensorView Session::prediction(int64_t count, size_t output) const { return find
 double Session::tally(const std::string& name) const { return get_floating(persistent(tally_value(name))); }
 
 void Session::fill_pattern() {
-  std::memset(arena_.at(plan_.persistent_bytes), static_cast<int>(kPattern), static_cast<size_t>(arena_.bytes() - plan_.persistent_bytes));
+  std::memset(arena_.at(plan_.persistent_bytes), static_cast<int>(kPattern), static_cast<size_t>(arena_.bytes() + Arena::kGuard - plan_.persistent_bytes));
 }
 
 Bytes Session::first_changed_byte(Bytes from) const {
-  for (Bytes offset = from; offset < arena_.bytes(); ++offset)
+  for (Bytes offset = from; offset < arena_.bytes() + Arena::kGuard; ++offset)
     if (*arena_.at(offset) != kPattern) return offset;
   return -1;
 }

@@ -29,8 +29,8 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 
 class Session {
  public:
-  // Verifies, once every kernel is bound and before the arena is touched, that the process holds no more beside it than the
-  // plan's overhead bound allows (kOverheadAboveBound).
+  // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process must
+  // hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound).
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options);
   ~Session();
 
@@ -60,20 +60,27 @@ class Session {
   const std::vector<Tally>& tallies() const { return tallies_; }
   // Sum of the sample weights of one output since begin() or in the last evaluate().
   double weight_sum(size_t output) const { return weight_sums_[output]; }
+  const std::vector<double>& weight_sums() const { return weight_sums_; }
+  void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }  // of a window under way
 
   // End of the highest value or workspace bound to a node that has run: measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
   Bytes overhead_measured_bytes() const { return overhead_measured_; }
 
-  // For tests: writes a pattern everywhere above the persistent values; first byte above `from` that no longer holds it, or -1.
+  // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte above
+  // `from` that no longer holds it, or -1; and a look at the arena before and after each node.
+  static constexpr std::byte kPattern{0xA5};
   void fill_pattern();
   Bytes first_changed_byte(Bytes from) const;
+  using Watch = std::function<void(const PhasePlan& phase, size_t node, bool done, std::byte* arena)>;
+  void watch(Watch watch) { watch_ = std::move(watch); }
 
  private:
   struct BoundPhase;
 
   Session(const Model& model, Plan plan, Arena arena, const GraphOptions& options);
   Status bind(const Backend& backend);
+  Status dry_run();
   Status bind_phase(const PhasePlan& phase, const Backend& backend);
   BoundPhase* find(const std::string& name, int64_t samples) const;
   Status run_batch(BoundPhase& phase, const Fill& fill);
@@ -95,6 +102,7 @@ class Session {
   bool micro_batched_ = false;
   Bytes arena_peak_ = 0;
   Bytes overhead_measured_ = 0;
+  Watch watch_;
 };
 
 }  // namespace plimsoll

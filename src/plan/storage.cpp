@@ -102,7 +102,7 @@ class Assigner {
         const int candidate = map_.of_value[static_cast<size_t>(node.inputs[input])];
         const Storage& s = map_.storages[static_cast<size_t>(candidate)];
         const bool dies = s.persistent == kNone && s.last == n;
-        const bool same_bytes = s.bytes == align_up(graph_.value(out).bytes());
+        const bool same_bytes = graph_.value(node.inputs[input]).bytes() == graph_.value(out).bytes() && s.bytes == align_up(graph_.value(out).bytes());
         if (dies && same_bytes && std::find(taken.begin(), taken.end(), candidate) == taken.end()) over = candidate;
         if (over != kNone) break;
       }

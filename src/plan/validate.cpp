@@ -173,6 +173,7 @@ class PhaseCheck {
   }
 
   bool allows(const Node& node, ValueId from, ValueId to) const {
+    if (graph_.value(from).bytes() != graph_.value(to).bytes()) return false;
     if (node.body) {
       const auto in = std::find(node.inputs.begin(), node.inputs.end(), from) - node.inputs.begin();
       const auto out = std::find(node.outputs.begin(), node.outputs.end(), to) - node.outputs.begin();

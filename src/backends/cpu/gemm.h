@@ -1,5 +1,6 @@
-// Matrix products on our own: oneDNN's allocate while they run, and are slow where one dimension is a handful of
-// classes.
+// Matrix products on our own, the same bits for any number of threads. oneDNN's `gemm:jit`, all it has without AVX-512,
+// allocates up to 1.4 MB while it runs (1024 x 1024 x 1024, two threads); its AVX-512 `brg` kernels allocate nothing
+// and were 10 to 25 % faster on one thread than this product is.
 #pragma once
 
 #include <cstdint>

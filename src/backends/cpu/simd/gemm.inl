@@ -49,6 +49,8 @@ inline Vec add_product(Vec a, Vec b, Vec c) {
 }
 #endif
 constexpr int64_t kNr = 2 * kLanes;
+constexpr int64_t kAhead =
+    4;  // rows fetched before they are packed: too short a stretch each for the hardware to foresee
 
 // tile[i * kNr + j] = sum over k. VECTORS: 1 when the panel has no more than kLanes columns that count.
 template <int VECTORS>
@@ -114,6 +116,7 @@ inline void pack_a(const GemmBlock& g) {
       const float* from = g.a + p * g.a_column;
       float* to = g.a_panels + p * kMr;
       for (int64_t first = 0; first < whole; first += kMr) {
+        __builtin_prefetch(from + kAhead * g.a_column + first);
         for (int64_t i = 0; i < kMr; ++i) to[first * g.k + i] = from[first + i];
       }
       for (int64_t i = whole; i < g.m; ++i) to[whole * g.k + i - whole] = from[i];
@@ -135,6 +138,7 @@ inline void pack_b(const GemmBlock& g) {
       const float* from = g.b + p * g.b_row;
       float* to = g.b_panels + p * kNr;
       for (int64_t first = 0; first < whole; first += kNr) {
+        __builtin_prefetch(from + kAhead * g.b_row + first);
         for (int64_t j = 0; j < kNr; ++j) to[first * g.k + j] = from[first + j];
       }
       for (int64_t j = whole; j < g.n; ++j) to[whole * g.k + j - whole] = from[j];

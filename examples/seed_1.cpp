@@ -1,0 +1,31 @@
+// Basic image classification with a small batch: example 1 of "What causes batch size issues in TensorFlow?".
+#include <plimsoll/plimsoll.h>
+
+#include <cstdio>
+
+using namespace plimsoll;
+
+int main() {
+  // Dummy data
+  const int64_t img_height = 64, img_width = 64, batch_size = 32;
+  const int32_t num_classes = 10;
+  const auto x_train = random_uniform({1000, img_height, img_width, 3}, 0);
+  const auto y_train = random_integers(num_classes, 1000, 1);
+
+  const Sequential model({
+      Input({img_height, img_width, 3}),
+      Conv2D(32, {3, 3}, {.activation = "relu"}),
+      MaxPooling2D({2, 2}),
+      Flatten(),
+      Dense(num_classes, {.activation = "softmax"}),
+  });
+
+  auto trainer = require(Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "512MiB"}));
+  std::fputs(trainer.plan().c_str(), stdout);
+
+  for (const Batch& batch : batches(x_train, y_train, batch_size)) {
+    const double loss = require(trainer.step(batch));
+    std::printf("Loss: %g\n", loss);
+  }
+  return trainer.arena_peak_bytes() == trainer.arena_planned_bytes() ? 0 : 1;
+}
