@@ -1,5 +1,5 @@
 // A larger batch and image: example 2 of "What causes batch size issues in TensorFlow?", the one that "can potentially trigger
-// an OOM error". Here the whole process is given 160 MiB, a quarter of what the plain plan takes, and the planner cuts the batch.
+// an OOM error". Here the whole process is given 160 MiB, well below what the whole batch at once would take, and the planner cuts the batch.
 #include <plimsoll/plimsoll.h>
 
 #include <cstdio>

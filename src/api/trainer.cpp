@@ -1,5 +1,6 @@
 #include "api/job.h"
 #include "data/random.h"
+#include "execute/memory.h"
 #include "execute/session.h"
 #include "plimsoll/plimsoll.h"
 
@@ -30,6 +31,7 @@ Trainer& Trainer::operator=(Trainer&&) noexcept = default;
 Trainer::~Trainer() = default;
 
 Result<Trainer> Trainer::create(const Sequential& model, const OptimizerSpec& optimizer, const LossSpec& loss, const TrainerOptions& options) {
+  const Bytes held_before = resident_bytes();
   auto state = std::make_unique<State>();
   Description description;
   description.config = nlohmann::json::parse(model.config());
@@ -48,9 +50,10 @@ Result<Trainer> Trainer::create(const Sequential& model, const OptimizerSpec& op
   PLIMSOLL_ASSIGN(state->backend, open_backend(job));
   state->budget = choose_budget(job, state->backend->device().info());
   state->request = base_request(job, state->open.model, state->backend->device(), DType::kFloat32, assumed_data_types(state->open.model, false), state->budget);
+  state->request.data.fixed = held_before;
   PLIMSOLL_ASSIGN(state->found, search(state->request));
   if (!state->found.fits) return fail(does_not_fit(state->request, state->found));
-  PLIMSOLL_ASSIGN(state->session, Session::create(state->open.model, state->found.plan, *state->backend, state->request.graph));
+  PLIMSOLL_ASSIGN(state->session, Session::create(state->open.model, state->found.plan, *state->backend, state->request.graph, held_before));
   PLIMSOLL_TRY(initialize_weights(*state->session, options.seed));
   state->optimizer.learning_rate = state->open.model.optimizer().learning_rate;
   state->seed = options.seed;

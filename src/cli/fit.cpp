@@ -8,6 +8,7 @@
 #include "cli/run_log.h"
 #include "execute/fit.h"
 #include "execute/memory.h"
+#include "report/profile.h"
 
 namespace plimsoll {
 namespace {
@@ -17,7 +18,7 @@ struct FitFlags : CommonFlags {
   double validation_split = 0;
   int64_t validation_batch = 0, epochs = 1, steps_per_epoch = 0;
   uint64_t seed = 0;
-  bool shuffle = true, resume = false;
+  bool shuffle = true, resume = false, profile = false;
 };
 
 // The observer that writes the log and draws the bar.
@@ -184,7 +185,10 @@ class FitCommand {
       log.write({{"event", "resume"}, {"step", step}});
       message(flags_, fmt::format("resuming after step {}", step));
     }
+    Profile profile;
+    if (flags_.profile) profile.attach(*session);
     PLIMSOLL_ASSIGN(const FitResult result, fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher));
+    if (flags_.profile) fmt::print(stderr, "{}", profile.text());
     if (result.interrupted) return interrupted(*session, open, result);
     if (!flags_.save.empty()) {
       PLIMSOLL_TRY(save_model(*session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer, flags_.save));
@@ -195,6 +199,7 @@ class FitCommand {
                                          {"steps", result.steps},
                                          {"arena_planned_bytes", found.plan.arena_bytes},
                                          {"arena_peak_bytes", session->arena_peak_bytes()},
+                                         {"overhead_measured_bytes", session->overhead_measured_bytes()},
                                          {"process_peak_bytes", peak_resident_bytes()},
                                          {"budget_bytes", budget_.bytes},
                                          {"seconds", seconds}};
@@ -314,6 +319,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--plan", flags->plan, "run this plan, saved by plimsoll plan --save");
   command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")->capture_default_str();
   command->add_option("--log", flags->log, "write the run here, one JSON object a line");
+  command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");
   command->footer("Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save out.keras");
   actions[command] = [flags] { return FitCommand(*flags).run(); };
 }

@@ -38,21 +38,22 @@ Session::Session(const Model& model, Plan plan, Arena arena, const GraphOptions&
 
 Session::~Session() = default;
 
-Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options) {
+Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options,
+                                                 Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_ASSIGN(Arena arena, Arena::reserve(plan.arena_bytes));
   std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(arena), options));
   PLIMSOLL_TRY(session->bind(backend));
   // What planning needed is given back before the arena is used.
   malloc_trim(0);
-  PLIMSOLL_TRY(session->dry_run());
+  PLIMSOLL_TRY(session->dry_run(held_before));
   return session;
 }
 
-Status Session::dry_run() {
+Status Session::dry_run(Bytes held_before) {
   for (const auto& phase : phases_) run(*phase);
   arena_peak_ = 0;
-  overhead_measured_ = resident_bytes() - arena_.resident_bytes();
+  overhead_measured_ = resident_bytes() - arena_.resident_bytes() - held_before;
   if (overhead_measured_ <= plan_.overhead_bytes) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
                     fmt::format("the process holds {} beside its arena, the published bound is {}", format_bytes(overhead_measured_), format_bytes(plan_.overhead_bytes)),

@@ -30,8 +30,10 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 class Session {
  public:
   // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process must
-  // hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound).
-  static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options);
+  // hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is what a host
+  // program held before it called us; the plan counts it among its data.
+  static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options,
+                                                 Bytes held_before = 0);
   ~Session();
 
   // Adds a phase for a batch size the plan did not foresee, inside the arena as it is (search/search.h: plan_tail).
@@ -80,7 +82,7 @@ class Session {
 
   Session(const Model& model, Plan plan, Arena arena, const GraphOptions& options);
   Status bind(const Backend& backend);
-  Status dry_run();
+  Status dry_run(Bytes held_before);
   Status bind_phase(const PhasePlan& phase, const Backend& backend);
   BoundPhase* find(const std::string& name, int64_t samples) const;
   Status run_batch(BoundPhase& phase, const Fill& fill);

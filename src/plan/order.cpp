@@ -103,14 +103,30 @@ NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
   return balance.change(least) < 0 ? least : *ready.begin();
 }
 
+// Values are numbered as the text of the graph numbers them when it is read: inputs, then outputs in the order they are made.
 LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& order) {
-  LoweredGraph result{lowered.graph, {}};
-  for (size_t position = 0; position < order.size(); ++position) {
-    const auto old = static_cast<size_t>(order[position]);
-    result.graph.nodes[position] = lowered.graph.nodes[old];
-    result.kernels.push_back(lowered.kernels[old]);
-    for (ValueId out : result.graph.nodes[position].outputs) result.graph.value(out).producer = static_cast<NodeId>(position);
+  const Graph& from = lowered.graph;
+  LoweredGraph result;
+  Graph& graph = result.graph;
+  graph.name = from.name;
+  std::vector<ValueId> renamed(from.values.size(), kNone);
+  const auto add = [&](ValueId old, NodeId producer) {
+    renamed[static_cast<size_t>(old)] = static_cast<ValueId>(graph.values.size());
+    graph.values.push_back(from.value(old));
+    graph.values.back().producer = producer;
+    return renamed[static_cast<size_t>(old)];
+  };
+  for (ValueId id : from.inputs) graph.inputs.push_back(add(id, kNone));
+  for (NodeId old : order) {
+    Node node = from.node(old);
+    for (ValueId& id : node.inputs) id = renamed[static_cast<size_t>(id)];
+    for (ValueId& id : node.outputs) id = add(id, static_cast<NodeId>(graph.nodes.size()));
+    graph.nodes.push_back(std::move(node));
+    result.kernels.push_back(lowered.kernels[static_cast<size_t>(old)]);
   }
+  for (ValueId id : from.outputs) graph.outputs.push_back(renamed[static_cast<size_t>(id)]);
+  for (const Update& update : from.updates)
+    graph.updates.push_back({renamed[static_cast<size_t>(update.persistent)], renamed[static_cast<size_t>(update.value)]});
   return result;
 }
 

@@ -44,7 +44,8 @@ Result<PersistentSlot> slot_from_json(const json& j) {
   const auto dtype = dtype_from_name(j.at(1).get<std::string>());
   const auto category = category_from_name(j.at(3).get<std::string>());
   if (!dtype || !category) return fail(ErrorCode::kBadPlan, fmt::format("slot {}: unknown dtype or category", j.at(0).dump()));
-  return PersistentSlot{j.at(0), {*dtype, Shape(j.at(2).get<std::vector<int64_t>>())}, *category, j.at(4), j.at(5)};
+  PLIMSOLL_ASSIGN(Shape shape, checked_shape(j.at(2).get<std::vector<int64_t>>(), "slot " + j.at(0).dump()));
+  return PersistentSlot{j.at(0), {*dtype, std::move(shape)}, *category, j.at(4), j.at(5)};
 }
 
 Result<Plan> read_plan(const json& j) {

@@ -26,8 +26,11 @@ class PhaseCheck {
       return wrong("has not one entry a node and a value");
     PLIMSOLL_TRY(check_persistent());
     PLIMSOLL_TRY(check_lifetimes());
+    PLIMSOLL_TRY(check_views());
     PLIMSOLL_TRY(check_updates());
-    return check_overlaps();
+    PLIMSOLL_TRY(check_workspaces());
+    PLIMSOLL_TRY(check_overlaps());
+    return check_end();
   }
 
  private:
@@ -35,6 +38,9 @@ class PhaseCheck {
     return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", phase_.name, what));
   }
   const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
+  bool inside(Bytes offset, Bytes bytes) const {
+    return offset >= 0 && offset % kAlignment == 0 && bytes <= phase_.arena_bytes && offset <= phase_.arena_bytes - bytes;
+  }
   bool persistent_place(ValueId id) const { return place(id).offset < plan_.persistent_bytes; }
 
   Status check_persistent() const {
@@ -71,10 +77,40 @@ class PhaseCheck {
   Status check_alive(ValueId id, int node) const {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
-    if (p.offset < 0 || p.offset % kAlignment != 0 || p.offset + value.bytes() > phase_.arena_bytes)
+    if (!inside(p.offset, value.bytes()))
       return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset, value.bytes(), phase_.arena_bytes));
     if (persistent_place(id)) return {};
     if (node < p.first || node > p.last) return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
+    return {};
+  }
+
+  // A view has no bytes of its own.
+  Status check_views() const {
+    for (const Node& node : graph_.nodes)
+      if (op_def(node.op).kind == OpKind::kView && place(node.outputs[0]).offset != place(node.inputs[0]).offset)
+        return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name, graph_.value(node.inputs[0]).name));
+    return {};
+  }
+
+  Status check_workspaces() const {
+    for (size_t n = 0; n < phase_.nodes.size(); ++n) {
+      const PlannedNode& node = phase_.nodes[n];
+      if (node.workspace_bytes < 0 || (node.workspace_bytes > 0 && (node.workspace_offset < plan_.persistent_bytes || !inside(node.workspace_offset, node.workspace_bytes))))
+        return wrong(fmt::format("node {} has a workspace of {} bytes at {}, outside its arena of {}", n, node.workspace_bytes, node.workspace_offset, phase_.arena_bytes));
+    }
+    return {};
+  }
+
+  // The arena ends where the highest value or workspace does: no more is reserved than is used.
+  Status check_end() const {
+    Bytes end = plan_.persistent_bytes;
+    for (size_t v = 0; v < phase_.values.size(); ++v)
+      if (phase_.values[v].offset >= 0) end = std::max(end, phase_.values[v].offset + align_up(std::max<Bytes>(graph_.values[v].bytes(), 1)));
+    for (const PlannedNode& node : phase_.nodes)
+      if (node.workspace_bytes > 0) end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
+    if (end != phase_.arena_bytes) return wrong(fmt::format("its arena has {} bytes, what lies in it ends at {}", phase_.arena_bytes, end));
+    const auto nodes = static_cast<int>(phase_.nodes.size());
+    if (phase_.peak_node < 0 || phase_.peak_node >= std::max(nodes, 1)) return wrong(fmt::format("its peak is at node {} of {}", phase_.peak_node, nodes));
     return {};
   }
 
@@ -153,7 +189,8 @@ class PhaseCheck {
     const NodeId writer = graph_.value(newer.value).producer;
     if (writer == kNone) return false;
     const Node& node = graph_.node(writer);
-    const bool handed_over = older.last <= writer || (graph_.value(older.value).persistent && is_update(newer.value, older.value));
+    // What is persistent is still needed when the run is over.
+    const bool handed_over = graph_.value(older.value).persistent ? is_update(newer.value, older.value) : older.last <= writer;
     const bool reads_older = std::find(node.inputs.begin(), node.inputs.end(), older.value) != node.inputs.end();
     if (!handed_over) return false;
     return !reads_older || allows(node, older.value, newer.value);
@@ -195,9 +232,28 @@ class PhaseCheck {
   const Graph& graph_;
 };
 
+// The phases that training runs by name.
+Status check_program(const Plan& plan) {
+  const auto [effective, micro] = plan.batch;
+  if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
+    return fail(ErrorCode::kInternal, fmt::format("plan: a batch of {} in micro-batches of {}", effective, micro));
+  if (plan.prefetch < 0 || plan.data_bytes < 0 || plan.overhead_bytes < 0) return fail(ErrorCode::kInternal, "plan: a negative share of the budget");
+  if (effective == 0) return {};
+  const bool cut = micro < effective;
+  for (const char* name : {"begin", "accumulate", "apply", "train"}) {
+    if (cut == (std::string_view(name) == "train")) continue;
+    const PhasePlan* phase = plan.phase(name);
+    const bool reads = std::string_view(name) == "accumulate" || !cut;
+    if (phase == nullptr || phase->samples != (reads ? micro : 0))
+      return fail(ErrorCode::kInternal, fmt::format("plan: it has no phase '{}' for {} samples", name, reads ? micro : 0));
+  }
+  return {};
+}
+
 }  // namespace
 
 Status validate(const Plan& plan) {
+  PLIMSOLL_TRY(check_program(plan));
   Bytes end = 0, highest = plan.persistent_bytes;
   for (const PersistentSlot& slot : plan.persistent) {
     if (slot.offset < end || slot.offset % kAlignment != 0) return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));

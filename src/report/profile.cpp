@@ -1,0 +1,60 @@
+#include "report/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostRows = 40;
+
+std::string describe(const PhasePlan& phase, size_t n) {
+  const Node& node = phase.graph.nodes[n];
+  std::string ops = node.op;
+  if (node.body)
+    for (const Node& member : node.body->nodes) ops += " " + member.op;
+  return fmt::format("{} {} ({}) {}", phase.name, node.layer, ops, phase.nodes[n].kernel);
+}
+
+}  // namespace
+
+void Profile::attach(Session& session) {
+  session.watch([this](const PhasePlan& phase, size_t node, bool done, std::byte*) {
+    const auto now = std::chrono::steady_clock::now();
+    auto& times = phases_[&phase];
+    times.resize(phase.nodes.size());
+    if (!done) {
+      started_ = std::chrono::steady_clock::now();
+      return;
+    }
+    times[node].seconds += std::chrono::duration<double>(now - started_).count();
+    ++times[node].runs;
+  });
+}
+
+std::string Profile::text() const {
+  struct Row {
+    double measured, predicted;
+    double runs;
+    std::string what;
+  };
+  std::vector<Row> rows;
+  double measured = 0, predicted = 0;
+  for (const auto& [phase, times] : phases_) {
+    for (size_t n = 0; n < times.size(); ++n) {
+      const auto runs = static_cast<double>(times[n].runs);
+      rows.push_back({times[n].seconds, phase->nodes[n].seconds * runs, std::max(runs, 1.0), describe(*phase, n)});
+      measured += rows.back().measured;
+      predicted += rows.back().predicted;
+    }
+  }
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.measured > b.measured; });
+  std::string text = fmt::format("{:>6}  {:>9}  {:>9}  node\n", "share", "ms a run", "predicted");
+  for (size_t i = 0; i < rows.size() && i < kMostRows; ++i)
+    text += fmt::format("{:>5.1f}%  {:>9.3f}  {:>9.3f}  {}\n", 100 * rows[i].measured / measured, rows[i].measured / rows[i].runs * 1e3,
+                        rows[i].predicted / rows[i].runs * 1e3, rows[i].what);
+  return text + fmt::format("all nodes: {:.3f} s measured, {:.3f} s predicted\n", measured, predicted);
+}
+
+}  // namespace plimsoll
