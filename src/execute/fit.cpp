@@ -73,6 +73,8 @@ class Trainer {
   }
 
   Result<FitResult> run(const OptimizerState& start) {
+    if (validation_ != nullptr && session_.plan().phase("evaluate") == nullptr)
+      return fail(Error{ErrorCode::kBadPlan, "the plan has no phase to validate with", {}, {"make it again with the same --validation-data"}});
     progress_.optimizer = start;
     if (options_.resume && !options_.checkpoint_folder.empty()) {
       PLIMSOLL_ASSIGN(const bool found, load_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity));
@@ -215,6 +217,7 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop, const std::function<void(int64_t)>& progress) {
   const PhasePlan* phase = session.plan().phase("evaluate");
+  if (phase == nullptr) return fail(Error{ErrorCode::kBadPlan, "the plan has no phase to evaluate with", {}, {"make it again with the same --validation-data"}});
   EpochSums sums(session.tallies());
   for (int64_t first = 0; first < data.samples();) {
     if (stop != nullptr && stop->load()) return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples", first, data.samples()));

@@ -15,7 +15,7 @@ int LoweredGraph::primitives() const {
 }
 
 Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
-  Graph lowered = device.has_epilogues() ? fold_epilogues(graph) : graph;
+  Graph lowered = device.has_epilogues() ? fold_bias_gradients(fold_epilogues(graph)) : graph;
   lowered = fuse_elementwise(lowered, device);
   return choose_kernels(lowered, device);
 }
