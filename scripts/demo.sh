@@ -79,7 +79,7 @@ say
 "${numbers[@]}" peaks "$out/planned.jsonl" || wrong "the run went over its budget"
 
 # ---------------------------------------------------------------------------------------------------------------- part 2
-budget=${DEMO_BUDGET:-96MiB}
+budget=${DEMO_BUDGET:-64MiB}
 title "2. Fashion-MNIST inside $budget, the whole process counted"
 train=$fashion/train-images-idx3-ubyte.gz,$fashion/train-labels-idx1-ubyte.gz
 test=$fashion/t10k-images-idx3-ubyte.gz,$fashion/t10k-labels-idx1-ubyte.gz
@@ -87,7 +87,7 @@ test=$fashion/t10k-images-idx3-ubyte.gz,$fashion/t10k-labels-idx1-ubyte.gz
 
 rm -f "$out/fashion.jsonl"
 show "$plimsoll" plan fashion-cnn --batch-size 128 --budget "$budget" || wrong "plan failed"
-show "$plimsoll" fit fashion-cnn --batch-size 128 --budget "$budget" --epochs "${DEMO_EPOCHS:-4}" --seed 1 \
+show "$plimsoll" fit fashion-cnn --batch-size 128 --budget "$budget" --epochs "${DEMO_EPOCHS:-10}" --seed 1 \
   --data "$train" --validation-data "$test" --save "$out/fashion.keras" --log "$out/fashion.jsonl" || wrong "fit failed"
 "${numbers[@]}" peaks "$out/fashion.jsonl" || wrong "the run went over its budget"
 

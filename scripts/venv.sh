@@ -1,0 +1,32 @@
+#!/bin/sh
+# Makes the Python environments of the tests: .venv (newest Keras on TensorFlow) and .venv/oldest (Keras 3.0.0).
+#
+#   scripts/venv.sh [newest|oldest]...        both by default; prints nothing and takes no time when they are up to date
+#
+# A stamp holds the hash of the requirements and of the interpreter's version; it is written last, so a broken
+# installation is made again. PYTHON names the interpreter (default python3, at least 3.11).
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+python=${PYTHON:-python3}
+
+make_venv() {  # folder, requirements
+  want=$( { "$python" -c 'import sys; print(sys.version)'; cat "$2"; } | sha256sum | cut -d' ' -f1)
+  if [ -x "$1/bin/python" ] && [ "$(cat "$1/stamp" 2>/dev/null || true)" = "$want" ]; then
+    return
+  fi
+  "$python" -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: %s is Python %d.%d; 3.11 or newer is needed" % (sys.executable, *sys.version_info[:2]))'
+  echo "installing $2 into $1" >&2
+  rm -f "$1/stamp"
+  "$python" -m venv "$1"
+  "$1/bin/python" -m pip install --quiet --disable-pip-version-check -r "$2"
+  echo "$want" > "$1/stamp"
+}
+
+[ $# -gt 0 ] || set -- newest oldest
+for which; do
+  case $which in
+    newest) make_venv "$root/.venv" "$root/scripts/requirements.txt" ;;
+    oldest) make_venv "$root/.venv/oldest" "$root/scripts/requirements-oldest.txt" ;;
+    *) echo "error: $which is neither newest nor oldest" >&2; exit 2 ;;
+  esac
+done
