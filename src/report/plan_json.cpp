@@ -53,8 +53,11 @@ Json plan_json(const PlanReport& report) {
   const Bytes live = peak == nullptr ? plan.persistent_bytes : peak->live_set_bytes;
   Json categories = Json::array(), phases = Json::array(), levers = Json::array();
   for (const CategoryBytes& entry : categories_at_peak(plan)) categories.push_back({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}});
+  // Weights go straight between file and arena: loading and saving need no more than what stays.
+  phases.push_back({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}});
   for (const PhasePlan& phase : plan.phases)
     phases.push_back({{"name", phase.name}, {"samples", phase.samples}, {"arena_bytes", phase.arena_bytes}, {"seconds", phase.seconds}});
+  if (plan.batch.effective > 0) phases.push_back({{"name", "save"}, {"arena_bytes", plan.persistent_bytes}});
   for (const LeverUse& lever : plan.levers)
     levers.push_back({{"name", lever.name}, {"count", lever.count}, {"saves_bytes", lever.saves_bytes}, {"costs_seconds", lever.costs_seconds},
                       {"effect", std::string(name_of(lever.effect))}});

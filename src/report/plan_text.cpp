@@ -96,8 +96,10 @@ std::string bytes_table(const PlanReport& report) {
 std::string phases_table(const Plan& plan) {
   Table table;
   table.row({"phase", "samples", "arena", "predicted time"});
+  table.row({"load", "", format_bytes(plan.persistent_bytes), ""});
   for (const PhasePlan& phase : plan.phases)
     table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
+  if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
   return table.text();
 }
 
