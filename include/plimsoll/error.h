@@ -86,10 +86,11 @@ const std::vector<ErrorCode>& all_error_codes();
 
 #define PLIMSOLL_CONCAT_(a, b) a##b
 #define PLIMSOLL_CONCAT(a, b) PLIMSOLL_CONCAT_(a, b)
-// Returns the error of `expression`, if it has one.
+// Returns the error of `expression`, if it has one. Nothing is copied: tl::expected takes a copy that throws for the end of
+// the program.
 #define PLIMSOLL_TRY(expression)                                             \
   do {                                                                       \
-    if (auto status_ = (expression); !status_) return tl::make_unexpected(std::move(status_).error()); \
+    if (auto&& status_ = (expression); !status_) return tl::make_unexpected(std::move(status_).error()); \
   } while (false)
 // Declares `declaration` with the value of `expression`, or returns its error.
 #define PLIMSOLL_ASSIGN(declaration, expression) PLIMSOLL_ASSIGN_(PLIMSOLL_CONCAT(result_, __LINE__), declaration, expression)

@@ -28,7 +28,13 @@ enum class Category : uint8_t { kWeights, kGradients, kOptimizer, kActivations, 
 std::string_view name_of(Category category);
 std::optional<Category> category_from_name(std::string_view name);
 
-using Attr = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>>;
+// A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always holds a
+// value, and where copying one fails it destroys what was never made. With another type among them it looks first.
+struct AttrList : std::vector<int64_t> {
+  using std::vector<int64_t>::vector;
+  AttrList(std::vector<int64_t> list) : std::vector<int64_t>(std::move(list)) {}  // NOLINT: a list is a list
+};
+using Attr = std::variant<int64_t, double, bool, std::string, AttrList>;
 
 // Attributes by name, ordered so that printing is deterministic.
 class Attrs {
@@ -43,7 +49,7 @@ class Attrs {
   double real_or(const std::string& key, double otherwise) const { return has(key) ? real(key) : otherwise; }
   bool flag(const std::string& key) const { return has(key) && std::get<bool>(map_.at(key)); }
   const std::string& text(const std::string& key) const { return std::get<std::string>(map_.at(key)); }
-  const std::vector<int64_t>& list(const std::string& key) const { return std::get<std::vector<int64_t>>(map_.at(key)); }
+  const std::vector<int64_t>& list(const std::string& key) const { return std::get<AttrList>(map_.at(key)); }
   const std::map<std::string, Attr>& items() const { return map_; }
   bool operator==(const Attrs&) const = default;
 

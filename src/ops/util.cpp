@@ -10,7 +10,7 @@ bool is_kind(const Attr& attr, std::string_view kind) {
   if (kind == "real") return std::holds_alternative<double>(attr);
   if (kind == "flag") return std::holds_alternative<bool>(attr);
   if (kind == "text") return std::holds_alternative<std::string>(attr);
-  return std::holds_alternative<std::vector<int64_t>>(attr);
+  return std::holds_alternative<AttrList>(attr);
 }
 
 }  // namespace

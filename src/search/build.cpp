@@ -28,10 +28,10 @@ class Builder {
   }
 
  private:
-  Status add(Result<Phase> phase, double repeats) {
-    PLIMSOLL_TRY(phase);
-    Graph graph = std::move(phase->graph);
-    if (phase->samples > 0 && repeats >= 0) {
+  Status add(Result<Phase> made, double repeats) {
+    PLIMSOLL_ASSIGN(Phase phase, std::move(made));
+    Graph graph = std::move(phase.graph);
+    if (phase.samples > 0 && repeats >= 0) {
       Rewritten masked = mask_relu_after_pooling(graph);
       graph = std::move(masked.graph);
       if (recompute_) {
@@ -41,7 +41,7 @@ class Builder {
       }
     }
     PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
-    phases_.push_back({phase->name, phase->samples, std::move(lowered), repeats});
+    phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats});
     return {};
   }
 

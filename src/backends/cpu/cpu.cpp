@@ -91,7 +91,7 @@ std::string attr_text(const Attr& attr) {
   return std::visit(
       [](const auto& value) -> std::string {
         using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, std::vector<int64_t>>) {
+        if constexpr (std::is_same_v<T, AttrList>) {
           std::string text;
           for (int64_t v : value) text += fmt::format("{},", v);
           return text;
