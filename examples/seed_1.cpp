@@ -20,7 +20,8 @@ int main() {
       Dense(num_classes, {.activation = "softmax"}),
   });
 
-  auto trainer = require(Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "512MiB"}));
+  auto trainer = require(
+      Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "512MiB"}));
   std::fputs(trainer.plan().c_str(), stdout);
 
   for (const Batch& batch : batches(x_train, y_train, batch_size)) {

@@ -1,5 +1,6 @@
-// A larger batch and image: example 2 of "What causes batch size issues in TensorFlow?", the one that "can potentially trigger
-// an OOM error". Here the whole process is given 160 MiB, well below what the whole batch at once would take, and the planner cuts the batch.
+// A larger batch and image: example 2 of "What causes batch size issues in TensorFlow?", the one that "can potentially
+// trigger an OOM error". Here the whole process is given 160 MiB, well below what the whole batch at once would take,
+// and the planner cuts the batch.
 #include <plimsoll/plimsoll.h>
 
 #include <cstdio>
@@ -21,7 +22,8 @@ int main() {
       Dense(num_classes, {.activation = "softmax"}),
   });
 
-  auto trainer = require(Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "160MiB"}));
+  auto trainer = require(
+      Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "160MiB"}));
   std::fputs(trainer.plan().c_str(), stdout);
 
   for (uint64_t step = 0; step < 3; ++step) {

@@ -1,5 +1,5 @@
-// The reduced model and batch: example 3 of "What causes batch size issues in TensorFlow?". What it gives up (filters and batch)
-// is the remedy of last resort; see seed_2.cpp for keeping both.
+// The reduced model and batch: example 3 of "What causes batch size issues in TensorFlow?". What it gives up (filters
+// and batch) is the remedy of last resort; see seed_2.cpp for keeping both.
 #include <plimsoll/plimsoll.h>
 
 #include <cstdio>
@@ -23,7 +23,8 @@ int main() {
       Dense(num_classes, {.activation = "softmax"}),
   });
 
-  auto trainer = require(Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "256MiB"}));
+  auto trainer = require(
+      Trainer::create(model, Adam(), SparseCategoricalCrossentropy(), {.batch_size = batch_size, .budget = "256MiB"}));
   std::fputs(trainer.plan().c_str(), stdout);
 
   for (const Batch& batch : batches(x_train, y_train, batch_size)) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks that the docs and the code agree.
 
-Each ErrorCode of src/base/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
+Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
 index docs/errors/README.md lists them all; links between Markdown files lead somewhere; no source file is longer than 500 lines.
 
     scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
@@ -20,16 +20,16 @@ LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
 
 
 def error_pages(root):
-    text = (root / "src/base/error.h").read_text(encoding="utf-8")
+    text = (root / "include/plimsoll/error.h").read_text(encoding="utf-8")
     codes = {f"P{number}": name for name, number in CODE.findall(text)}
     if not codes:
-        yield "src/base/error.h", "no error codes found: has the form of the enum changed?"
+        yield "include/plimsoll/error.h", "no error codes found: has the form of the enum changed?"
     folder = root / "docs/errors"
     pages = {path.stem: path for path in folder.glob("P*.md")}
     for code in sorted(codes.keys() - pages.keys()):
         yield f"docs/errors/{code}.md", f"missing: the page of {codes[code]}"
     for code in sorted(pages.keys() - codes.keys()):
-        yield f"docs/errors/{code}.md", "there is no such code in src/base/error.h"
+        yield f"docs/errors/{code}.md", "there is no such code in include/plimsoll/error.h"
     for code in sorted(codes.keys() & pages.keys()):
         page = pages[code].read_text(encoding="utf-8")
         if not page.startswith(f"# {code}: "):

@@ -69,7 +69,9 @@ using Status = Result<void>;
 inline tl::unexpected<Error> fail(ErrorCode code, std::string what) {
   return tl::make_unexpected(Error{code, std::move(what), {}, {}});
 }
-inline tl::unexpected<Error> fail(Error error) { return tl::make_unexpected(std::move(error)); }
+inline tl::unexpected<Error> fail(Error error) {
+  return tl::make_unexpected(std::move(error));
+}
 
 // The value of a result, or an exception that says what to_text() says: for programs that have nothing better to do.
 template <typename T>
@@ -78,23 +80,24 @@ T require(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-std::string code_name(ErrorCode code);       // "P301"
-int exit_code(ErrorCode code);               // 3
+std::string code_name(ErrorCode code);  // "P301"
+int exit_code(ErrorCode code);          // 3
 const std::vector<ErrorCode>& all_error_codes();
 
 }  // namespace plimsoll
 
 #define PLIMSOLL_CONCAT_(a, b) a##b
 #define PLIMSOLL_CONCAT(a, b) PLIMSOLL_CONCAT_(a, b)
-// Returns the error of `expression`, if it has one. Nothing is copied: tl::expected takes a copy that throws for the end of
-// the program.
-#define PLIMSOLL_TRY(expression)                                             \
-  do {                                                                       \
+// Returns the error of `expression`, if it has one. Nothing is copied: tl::expected takes a copy that throws for the
+// end of the program.
+#define PLIMSOLL_TRY(expression)                                                                         \
+  do {                                                                                                   \
     if (auto&& status_ = (expression); !status_) return tl::make_unexpected(std::move(status_).error()); \
   } while (false)
 // Declares `declaration` with the value of `expression`, or returns its error.
-#define PLIMSOLL_ASSIGN(declaration, expression) PLIMSOLL_ASSIGN_(PLIMSOLL_CONCAT(result_, __LINE__), declaration, expression)
-#define PLIMSOLL_ASSIGN_(result, declaration, expression)                    \
-  auto result = (expression);                                                \
-  if (!result) return tl::make_unexpected(std::move(result).error());        \
+#define PLIMSOLL_ASSIGN(declaration, expression) \
+  PLIMSOLL_ASSIGN_(PLIMSOLL_CONCAT(result_, __LINE__), declaration, expression)
+#define PLIMSOLL_ASSIGN_(result, declaration, expression)             \
+  auto result = (expression);                                         \
+  if (!result) return tl::make_unexpected(std::move(result).error()); \
   declaration = std::move(*result)

@@ -21,7 +21,9 @@ constexpr Bytes kSmallestMargin = 64 * kMiB;
 std::string config_with_overrides(const nlohmann::json& config, const ModelOptions& overrides) {
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];
-  if (!compile.is_object()) compile = {{"loss_weights", nullptr}, {"metrics", nullptr}, {"weighted_metrics", nullptr}, {"run_eagerly", false}, {"steps_per_execution", 1}, {"jit_compile", false}};
+  if (!compile.is_object())
+    compile = {{"loss_weights", nullptr}, {"metrics", nullptr},       {"weighted_metrics", nullptr},
+               {"run_eagerly", false},    {"steps_per_execution", 1}, {"jit_compile", false}};
   const auto parsed = [](const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
     return json.is_object() ? json : nlohmann::json(text);
@@ -29,7 +31,8 @@ std::string config_with_overrides(const nlohmann::json& config, const ModelOptio
   if (overrides.optimizer) compile["optimizer"] = parsed(*overrides.optimizer);
   if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
   if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
-  if (overrides.learning_rate && compile["optimizer"].is_object()) compile["optimizer"]["config"]["learning_rate"] = *overrides.learning_rate;
+  if (overrides.learning_rate && compile["optimizer"].is_object())
+    compile["optimizer"]["config"]["learning_rate"] = *overrides.learning_rate;
   return changed.dump();
 }
 
@@ -39,12 +42,15 @@ bool any_override(const ModelOptions& options) {
 
 }  // namespace
 
-Result<OpenModel> open_description(const Description& description, const std::string& file, const ModelOptions& overrides) {
+Result<OpenModel> open_description(const Description& description, const std::string& file,
+                                   const ModelOptions& overrides) {
   PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
   nlohmann::json config = description.config;
   config["build_config"] = nullptr;
   if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
-  return OpenModel{file, std::nullopt, any_override(overrides) ? config_with_overrides(config, overrides) : config.dump(), std::move(model), !overrides.optimizer};
+  return OpenModel{file, std::nullopt,
+                   any_override(overrides) ? config_with_overrides(config, overrides) : config.dump(), std::move(model),
+                   !overrides.optimizer};
 }
 
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides) {
@@ -52,12 +58,14 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   auto archive = open_keras(name);
   if (!archive) {
     Error error = archive.error();
-    if (error.code == ErrorCode::kFileUnreadable && name.find('.') == std::string::npos && name.find('/') == std::string::npos)
+    if (error.code == ErrorCode::kFileUnreadable && name.find('.') == std::string::npos &&
+        name.find('/') == std::string::npos)
       error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
     return fail(std::move(error));
   }
   Description description{archive->config, nlohmann::json()};
-  if (archive->config.is_object() && archive->config.contains("compile_config")) description.compile_config = archive->config.at("compile_config");
+  if (archive->config.is_object() && archive->config.contains("compile_config"))
+    description.compile_config = archive->config.at("compile_config");
   PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
   std::string text = any_override(overrides) ? config_with_overrides(archive->config, overrides) : archive->config_text;
   return OpenModel{name, std::move(*archive), std::move(text), std::move(model), !overrides.optimizer};
@@ -66,7 +74,10 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
 Result<DType> parse_precision(const std::string& precision) {
   if (precision == "float32") return DType::kFloat32;
   if (precision == "float64") return DType::kFloat64;
-  return fail(Error{ErrorCode::kUsage, fmt::format("--precision {} is not there yet on this device", precision), {}, {"--precision float32", "--precision float64   the slow float64 reference"}});
+  return fail(Error{ErrorCode::kUsage,
+                    fmt::format("--precision {} is not there yet on this device", precision),
+                    {},
+                    {"--precision float32", "--precision float64   the slow float64 reference"}});
 }
 
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
@@ -75,11 +86,17 @@ Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
   omp_set_num_threads(threads);
   if (options.device == "reference" || precision == DType::kFloat64) return make_reference_backend();
   if (options.device != "auto" && options.device != "cpu")
-    return fail(Error{ErrorCode::kLibraryMissing, fmt::format("there is no device '{}' in this build", options.device), {"it has: cpu"}, {"--device cpu"}});
+    return fail(Error{ErrorCode::kLibraryMissing,
+                      fmt::format("there is no device '{}' in this build", options.device),
+                      {"it has: cpu"},
+                      {"--device cpu"}});
 #ifdef PLIMSOLL_HAS_CPU
   return make_cpu_backend(threads);
 #else
-  return fail(Error{ErrorCode::kLibraryMissing, "this build has no CPU backend: it was made without oneDNN", {}, {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
+  return fail(Error{ErrorCode::kLibraryMissing,
+                    "this build has no CPU backend: it was made without oneDNN",
+                    {},
+                    {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
 #endif
 }
 
@@ -110,7 +127,8 @@ DataTypes assumed_data_types(const Model& model, bool sample_weights) {
 }
 
 DataDemand data_demand(const Model& model, const DataTypes& types) {
-  // The prefetcher starts each array of a staged batch on a cache line; a batch's share of that is below one line an array.
+  // The prefetcher starts each array of a staged batch on a cache line; a batch's share of that is below one line an
+  // array.
   DataDemand demand{0, Prefetcher::kThreadStack};
   const auto add = [&](Bytes sample) {
     demand.per_sample += sample;
@@ -132,7 +150,8 @@ Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
 }
 
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision, const DataTypes& data, const Budget& budget) {
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision,
+                           const DataTypes& data, const Budget& budget) {
   SearchRequest request;
   request.model = &model;
   request.device = &device;

@@ -1,4 +1,5 @@
-// What every command and the C++ interface do alike: open a model, choose a device, open data, search a plan, start a session.
+// What every command and the C++ interface do alike: open a model, choose a device, open data, search a plan, start a
+// session.
 #pragma once
 
 #include <memory>
@@ -14,12 +15,12 @@
 namespace plimsoll {
 
 struct JobOptions {
-  std::string model;                 // a file or a built-in name
+  std::string model;  // a file or a built-in name
   ModelOptions overrides;
   int64_t batch_size = 32;
   int64_t accumulation_steps = 1;
   std::optional<int64_t> micro_batch;
-  std::optional<Bytes> budget;       // absent: what is free, less a margin
+  std::optional<Bytes> budget;  // absent: what is free, less a margin
   std::string device = "auto";
   std::string precision = "float32";
   bool per_micro_batch_norm = false;
@@ -33,11 +34,12 @@ struct OpenModel {
   std::optional<KerasArchive> archive;  // none for a built-in model
   std::string config_text;              // written back with the weights
   Model model;
-  bool optimizer_from_file = true;      // false: flags named another, and the file's state is not for it
+  bool optimizer_from_file = true;  // false: flags named another, and the file's state is not for it
 };
 
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
-Result<OpenModel> open_description(const Description& description, const std::string& file, const ModelOptions& overrides);
+Result<OpenModel> open_description(const Description& description, const std::string& file,
+                                   const ModelOptions& overrides);
 
 // "auto" and "cpu" in float32; the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
@@ -58,6 +60,7 @@ struct Budget {
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device);
 
 // A request with what all commands share filled in.
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision, const DataTypes& data, const Budget& budget);
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision,
+                           const DataTypes& data, const Budget& budget);
 
 }  // namespace plimsoll

@@ -8,10 +8,17 @@ namespace {
 
 using nlohmann::json;
 
-json initializer(const char* name) { return {{"module", "keras.initializers"}, {"class_name", name}, {"config", json::object()}, {"registered_name", nullptr}}; }
+json initializer(const char* name) {
+  return {
+      {"module", "keras.initializers"}, {"class_name", name}, {"config", json::object()}, {"registered_name", nullptr}};
+}
 
 LayerSpec pool(const char* class_name, Pair size, const PoolOptions& options) {
-  return {class_name, json{{"pool_size", size}, {"padding", options.padding}, {"strides", options.strides.value_or(size)}, {"data_format", "channels_last"}}.dump()};
+  return {class_name, json{{"pool_size", size},
+                           {"padding", options.padding},
+                           {"strides", options.strides.value_or(size)},
+                           {"data_format", "channels_last"}}
+                          .dump()};
 }
 
 // Keras names layers after their class, counting from the second on: conv2d, conv2d_1.
@@ -50,10 +57,18 @@ LayerSpec Conv2D(int64_t filters, Pair kernel_size, const ConvOptions& options) 
                         .dump()};
 }
 
-LayerSpec MaxPooling2D(Pair pool_size, const PoolOptions& options) { return pool("MaxPooling2D", pool_size, options); }
-LayerSpec AveragePooling2D(Pair pool_size, const PoolOptions& options) { return pool("AveragePooling2D", pool_size, options); }
-LayerSpec GlobalAveragePooling2D() { return {"GlobalAveragePooling2D", json{{"data_format", "channels_last"}, {"keepdims", false}}.dump()}; }
-LayerSpec Flatten() { return {"Flatten", json{{"data_format", "channels_last"}}.dump()}; }
+LayerSpec MaxPooling2D(Pair pool_size, const PoolOptions& options) {
+  return pool("MaxPooling2D", pool_size, options);
+}
+LayerSpec AveragePooling2D(Pair pool_size, const PoolOptions& options) {
+  return pool("AveragePooling2D", pool_size, options);
+}
+LayerSpec GlobalAveragePooling2D() {
+  return {"GlobalAveragePooling2D", json{{"data_format", "channels_last"}, {"keepdims", false}}.dump()};
+}
+LayerSpec Flatten() {
+  return {"Flatten", json{{"data_format", "channels_last"}}.dump()};
+}
 
 LayerSpec Dense(int64_t units, const DenseOptions& options) {
   return {"Dense", json{{"units", units},
@@ -64,7 +79,9 @@ LayerSpec Dense(int64_t units, const DenseOptions& options) {
                        .dump()};
 }
 
-LayerSpec Dropout(double rate) { return {"Dropout", json{{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}.dump()}; }
+LayerSpec Dropout(double rate) {
+  return {"Dropout", json{{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}.dump()};
+}
 
 LayerSpec BatchNormalization() {
   return {"BatchNormalization", json{{"axis", -1},
@@ -80,8 +97,12 @@ LayerSpec BatchNormalization() {
                                     .dump()};
 }
 
-LayerSpec Rescaling(double scale, double offset) { return {"Rescaling", json{{"scale", scale}, {"offset", offset}}.dump()}; }
-LayerSpec Activation(const std::string& activation) { return {"Activation", json{{"activation", activation}}.dump()}; }
+LayerSpec Rescaling(double scale, double offset) {
+  return {"Rescaling", json{{"scale", scale}, {"offset", offset}}.dump()};
+}
+LayerSpec Activation(const std::string& activation) {
+  return {"Activation", json{{"activation", activation}}.dump()};
+}
 
 Sequential::Sequential(std::vector<LayerSpec> layers, const std::string& name) {
   json list = json::array();
@@ -93,40 +114,63 @@ Sequential::Sequential(std::vector<LayerSpec> layers, const std::string& name) {
     config["name"] = count == 0 ? base : base + "_" + std::to_string(count);
     if (layer.class_name != "InputLayer") {
       config["trainable"] = true;
-      config["dtype"] = {{"module", "keras"}, {"class_name", "DTypePolicy"}, {"config", {{"name", "float32"}}}, {"registered_name", nullptr}};
+      config["dtype"] = {{"module", "keras"},
+                         {"class_name", "DTypePolicy"},
+                         {"config", {{"name", "float32"}}},
+                         {"registered_name", nullptr}};
     }
-    list.push_back({{"module", "keras.layers"}, {"class_name", layer.class_name}, {"config", config}, {"registered_name", nullptr}});
+    list.push_back({{"module", "keras.layers"},
+                    {"class_name", layer.class_name},
+                    {"config", config},
+                    {"registered_name", nullptr}});
   }
-  const json dtype = {{"module", "keras"}, {"class_name", "DTypePolicy"}, {"config", {{"name", "float32"}}}, {"registered_name", nullptr}};
-  config_ = json{{"module", "keras"},
-                 {"class_name", "Sequential"},
-                 {"config", {{"name", name}, {"trainable", true}, {"dtype", dtype}, {"layers", list}}},
-                 {"registered_name", nullptr}}
-                .dump();
+  const json dtype = {{"module", "keras"},
+                      {"class_name", "DTypePolicy"},
+                      {"config", {{"name", "float32"}}},
+                      {"registered_name", nullptr}};
+  config_ = json{
+      {"module", "keras"},
+      {"class_name", "Sequential"},
+      {"config", {{"name", name}, {"trainable", true}, {"dtype", dtype}, {"layers", list}}},
+      {"registered_name",
+       nullptr}}.dump();
 }
 
 namespace {
 
 OptimizerSpec optimizer(const char* class_name, json config) {
-  const json common = {{"weight_decay", nullptr}, {"clipnorm", nullptr}, {"global_clipnorm", nullptr}, {"clipvalue", nullptr}, {"use_ema", false},
-                       {"ema_momentum", 0.99}, {"ema_overwrite_frequency", nullptr}, {"loss_scale_factor", nullptr}, {"gradient_accumulation_steps", nullptr}};
+  const json common = {{"weight_decay", nullptr},
+                       {"clipnorm", nullptr},
+                       {"global_clipnorm", nullptr},
+                       {"clipvalue", nullptr},
+                       {"use_ema", false},
+                       {"ema_momentum", 0.99},
+                       {"ema_overwrite_frequency", nullptr},
+                       {"loss_scale_factor", nullptr},
+                       {"gradient_accumulation_steps", nullptr}};
   for (const auto& [key, value] : common.items())
     if (!config.contains(key)) config[key] = value;
-  return {json{{"module", "keras.optimizers"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}.dump()};
+  return {
+      json{{"module", "keras.optimizers"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}
+          .dump()};
 }
 
 LossSpec loss(const char* class_name, json config) {
   config["reduction"] = "sum_over_batch_size";
-  return {json{{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}.dump()};
+  return {json{{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}
+              .dump()};
 }
 
 json adam(double learning_rate) {
-  return {{"name", "adam"}, {"learning_rate", learning_rate}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7}, {"amsgrad", false}};
+  return {{"name", "adam"},  {"learning_rate", learning_rate}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7},
+          {"amsgrad", false}};
 }
 
 }  // namespace
 
-OptimizerSpec Adam(double learning_rate) { return optimizer("Adam", adam(learning_rate)); }
+OptimizerSpec Adam(double learning_rate) {
+  return optimizer("Adam", adam(learning_rate));
+}
 
 OptimizerSpec AdamW(double learning_rate, double weight_decay) {
   json config = adam(learning_rate);
@@ -136,18 +180,25 @@ OptimizerSpec AdamW(double learning_rate, double weight_decay) {
 }
 
 OptimizerSpec SGD(double learning_rate, double momentum, bool nesterov) {
-  return optimizer("SGD", {{"name", "SGD"}, {"learning_rate", learning_rate}, {"momentum", momentum}, {"nesterov", nesterov}});
+  return optimizer("SGD",
+                   {{"name", "SGD"}, {"learning_rate", learning_rate}, {"momentum", momentum}, {"nesterov", nesterov}});
 }
 
 LossSpec SparseCategoricalCrossentropy(bool from_logits) {
-  return loss("SparseCategoricalCrossentropy", {{"name", "sparse_categorical_crossentropy"}, {"from_logits", from_logits}, {"ignore_class", nullptr}});
+  return loss("SparseCategoricalCrossentropy",
+              {{"name", "sparse_categorical_crossentropy"}, {"from_logits", from_logits}, {"ignore_class", nullptr}});
 }
 LossSpec CategoricalCrossentropy(bool from_logits) {
-  return loss("CategoricalCrossentropy", {{"name", "categorical_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
+  return loss(
+      "CategoricalCrossentropy",
+      {{"name", "categorical_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
 }
 LossSpec BinaryCrossentropy(bool from_logits) {
-  return loss("BinaryCrossentropy", {{"name", "binary_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
+  return loss("BinaryCrossentropy",
+              {{"name", "binary_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
 }
-LossSpec MeanSquaredError() { return loss("MeanSquaredError", {{"name", "mean_squared_error"}}); }
+LossSpec MeanSquaredError() {
+  return loss("MeanSquaredError", {{"name", "mean_squared_error"}});
+}
 
 }  // namespace plimsoll

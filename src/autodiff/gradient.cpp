@@ -30,8 +30,8 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
   b.set_category(Category::kGradients);
 
   const TensorType& loss_type = b.graph().type(loss);
-  gradients[static_cast<size_t>(loss)] = b.add1("fill", {},
-                                                {{"shape", loss_type.shape.dims}, {"value", 1.0}, {"dtype", std::string(name_of(loss_type.dtype))}});
+  gradients[static_cast<size_t>(loss)] = b.add1(
+      "fill", {}, {{"shape", loss_type.shape.dims}, {"value", 1.0}, {"dtype", std::string(name_of(loss_type.dtype))}});
 
   for (NodeId id = forward_nodes - 1; id >= 0; --id) {
     const Node node = b.graph().node(id);  // a copy: adding nodes moves the vector

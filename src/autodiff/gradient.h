@@ -7,8 +7,9 @@
 
 namespace plimsoll {
 
-// Adds the gradient of the scalar `loss` with respect to each of `wrt`, and returns them in that order (kNone where no path
-// leads there). Nothing is computed for values that lie on no path from `wrt` to `loss`: frozen layers cost nothing.
+// Adds the gradient of the scalar `loss` with respect to each of `wrt`, and returns them in that order (kNone where no
+// path leads there). Nothing is computed for values that lie on no path from `wrt` to `loss`: frozen layers cost
+// nothing.
 std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt);
 
 }  // namespace plimsoll

@@ -43,19 +43,26 @@ void store_tally(GraphBuilder& b, const std::string& name, ValueId sum, bool add
 }
 
 // A scalar may be the model's loss and a tally at once; an update needs a value of its own.
-ValueId own_copy(GraphBuilder& b, ValueId scalar) { return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}}); }
+ValueId own_copy(GraphBuilder& b, ValueId scalar) {
+  return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}});
+}
 
 }  // namespace
 
-std::string tally_value(const std::string& tally) { return "tally:" + tally; }
-std::string accumulated_value(const std::string& weight) { return "accumulated:" + weight; }
+std::string tally_value(const std::string& tally) {
+  return "tally:" + tally;
+}
+std::string accumulated_value(const std::string& weight) {
+  return "accumulated:" + weight;
+}
 
 Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
   ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) loss = b.add1("add", {loss, penalty});
+  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone)
+    loss = b.add1("add", {loss, penalty});
 
   std::vector<ValueId> values;
   for (const Weight* weight : trainable(model)) values.push_back(weight_value(b, *weight, options.precision));
@@ -73,14 +80,18 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   GraphBuilder b = builder_named("begin");
   const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
     const ValueId id = b.persistent(value, {options.precision, shape}, category);
-    b.update(id, b.add1("fill", {}, {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision))}}));
+    b.update(id, b.add1("fill", {},
+                        {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision))}}));
   };
-  for (const Weight* weight : trainable(model)) zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
-  for (const Tally& tally : tallies_of(model, Mode::kTrain, options)) zero(tally_value(tally.name), {}, Category::kInputs);
+  for (const Weight* weight : trainable(model))
+    zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
+  for (const Tally& tally : tallies_of(model, Mode::kTrain, options))
+    zero(tally_value(tally.name), {}, Category::kInputs);
   return finish(b, 0);
 }
 
-Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                               const std::string& name) {
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
@@ -91,7 +102,8 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
     b.set_layer(weights[i]->layer);
-    const ValueId sum = b.persistent(accumulated_value(weights[i]->name), {options.precision, weights[i]->shape}, Category::kGradients);
+    const ValueId sum =
+        b.persistent(accumulated_value(weights[i]->name), {options.precision, weights[i]->shape}, Category::kGradients);
     b.set_category(Category::kGradients);
     b.update(sum, b.add1("add", {sum, gradients[i]}));
     b.set_category(Category::kActivations);
@@ -107,7 +119,8 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   std::vector<ValueId> values, sums;
   for (const Weight* weight : trainable(model)) {
     values.push_back(weight_value(b, *weight, options.precision));
-    sums.push_back(b.persistent(accumulated_value(weight->name), {options.precision, weight->shape}, Category::kGradients));
+    sums.push_back(
+        b.persistent(accumulated_value(weight->name), {options.precision, weight->shape}, Category::kGradients));
   }
   std::vector<TrainedWeight> trained;
   std::vector<ValueId> extra(values.size(), kNone);
@@ -123,12 +136,14 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   return finish(b, 0);
 }
 
-Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
+Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                             const std::string& name) {
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
   PLIMSOLL_TRY(b.status());
   ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) loss = b.add1("add", {loss, penalty});
+  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone)
+    loss = b.add1("add", {loss, penalty});
   store_tally(b, "loss", own_copy(b, loss), false);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
   return finish(b, samples);

@@ -26,17 +26,21 @@ struct GraphOptions {
   DataTypes data;
 };
 
-Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name = "train");
+Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                          const std::string& name = "train");
 Result<Phase> begin_phase(const Model& model, const GraphOptions& options);
-Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name = "accumulate");
+Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                               const std::string& name = "accumulate");
 Result<Phase> apply_phase(const Model& model, const GraphOptions& options);
-Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name = "evaluate");
-Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name = "predict");
+Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                             const std::string& name = "evaluate");
+Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options,
+                            const std::string& name = "predict");
 
 // What the model sums, in the order Keras reports: the loss first. Graph ids in it belong to no graph.
 std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options);
 
-std::string tally_value(const std::string& tally);          // "tally:loss"
-std::string accumulated_value(const std::string& weight);   // "accumulated:dense/kernel"
+std::string tally_value(const std::string& tally);         // "tally:loss"
+std::string accumulated_value(const std::string& weight);  // "accumulated:dense/kernel"
 
 }  // namespace plimsoll

@@ -21,7 +21,8 @@ Result<Bytes> parse_bytes(std::string_view text) {
                                                                                   {"GB", 1e9},
                                                                                   {"TB", 1e12}}};
   const auto bad = [&] {
-    return fail(Error{ErrorCode::kUsage, fmt::format("'{}' is not a size", text), {}, {"512MiB, 2GiB, 1.5GB or plain bytes"}});
+    return fail(
+        Error{ErrorCode::kUsage, fmt::format("'{}' is not a size", text), {}, {"512MiB, 2GiB, 1.5GB or plain bytes"}});
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -4,9 +4,13 @@
 
 namespace plimsoll {
 
-std::string code_name(ErrorCode code) { return fmt::format("P{}", static_cast<int>(code)); }
+std::string code_name(ErrorCode code) {
+  return fmt::format("P{}", static_cast<int>(code));
+}
 
-int exit_code(ErrorCode code) { return static_cast<int>(code) / 100; }
+int exit_code(ErrorCode code) {
+  return static_cast<int>(code) / 100;
+}
 
 std::string to_text(const Error& error) {
   std::string text = fmt::format("error {}: {}\n", code_name(error.code), error.what);
@@ -18,12 +22,20 @@ std::string to_text(const Error& error) {
 
 const std::vector<ErrorCode>& all_error_codes() {
   using enum ErrorCode;
-  static const std::vector<ErrorCode> codes = {
-      kInternal,   kUsage,       kFileUnreadable, kNotAKerasFile,  kBadConfig,      kUnsupported,
-      kWeightMissing, kWeightShape, kNotCompiled, kUnknownInputShape, kBadGeometry, kBadPlan,
-      kBadCheckpoint, kBadWeightsFile, kDoesNotFit, kBatchNormForbidsMicroBatch, kOverheadAboveBound,
-      kBadDataFile, kDataShape, kDataNotFinite, kLabelOutOfRange, kDataEmpty, kDataLengths,
-      kInterrupted, kWriteFailed, kNotWritable, kLibraryMissing, kOutOfMemory};
+  static const std::vector<ErrorCode> codes = {kInternal,           kUsage,
+                                               kFileUnreadable,     kNotAKerasFile,
+                                               kBadConfig,          kUnsupported,
+                                               kWeightMissing,      kWeightShape,
+                                               kNotCompiled,        kUnknownInputShape,
+                                               kBadGeometry,        kBadPlan,
+                                               kBadCheckpoint,      kBadWeightsFile,
+                                               kDoesNotFit,         kBatchNormForbidsMicroBatch,
+                                               kOverheadAboveBound, kBadDataFile,
+                                               kDataShape,          kDataNotFinite,
+                                               kLabelOutOfRange,    kDataEmpty,
+                                               kDataLengths,        kInterrupted,
+                                               kWriteFailed,        kNotWritable,
+                                               kLibraryMissing,     kOutOfMemory};
   return codes;
 }
 

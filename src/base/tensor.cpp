@@ -28,14 +28,24 @@ constexpr std::array<DTypeRow, 13> kRows = {{{DType::kFloat32, "f32", "float32",
                                              {DType::kUInt64, "u64", "uint64", 8, false},
                                              {DType::kBool, "bool", "bool", 1, false}}};
 
-const DTypeRow& row(DType dtype) { return kRows[static_cast<size_t>(dtype)]; }
+const DTypeRow& row(DType dtype) {
+  return kRows[static_cast<size_t>(dtype)];
+}
 
 }  // namespace
 
-Bytes size_of(DType dtype) { return row(dtype).size; }
-bool is_floating(DType dtype) { return row(dtype).floating; }
-std::string_view name_of(DType dtype) { return row(dtype).name; }
-std::string_view keras_name(DType dtype) { return row(dtype).keras; }
+Bytes size_of(DType dtype) {
+  return row(dtype).size;
+}
+bool is_floating(DType dtype) {
+  return row(dtype).floating;
+}
+std::string_view name_of(DType dtype) {
+  return row(dtype).name;
+}
+std::string_view keras_name(DType dtype) {
+  return row(dtype).keras;
+}
 
 std::optional<DType> dtype_from_name(std::string_view name) {
   for (const auto& r : kRows)
@@ -48,15 +58,21 @@ Result<Shape> checked_shape(std::vector<int64_t> dims, std::string_view where) {
   int64_t elements = 1;
   for (int64_t d : dims) {
     if (d <= 0)
-      return fail(ErrorCode::kBadGeometry, fmt::format("{}: every dimension must be positive, got [{}]", where, fmt::join(dims, ",")));
+      return fail(ErrorCode::kBadGeometry,
+                  fmt::format("{}: every dimension must be positive, got [{}]", where, fmt::join(dims, ",")));
     if (d > kMostElements / elements)
-      return fail(ErrorCode::kBadGeometry, fmt::format("{}: [{}] has more than 2^46 elements", where, fmt::join(dims, ",")));
+      return fail(ErrorCode::kBadGeometry,
+                  fmt::format("{}: [{}] has more than 2^46 elements", where, fmt::join(dims, ",")));
     elements *= d;
   }
   return Shape(std::move(dims));
 }
 
-std::string to_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape.dims, ",")); }
-std::string to_text(const TensorType& type) { return fmt::format("{}[{}]", name_of(type.dtype), to_text(type.shape)); }
+std::string to_text(const Shape& shape) {
+  return fmt::format("{}", fmt::join(shape.dims, ","));
+}
+std::string to_text(const TensorType& type) {
+  return fmt::format("{}[{}]", name_of(type.dtype), to_text(type.shape));
+}
 
 }  // namespace plimsoll

@@ -13,13 +13,27 @@
 
 namespace plimsoll {
 
-enum class DType : uint8_t { kFloat32, kFloat64, kFloat16, kBFloat16, kInt8, kInt16, kInt32, kInt64, kUInt8, kUInt16, kUInt32, kUInt64, kBool };
+enum class DType : uint8_t {
+  kFloat32,
+  kFloat64,
+  kFloat16,
+  kBFloat16,
+  kInt8,
+  kInt16,
+  kInt32,
+  kInt64,
+  kUInt8,
+  kUInt16,
+  kUInt32,
+  kUInt64,
+  kBool
+};
 
 Bytes size_of(DType dtype);
 bool is_floating(DType dtype);
-std::string_view name_of(DType dtype);                          // "f32", "i64", "bool": the word in graph text
-std::optional<DType> dtype_from_name(std::string_view name);    // of either spelling: "f32", "float32"
-std::string_view keras_name(DType dtype);                       // "float32"
+std::string_view name_of(DType dtype);                        // "f32", "i64", "bool": the word in graph text
+std::optional<DType> dtype_from_name(std::string_view name);  // of either spelling: "f32", "float32"
+std::string_view keras_name(DType dtype);                     // "float32"
 
 // Concrete dimensions. Made through checked_shape() from anything a file says, so the product never overflows.
 struct Shape {

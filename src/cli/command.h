@@ -23,8 +23,11 @@ struct CommonFlags {
   Status resolve(bool needs_loss, bool needs_training);
 };
 
-void add_model_flags(CLI::App& command, CommonFlags& flags);     // MODEL, --budget, --device, --precision, --threads, --input-shape, --json, --quiet
-void add_training_flags(CLI::App& command, CommonFlags& flags);  // --batch-size, --micro-batch, levers, compile overrides
+void add_model_flags(
+    CLI::App& command,
+    CommonFlags& flags);  // MODEL, --budget, --device, --precision, --threads, --input-shape, --json, --quiet
+void add_training_flags(CLI::App& command,
+                        CommonFlags& flags);  // --batch-size, --micro-batch, levers, compile overrides
 
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);

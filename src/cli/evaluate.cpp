@@ -27,7 +27,10 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   auto job = std::make_unique<Inference>();
   PLIMSOLL_ASSIGN(job->open, open_model(flags.job.model, flags.job.overrides));
   if (!job->open.archive || !job->open.archive->weights)
-    return fail(Error{ErrorCode::kUsage, fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"), {}, {"train it first: plimsoll fit ... --save FILE.keras"}});
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),
+                      {},
+                      {"train it first: plimsoll fit ... --save FILE.keras"}});
   PLIMSOLL_ASSIGN(job->backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const DType precision, parse_precision(flags.job.precision));
   PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, data_spec(job->open.model, targets)));
@@ -35,7 +38,8 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), {}));
   job->source = std::make_unique<ColumnSource>(std::move(source));
   job->budget = choose_budget(flags.job, job->backend->device().info());
-  SearchRequest request = base_request(flags.job, job->open.model, job->backend->device(), precision, types, job->budget);
+  SearchRequest request =
+      base_request(flags.job, job->open.model, job->backend->device(), precision, types, job->budget);
   (targets ? request.evaluate_batch : request.predict_batch) = request.batch;
   (targets ? request.evaluate_samples : request.predict_samples) = job->source->samples();
   request.batch = 0;
@@ -55,8 +59,9 @@ void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
 
 Result<int> evaluate_command(InferenceFlags& flags) {
   PLIMSOLL_ASSIGN(const auto job, start(flags, true));
-  PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(),
-                                               [&](int64_t done) { show_progress(flags, done, job->source->samples()); }));
+  PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(), [&](int64_t done) {
+                    show_progress(flags, done, job->source->samples());
+                  }));
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
@@ -64,7 +69,8 @@ Result<int> evaluate_command(InferenceFlags& flags) {
     return 0;
   }
   for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);
-  message(flags, fmt::format("process peak: {} of {}", format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
+  message(flags,
+          fmt::format("process peak: {} of {}", format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
   return 0;
 }
 
@@ -88,18 +94,23 @@ Result<int> predict_command(InferenceFlags& flags) {
   }
   const int64_t batch = job->session->plan().phase("predict")->samples;
   for (int64_t first = 0; first < samples;) {
-    if (stop_requested().load()) return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples; {} was not written", first, samples, flags.output));
+    if (stop_requested().load())
+      return fail(ErrorCode::kInterrupted,
+                  fmt::format("interrupted after {} of {} samples; {} was not written", first, samples, flags.output));
     const int64_t count = std::min(batch, samples - first);
-    PLIMSOLL_TRY(job->session->predict(count, [&](const BatchBuffers& into) { return job->source->read(0, first, count, into); }));
+    PLIMSOLL_TRY(job->session->predict(
+        count, [&](const BatchBuffers& into) { return job->source->read(0, first, count, into); }));
     for (size_t i = 0; i < writers.size(); ++i) {
       const TensorView view = job->session->prediction(count, i);
-      PLIMSOLL_TRY(writers[i].write({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.type.bytes())}));
+      PLIMSOLL_TRY(
+          writers[i].write({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.type.bytes())}));
     }
     first += count;
     show_progress(flags, first, samples);
   }
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
-  message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, flags.output, format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
+  message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, flags.output,
+                             format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
   return 0;
 }
 
@@ -107,7 +118,8 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
   CLI::App* command = app.add_subcommand(name, what);
   command->add_option("MODEL", flags->job.model, "a .keras file")->required();
   add_model_flags(*command, *flags);
-  command->add_option("--batch-size", flags->batch_text, "samples at a time; fewer where the budget asks for it")->capture_default_str();
+  command->add_option("--batch-size", flags->batch_text, "samples at a time; fewer where the budget asks for it")
+      ->capture_default_str();
   return command;
 }
 

@@ -14,7 +14,8 @@ namespace plimsoll {
 namespace {
 
 struct FitFlags : CommonFlags {
-  std::string data, validation_data, save, checkpoint, checkpoint_every = "epoch", plan, log, class_weight, early_stopping;
+  std::string data, validation_data, save, checkpoint, checkpoint_every = "epoch", plan, log, class_weight,
+                                                       early_stopping;
   double validation_split = 0;
   int64_t validation_batch = 0, epochs = 1, steps_per_epoch = 0;
   uint64_t seed = 0;
@@ -25,7 +26,9 @@ struct FitFlags : CommonFlags {
 class Watcher : public FitObserver {
  public:
   Watcher(ProgressBar& bar, RunLog& log) : bar_(bar), log_(log) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override { bar_.on_epoch_begin(epoch, epochs, windows); }
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override {
+    bar_.on_epoch_begin(epoch, epochs, windows);
+  }
   void on_step(const StepEvent& event) override {
     log_.step(event);
     bar_.on_step(event);
@@ -65,7 +68,8 @@ Result<Sources> open_sources(const FitFlags& flags, const Model& model) {
     held_out.begin = train.end;
     validation = data;
   }
-  const bool weights = !data.weights.empty() || !train.class_weights.empty() || (validation && !validation->weights.empty());
+  const bool weights =
+      !data.weights.empty() || !train.class_weights.empty() || (validation && !validation->weights.empty());
   sources.types = data_types(data, weights);
   // One graph serves training and validation: both give weights or neither does.
   const auto with_weights = [&](DataSet& set) {
@@ -80,7 +84,10 @@ Result<Sources> open_sources(const FitFlags& flags, const Model& model) {
   with_weights(*validation);
   const DataTypes other = data_types(*validation, weights);
   if (other.inputs != sources.types.inputs || other.targets != sources.types.targets)
-    return fail(Error{ErrorCode::kDataShape, "training and validation data have different dtypes", {}, {"convert one of them: array.astype(...)"}});
+    return fail(Error{ErrorCode::kDataShape,
+                      "training and validation data have different dtypes",
+                      {},
+                      {"convert one of them: array.astype(...)"}});
   PLIMSOLL_ASSIGN(ColumnSource held, ColumnSource::create(std::move(*validation), held_out));
   sources.validation = std::make_unique<ColumnSource>(std::move(held));
   return sources;
@@ -90,14 +97,19 @@ Result<EarlyStopping> parse_early_stopping(const std::string& text) {
   const size_t colon = text.rfind(':');
   const std::string patience = colon == std::string::npos ? "" : text.substr(colon + 1);
   if (patience.empty() || patience.find_first_not_of("0123456789") != std::string::npos || patience.size() > 9)
-    return fail(Error{ErrorCode::kUsage, fmt::format("--early-stopping takes METRIC:PATIENCE, got '{}'", text), {}, {"--early-stopping val_loss:3"}});
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--early-stopping takes METRIC:PATIENCE, got '{}'", text),
+                      {},
+                      {"--early-stopping val_loss:3"}});
   return EarlyStopping{text.substr(0, colon), std::max<int64_t>(1, std::stoll(patience))};
 }
 
 Result<int64_t> parse_every(const std::string& text) {
   if (text == "epoch") return 0;
-  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 12 || std::stoll(text) == 0)
-    return fail(ErrorCode::kUsage, fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 12 ||
+      std::stoll(text) == 0)
+    return fail(ErrorCode::kUsage,
+                fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));
   return std::stoll(text);
 }
 
@@ -105,11 +117,14 @@ Result<Plan> read_plan(const std::string& path) {
   std::ifstream in(path);
   if (!in) return fail(ErrorCode::kFileUnreadable, fmt::format("{}: cannot be read", path));
   const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
-  if (json.is_discarded()) return fail(ErrorCode::kBadPlan, fmt::format("{}: not JSON, expected a plan saved by plimsoll plan --save", path));
+  if (json.is_discarded())
+    return fail(ErrorCode::kBadPlan, fmt::format("{}: not JSON, expected a plan saved by plimsoll plan --save", path));
   return plan_from_json(json);
 }
 
-bool file_exists(const std::string& path) { return std::ifstream(path).good(); }
+bool file_exists(const std::string& path) {
+  return std::ifstream(path).good();
+}
 
 // The plan to run: a checkpoint's, a saved one, or the search's. A given plan must be for this model, batch and budget.
 Result<SearchResult> choose_plan(const FitFlags& flags, const SearchRequest& request) {
@@ -122,28 +137,51 @@ Result<SearchResult> choose_plan(const FitFlags& flags, const SearchRequest& req
   SearchResult result;
   PLIMSOLL_ASSIGN(result.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
   const std::string from = resuming ? checkpoint_path(flags.checkpoint) : flags.plan;
-  Error other{ErrorCode::kBadPlan, fmt::format("{}: this plan was made for something else", from), {}, {"make it again with the same flags and data: plimsoll plan ... --data D --save FILE"}};
-  if (result.plan.model != request.model->name()) other.fact(fmt::format("model '{}' then, '{}' now", result.plan.model, request.model->name()));
-  if (result.plan.batch.effective != request.batch) other.fact(fmt::format("batch {} then, {} now", result.plan.batch.effective, request.batch));
-  if (result.plan.device != request.device->info().name) other.fact(fmt::format("device '{}' then, '{}' now", result.plan.device, request.device->info().name));
-  if (result.plan.precision != keras_name(request.graph.precision)) other.fact(fmt::format("precision {} then, {} now", result.plan.precision, keras_name(request.graph.precision)));
+  Error other{ErrorCode::kBadPlan,
+              fmt::format("{}: this plan was made for something else", from),
+              {},
+              {"make it again with the same flags and data: plimsoll plan ... --data D --save FILE"}};
+  if (result.plan.model != request.model->name())
+    other.fact(fmt::format("model '{}' then, '{}' now", result.plan.model, request.model->name()));
+  if (result.plan.batch.effective != request.batch)
+    other.fact(fmt::format("batch {} then, {} now", result.plan.batch.effective, request.batch));
+  if (result.plan.device != request.device->info().name)
+    other.fact(fmt::format("device '{}' then, '{}' now", result.plan.device, request.device->info().name));
+  if (result.plan.precision != keras_name(request.graph.precision))
+    other.fact(fmt::format("precision {} then, {} now", result.plan.precision, keras_name(request.graph.precision)));
   if (!other.facts.empty()) return fail(std::move(other));
   PLIMSOLL_TRY(validate(result.plan));
   result.fits = result.plan.peak_bytes() <= request.budget;
   result.least_bytes = result.plan.peak_bytes();
   if (!result.fits)
-    return fail(Error{ErrorCode::kDoesNotFit, fmt::format("{}: this plan needs {}, the budget is {}", from, format_bytes(result.plan.peak_bytes()), format_bytes(request.budget)), {}, {"a larger --budget"}});
+    return fail(Error{ErrorCode::kDoesNotFit,
+                      fmt::format("{}: this plan needs {}, the budget is {}", from,
+                                  format_bytes(result.plan.peak_bytes()), format_bytes(request.budget)),
+                      {},
+                      {"a larger --budget"}});
   return result;
 }
 
 nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budget) {
   const Plan& plan = found.plan;
   nlohmann::ordered_json levers = nlohmann::ordered_json::array();
-  for (const LeverUse& lever : plan.levers) levers.push_back({{"name", lever.name}, {"count", lever.count}, {"effect", std::string(name_of(lever.effect))}});
-  return {{"event", "plan"}, {"model", plan.model}, {"device", plan.device},
-          {"batch", {{"effective", plan.batch.effective}, {"micro", plan.batch.micro}, {"accumulation_steps", plan.batch.accumulation_steps()}}},
-          {"precision", plan.precision}, {"budget_bytes", budget.bytes}, {"peak_bytes", plan.peak_bytes()}, {"arena_bytes", plan.arena_bytes},
-          {"overhead_bytes", plan.overhead_bytes}, {"data_bytes", plan.data_bytes}, {"levers", levers}, {"step_seconds", plan.step_seconds}};
+  for (const LeverUse& lever : plan.levers)
+    levers.push_back({{"name", lever.name}, {"count", lever.count}, {"effect", std::string(name_of(lever.effect))}});
+  return {{"event", "plan"},
+          {"model", plan.model},
+          {"device", plan.device},
+          {"batch",
+           {{"effective", plan.batch.effective},
+            {"micro", plan.batch.micro},
+            {"accumulation_steps", plan.batch.accumulation_steps()}}},
+          {"precision", plan.precision},
+          {"budget_bytes", budget.bytes},
+          {"peak_bytes", plan.peak_bytes()},
+          {"arena_bytes", plan.arena_bytes},
+          {"overhead_bytes", plan.overhead_bytes},
+          {"data_bytes", plan.data_bytes},
+          {"levers", levers},
+          {"step_seconds", plan.step_seconds}};
 }
 
 // Where an interrupted run leaves its weights when there is no checkpoint folder.
@@ -169,9 +207,11 @@ class FitCommand {
     const SearchRequest request = make_request(open.model, *backend, precision, sources);
     PLIMSOLL_ASSIGN(SearchResult found, choose_plan(flags_, request));
     for (const LeverUse& lever : found.plan.levers)
-      if (lever.effect == Effect::kTraining) message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
+      if (lever.effect == Effect::kTraining)
+        message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
     const PlanReport report{&open.model, open.file, backend->device().info(), budget_.bytes, budget_.margin, &found};
-    if (!flags_.quiet && flags_.plan.empty() && !flags_.json && !flags_.resume) fmt::print(stderr, "{}\n", plan_text(report));
+    if (!flags_.quiet && flags_.plan.empty() && !flags_.json && !flags_.resume)
+      fmt::print(stderr, "{}\n", plan_text(report));
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
@@ -187,11 +227,13 @@ class FitCommand {
     }
     Profile profile;
     if (flags_.profile) profile.attach(*session);
-    PLIMSOLL_ASSIGN(const FitResult result, fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher));
+    PLIMSOLL_ASSIGN(const FitResult result,
+                    fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher));
     if (flags_.profile) fmt::print(stderr, "{}", profile.text());
     if (result.interrupted) return interrupted(*session, open, result);
     if (!flags_.save.empty()) {
-      PLIMSOLL_TRY(save_model(*session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer, flags_.save));
+      PLIMSOLL_TRY(save_model(*session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer,
+                              flags_.save));
       message(flags_, fmt::format("saved {}", flags_.save));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -212,9 +254,11 @@ class FitCommand {
  private:
   Status check_flags() {
     PLIMSOLL_TRY(flags_.resolve(true, true));
-    if (flags_.resume && flags_.checkpoint.empty()) return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
+    if (flags_.resume && flags_.checkpoint.empty())
+      return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
     if (flags_.validation_split < 0 || flags_.validation_split >= 1)
-      return fail(ErrorCode::kUsage, fmt::format("--validation-split takes a fraction from 0 to below 1, got {}", flags_.validation_split));
+      return fail(ErrorCode::kUsage, fmt::format("--validation-split takes a fraction from 0 to below 1, got {}",
+                                                 flags_.validation_split));
     if (!flags_.early_stopping.empty()) {
       PLIMSOLL_ASSIGN(early_stopping_, parse_early_stopping(flags_.early_stopping));
     }
@@ -222,7 +266,8 @@ class FitCommand {
     return {};
   }
 
-  SearchRequest make_request(const Model& model, const Backend& backend, DType precision, const Sources& sources) const {
+  SearchRequest make_request(const Model& model, const Backend& backend, DType precision,
+                             const Sources& sources) const {
     SearchRequest request = base_request(flags_.job, model, backend.device(), precision, sources.types, budget_);
     const int64_t samples = sources.train->samples();
     request.batch = std::min(request.batch, samples);
@@ -258,17 +303,20 @@ class FitCommand {
     options.resume = flags_.resume;
     options.early_stopping = early_stopping_;
     options.stop = &stop_requested();
-    options.identity = {{"model", open.model.name()}, {"data", flags_.data}, {"batch_size", flags_.job.batch_size}, {"seed", flags_.seed},
-                        {"shuffle", flags_.shuffle}, {"steps_per_epoch", flags_.steps_per_epoch}};
+    options.identity = {{"model", open.model.name()},          {"data", flags_.data},
+                        {"batch_size", flags_.job.batch_size}, {"seed", flags_.seed},
+                        {"shuffle", flags_.shuffle},           {"steps_per_epoch", flags_.steps_per_epoch}};
     return options;
   }
 
   Result<int> interrupted(const Session& session, const OpenModel& open, const FitResult& result) const {
     if (!flags_.checkpoint.empty()) {
-      message(flags_, fmt::format("interrupted; state saved in {}: go on with --resume", checkpoint_path(flags_.checkpoint)));
+      message(flags_,
+              fmt::format("interrupted; state saved in {}: go on with --resume", checkpoint_path(flags_.checkpoint)));
     } else {
       const std::string path = interrupted_path(flags_.save);
-      PLIMSOLL_TRY(save_model(session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer, path));
+      PLIMSOLL_TRY(
+          save_model(session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer, path));
       message(flags_, fmt::format("interrupted after step {}; weights saved in {}", result.optimizer.iteration, path));
     }
     return exit_code(ErrorCode::kInterrupted);
@@ -285,8 +333,10 @@ class FitCommand {
       fmt::print("{}\n", json.dump(2));
       return;
     }
-    message(flags_, fmt::format("arena: {} planned, {} measured; process peak: {} of {}", format_bytes(done["arena_planned_bytes"].get<Bytes>()),
-                                format_bytes(done["arena_peak_bytes"].get<Bytes>()), format_bytes(done["process_peak_bytes"].get<Bytes>()), format_bytes(budget_.bytes)));
+    message(flags_, fmt::format("arena: {} planned, {} measured; process peak: {} of {}",
+                                format_bytes(done["arena_planned_bytes"].get<Bytes>()),
+                                format_bytes(done["arena_peak_bytes"].get<Bytes>()),
+                                format_bytes(done["process_peak_bytes"].get<Bytes>()), format_bytes(budget_.bytes)));
   }
 
   FitFlags& flags_;
@@ -306,9 +356,14 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--data", flags->data, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
   command->add_option("--validation-data", flags->validation_data, "as --data");
   command->add_option("--validation-split", flags->validation_split, "the last part of --data, held out");
-  command->add_option("--validation-batch-size", flags->validation_batch, "default: --batch-size")->check(CLI::PositiveNumber);
-  command->add_option("--epochs", flags->epochs, "passes over the data")->check(CLI::PositiveNumber)->capture_default_str();
-  command->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")->check(CLI::PositiveNumber);
+  command->add_option("--validation-batch-size", flags->validation_batch, "default: --batch-size")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--epochs", flags->epochs, "passes over the data")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  command
+      ->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")
+      ->check(CLI::PositiveNumber);
   command->add_option("--class-weight", flags->class_weight, "0:1,1:5");
   command->add_option("--shuffle", flags->shuffle, "a new order each epoch, set by --seed")->capture_default_str();
   command->add_option("--early-stopping", flags->early_stopping, "METRIC:PATIENCE, as val_loss:3");
@@ -320,7 +375,9 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")->capture_default_str();
   command->add_option("--log", flags->log, "write the run here, one JSON object a line");
   command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");
-  command->footer("Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save out.keras");
+  command->footer(
+      "Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save "
+      "out.keras");
   actions[command] = [flags] { return FitCommand(*flags).run(); };
 }
 

@@ -18,7 +18,10 @@ Result<int64_t> positive(const std::string& text, const std::string& flag) {
 Status check_levers(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (name != "micro-batch" && name != "recompute" && name != "prefetch")
-      return fail(Error{ErrorCode::kUsage, fmt::format("there is no lever '{}'", name), {"levers: micro-batch, recompute, prefetch"}, {}});
+      return fail(Error{ErrorCode::kUsage,
+                        fmt::format("there is no lever '{}'", name),
+                        {"levers: micro-batch, recompute, prefetch"},
+                        {}});
   return {};
 }
 
@@ -37,10 +40,13 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 }  // namespace
 
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
-  command.add_option("--budget", flags.budget_text, "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
+  command.add_option("--budget", flags.budget_text,
+                     "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
   command.add_option("--device", flags.job.device, "auto or cpu")->capture_default_str();
-  command.add_option("--precision", flags.job.precision, "float32, or float64 for the slow reference")->capture_default_str();
-  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(CLI::NonNegativeNumber);
+  command.add_option("--precision", flags.job.precision, "float32, or float64 for the slow reference")
+      ->capture_default_str();
+  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
   command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
   command.add_option("--metrics", flags.metrics, "instead of the file's: accuracy, mae, ...")->delimiter(',');
@@ -49,14 +55,22 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
 }
 
 void add_training_flags(CLI::App& command, CommonFlags& flags) {
-  command.add_option("--batch-size", flags.batch_text, "the effective batch: what training means")->capture_default_str();
-  command.add_option("--micro-batch", flags.micro_text, "how the batch is cut: auto or a number; bytes and time, not meaning")->capture_default_str();
-  command.add_option("--gradient-accumulation-steps", flags.job.accumulation_steps, "so many batches of --batch-size make the effective batch")
+  command.add_option("--batch-size", flags.batch_text, "the effective batch: what training means")
+      ->capture_default_str();
+  command
+      .add_option("--micro-batch", flags.micro_text,
+                  "how the batch is cut: auto or a number; bytes and time, not meaning")
+      ->capture_default_str();
+  command
+      .add_option("--gradient-accumulation-steps", flags.job.accumulation_steps,
+                  "so many batches of --batch-size make the effective batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command.add_option("--forbid", flags.forbid, "levers not to use: micro-batch, recompute, prefetch")->delimiter(',');
   command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
-  command.add_option("--batchnorm", flags.batchnorm, "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
+  command
+      .add_option("--batchnorm", flags.batchnorm,
+                  "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
       ->check(CLI::IsMember({"exact", "per-micro-batch"}))
       ->capture_default_str();
   command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
@@ -78,7 +92,8 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (micro_text != "auto") {
     PLIMSOLL_ASSIGN(const int64_t micro, positive(micro_text, "--micro-batch"));
     if (micro > job.batch_size)
-      return fail(ErrorCode::kUsage, fmt::format("--micro-batch {} is larger than --batch-size {}", micro, job.batch_size));
+      return fail(ErrorCode::kUsage,
+                  fmt::format("--micro-batch {} is larger than --batch-size {}", micro, job.batch_size));
     job.micro_batch = micro;
   }
   if (!budget_text.empty()) {

@@ -19,7 +19,8 @@ void on_signal(int) {
 int finish(const Error& error, bool json) {
   const std::string text = json ? error_json(error).dump(2) + "\n" : to_text(error);
   std::fputs(text.c_str(), json ? stdout : stderr);
-  if (error.code == ErrorCode::kInternal) std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);
+  if (error.code == ErrorCode::kInternal)
+    std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);
   return exit_code(error.code);
 }
 
@@ -29,16 +30,19 @@ bool wants_json(int argc, char** argv) {
   return false;
 }
 
-// A thread that waits for the others spins for some milliseconds by default, and on a machine with other work it spins while the
-// one it waits for is kept from running: steps then take several times as long. Spinning for some 50 microseconds costs nothing
-// measurable when the machine is quiet. libgomp reads this when it is loaded, so the program has to start anew with it set.
+// A thread that waits for the others spins for some milliseconds by default, and on a machine with other work it spins
+// while the one it waits for is kept from running: steps then take several times as long. Spinning for some 50
+// microseconds costs nothing measurable when the machine is quiet. libgomp reads this when it is loaded, so the program
+// has to start anew with it set.
 void wait_politely(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
 int run(int argc, char** argv) {
-  CLI::App app("Trains Keras models inside a byte budget: knows before it runs where every byte goes, and never goes over.", "plimsoll");
+  CLI::App app(
+      "Trains Keras models inside a byte budget: knows before it runs where every byte goes, and never goes over.",
+      "plimsoll");
   app.set_version_flag("--version", "plimsoll 0.1.0");
   app.require_subcommand(1);
   app.footer("Example: plimsoll plan fashion-cnn --batch-size 128 --budget 96MiB");
@@ -53,7 +57,8 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return finish(Error{ErrorCode::kUsage, e.what(), {}, {"plimsoll --help, or plimsoll COMMAND --help"}}, wants_json(argc, argv));
+    return finish(Error{ErrorCode::kUsage, e.what(), {}, {"plimsoll --help, or plimsoll COMMAND --help"}},
+                  wants_json(argc, argv));
   }
   install_signal_handlers();
   const Result<int> result = actions.at(app.get_subcommands().front())();
@@ -62,7 +67,9 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-const std::atomic<bool>& stop_requested() { return stop_flag; }
+const std::atomic<bool>& stop_requested() {
+  return stop_flag;
+}
 
 void install_signal_handlers() {
   struct sigaction action {};
@@ -82,7 +89,8 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::fputs("error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n", stderr);
+    std::fputs("error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n",
+               stderr);
     return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& e) {
     return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));

@@ -21,7 +21,8 @@ Status save_plan(const Plan& plan, const std::string& path) {
 void print_list(bool json) {
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
-    for (const BuiltinModel& model : builtin_models()) list.push_back({{"name", model.name}, {"summary", model.summary}});
+    for (const BuiltinModel& model : builtin_models())
+      list.push_back({{"name", model.name}, {"summary", model.summary}});
     fmt::print("{}\n", list.dump(2));
     return;
   }
@@ -33,7 +34,8 @@ Result<int> plan(PlanFlags& flags) {
     print_list(flags.json);
     return 0;
   }
-  if (flags.job.model.empty()) return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
+  if (flags.job.model.empty())
+    return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
   PLIMSOLL_TRY(flags.resolve(true, true));
   PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job.model, flags.job.overrides));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));

@@ -30,9 +30,14 @@ std::string bar(double part, bool color) {
 }  // namespace
 
 ProgressBar::ProgressBar(bool quiet, Bytes budget)
-    : quiet_(quiet), terminal_(isatty(STDERR_FILENO) == 1), color_(terminal_ && std::getenv("NO_COLOR") == nullptr), budget_(budget) {}
+    : quiet_(quiet),
+      terminal_(isatty(STDERR_FILENO) == 1),
+      color_(terminal_ && std::getenv("NO_COLOR") == nullptr),
+      budget_(budget) {}
 
-std::string ProgressBar::memory_text() const { return fmt::format("{} of {}", format_bytes(resident_bytes()), format_bytes(budget_)); }
+std::string ProgressBar::memory_text() const {
+  return fmt::format("{} of {}", format_bytes(resident_bytes()), format_bytes(budget_));
+}
 
 void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) {
   epoch_seconds_ = 0;
@@ -60,11 +65,11 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
   const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
   const double rate = epoch_seconds_ > 0 ? static_cast<double>(epoch_samples_) / epoch_seconds_ : 0;
   if (terminal_)
-    fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K\n", windows_, windows_, bar(1, color_), event.seconds, per_step * 1e3,
-               metrics_text(event.metrics), rate, memory_text());
+    fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K\n", windows_, windows_,
+               bar(1, color_), event.seconds, per_step * 1e3, metrics_text(event.metrics), rate, memory_text());
   else
-    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {:.1f}ms/step{} - {:.0f} images/s - {}\n", event.epoch + 1, event.epochs, event.seconds, per_step * 1e3,
-               metrics_text(event.metrics), rate, memory_text());
+    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {:.1f}ms/step{} - {:.0f} images/s - {}\n", event.epoch + 1,
+               event.epochs, event.seconds, per_step * 1e3, metrics_text(event.metrics), rate, memory_text());
 }
 
 void ProgressBar::on_note(const std::string& text) {

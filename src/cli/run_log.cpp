@@ -28,15 +28,21 @@ void RunLog::step(const StepEvent& event) {
   if (!file_) return;
   // JSON has no NaN; a diverged loss is null there.
   char loss[40];
-  if (std::isfinite(event.loss)) std::snprintf(loss, sizeof loss, "%.17g", event.loss);
-  else std::snprintf(loss, sizeof loss, "null");
-  const int written = std::fprintf(file_.get(), "{\"event\":\"step\",\"step\":%ld,\"loss\":%s,\"seconds\":%.6f}\n", static_cast<long>(event.step), loss, event.seconds);
+  if (std::isfinite(event.loss))
+    std::snprintf(loss, sizeof loss, "%.17g", event.loss);
+  else
+    std::snprintf(loss, sizeof loss, "null");
+  const int written = std::fprintf(file_.get(), "{\"event\":\"step\",\"step\":%ld,\"loss\":%s,\"seconds\":%.6f}\n",
+                                   static_cast<long>(event.step), loss, event.seconds);
   failed_ = written < 0 || std::fflush(file_.get()) != 0 || failed_;
 }
 
 Status RunLog::failed() const {
   if (!failed_) return {};
-  return fail(Error{ErrorCode::kWriteFailed, fmt::format("{}: the log could not be written", path_), {}, {"free space on that disk, or --log elsewhere"}});
+  return fail(Error{ErrorCode::kWriteFailed,
+                    fmt::format("{}: the log could not be written", path_),
+                    {},
+                    {"free space on that disk, or --log elsewhere"}});
 }
 
 }  // namespace plimsoll

@@ -12,17 +12,24 @@
 namespace plimsoll {
 namespace {
 
-Bytes whole_pages(Bytes bytes) { return align_up(std::max<Bytes>(bytes, 1), sysconf(_SC_PAGESIZE)); }
-size_t mapped(Bytes bytes) { return static_cast<size_t>(whole_pages(bytes + Arena::kGuard)); }
+Bytes whole_pages(Bytes bytes) {
+  return align_up(std::max<Bytes>(bytes, 1), sysconf(_SC_PAGESIZE));
+}
+size_t mapped(Bytes bytes) {
+  return static_cast<size_t>(whole_pages(bytes + Arena::kGuard));
+}
 
 }  // namespace
 
 Result<Arena> Arena::reserve(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
-    return fail(Error{ErrorCode::kOutOfMemory, fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
-                      {}, {"a smaller --budget, or a higher limit (ulimit -v)"}});
-  // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets resident.
+    return fail(Error{ErrorCode::kOutOfMemory,
+                      fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
+                      {},
+                      {"a smaller --budget, or a higher limit (ulimit -v)"}});
+  // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
+  // resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
   return Arena(static_cast<std::byte*>(base), bytes);
 }

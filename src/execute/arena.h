@@ -9,7 +9,8 @@ namespace plimsoll {
 
 class Arena {
  public:
-  // Address space behind the last byte. Nobody writes there, so it is never resident; tests fill it and look whether it stays.
+  // Address space behind the last byte. Nobody writes there, so it is never resident; tests fill it and look whether it
+  // stays.
   static constexpr Bytes kGuard = 4 * kKiB;
 
   static Result<Arena> reserve(Bytes bytes);

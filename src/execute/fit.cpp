@@ -15,13 +15,16 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Memory for the prefetcher, from the plan's data share.
 class Staging {
  public:
   explicit Staging(Bytes bytes) : bytes_(bytes) {
-    if (bytes > 0) base_ = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (bytes > 0)
+      base_ = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
   ~Staging() {
     if (bytes_ > 0 && base_ != MAP_FAILED) munmap(base_, static_cast<size_t>(bytes_));
@@ -40,9 +43,17 @@ class Staging {
 class Cutter {
  public:
   Cutter(int64_t samples, int64_t windows, const BatchPlan& batch, const Progress& from, int64_t epochs)
-      : samples_(samples), windows_(windows), batch_(batch), epochs_(epochs), epoch_(from.epoch), window_(from.window), done_(from.done) {}
+      : samples_(samples),
+        windows_(windows),
+        batch_(batch),
+        epochs_(epochs),
+        epoch_(from.epoch),
+        window_(from.window),
+        done_(from.done) {}
 
-  static int64_t window_size(int64_t window, int64_t samples, int64_t batch) { return std::min(batch, samples - window * batch); }
+  static int64_t window_size(int64_t window, int64_t samples, int64_t batch) {
+    return std::min(batch, samples - window * batch);
+  }
 
   std::optional<BatchRequest> next() {
     if (epoch_ >= epochs_ || windows_ == 0) return std::nullopt;
@@ -65,8 +76,14 @@ class Cutter {
 
 class Trainer {
  public:
-  Trainer(Session& session, BatchSource& data, BatchSource* validation, const FitOptions& options, FitObserver& observer)
-      : session_(session), data_(data), validation_(validation), options_(options), observer_(observer), sums_(session.tallies()) {
+  Trainer(Session& session, BatchSource& data, BatchSource* validation, const FitOptions& options,
+          FitObserver& observer)
+      : session_(session),
+        data_(data),
+        validation_(validation),
+        options_(options),
+        observer_(observer),
+        sums_(session.tallies()) {
     running_ = sums_.means(session.tallies());
     const int64_t all = (data.samples() + batch().effective - 1) / batch().effective;
     windows_ = options.steps_per_epoch > 0 ? std::min(all, options.steps_per_epoch) : all;
@@ -74,17 +91,23 @@ class Trainer {
 
   Result<FitResult> run(const OptimizerState& start) {
     if (validation_ != nullptr && session_.plan().phase("evaluate") == nullptr)
-      return fail(Error{ErrorCode::kBadPlan, "the plan has no phase to validate with", {}, {"make it again with the same --validation-data"}});
+      return fail(Error{ErrorCode::kBadPlan,
+                        "the plan has no phase to validate with",
+                        {},
+                        {"make it again with the same --validation-data"}});
     progress_.optimizer = start;
     if (options_.resume && !options_.checkpoint_folder.empty()) {
-      PLIMSOLL_ASSIGN(const bool found, load_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity));
+      PLIMSOLL_ASSIGN(const bool found,
+                      load_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity));
       if (found) result_.resumed_at = progress_.steps;
     }
     Cutter cutter(data_.samples(), windows_, batch(), progress_, options_.epochs);
     const int64_t most = batch().micro;
     Staging staging(Prefetcher::staging_bytes(data_, session_.plan().prefetch, most));
     if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
-    PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(data_, [&] { return cutter.next(); }, session_.plan().prefetch, most, staging.span()));
+    PLIMSOLL_ASSIGN(prefetcher_,
+                    Prefetcher::start(
+                        data_, [&] { return cutter.next(); }, session_.plan().prefetch, most, staging.span()));
     const Status status = epochs();
     prefetcher_.reset();
     PLIMSOLL_TRY(status);
@@ -125,7 +148,8 @@ class Trainer {
     const auto start = Clock::now();
     const int64_t size = Cutter::window_size(progress_.window, data_.samples(), batch().effective);
     const Optimizer& optimizer = session_.model().optimizer();
-    const double rate = optimizer.schedule.is_null() ? progress_.optimizer.learning_rate : learning_rate_at(optimizer, progress_.optimizer.iteration);
+    const double rate = optimizer.schedule.is_null() ? progress_.optimizer.learning_rate
+                                                     : learning_rate_at(optimizer, progress_.optimizer.iteration);
     session_.begin({size, progress_.optimizer.iteration, rate, options_.seed}, progress_.done);
     while (progress_.done < size) {
       const int64_t count = std::min(batch().micro, size - progress_.done);
@@ -143,7 +167,8 @@ class Trainer {
     ++result_.steps;
     sums_.add(session_, size);
     sums_.means_into(running_);
-    observer_.on_step({progress_.epoch, progress_.steps, progress_.window + 1, windows_, session_.tally("loss"), seconds_since(start), size, &running_});
+    observer_.on_step({progress_.epoch, progress_.steps, progress_.window + 1, windows_, session_.tally("loss"),
+                       seconds_since(start), size, &running_});
     return checkpoint_if_due();
   }
 
@@ -181,7 +206,8 @@ class Trainer {
   // Early stopping, as Keras decides it: by the metric's name, accuracy upwards, the rest downwards.
   bool wait_over(const EpochEvent& event) {
     if (!options_.early_stopping) return false;
-    const auto found = std::find_if(event.metrics.begin(), event.metrics.end(), [&](const Metric& m) { return m.name == options_.early_stopping->metric; });
+    const auto found = std::find_if(event.metrics.begin(), event.metrics.end(),
+                                    [&](const Metric& m) { return m.name == options_.early_stopping->metric; });
     if (found == event.metrics.end()) return false;
     const bool upwards = found->name.find("acc") != std::string::npos;
     if (!progress_.has_best || (upwards ? found->value > progress_.best : found->value < progress_.best)) {
@@ -191,7 +217,8 @@ class Trainer {
       return false;
     }
     if (++progress_.waited < options_.early_stopping->patience) return false;
-    observer_.on_note(fmt::format("stopped early: {} has not improved on {:.4g} for {} epochs", found->name, progress_.best, progress_.waited));
+    observer_.on_note(fmt::format("stopped early: {} has not improved on {:.4g} for {} epochs", found->name,
+                                  progress_.best, progress_.waited));
     return true;
   }
 
@@ -210,17 +237,23 @@ class Trainer {
 
 }  // namespace
 
-Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start, const FitOptions& options,
-                      FitObserver& observer) {
+Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start,
+                      const FitOptions& options, FitObserver& observer) {
   return Trainer(session, data, validation, options, observer).run(start);
 }
 
-Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop, const std::function<void(int64_t)>& progress) {
+Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,
+                                     const std::function<void(int64_t)>& progress) {
   const PhasePlan* phase = session.plan().phase("evaluate");
-  if (phase == nullptr) return fail(Error{ErrorCode::kBadPlan, "the plan has no phase to evaluate with", {}, {"make it again with the same --validation-data"}});
+  if (phase == nullptr)
+    return fail(Error{ErrorCode::kBadPlan,
+                      "the plan has no phase to evaluate with",
+                      {},
+                      {"make it again with the same --validation-data"}});
   EpochSums sums(session.tallies());
   for (int64_t first = 0; first < data.samples();) {
-    if (stop != nullptr && stop->load()) return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples", first, data.samples()));
+    if (stop != nullptr && stop->load())
+      return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples", first, data.samples()));
     const int64_t count = std::min(phase->samples, data.samples() - first);
     PLIMSOLL_TRY(session.evaluate(count, [&](const BatchBuffers& into) { return data.read(0, first, count, into); }));
     sums.add(session, count);

@@ -15,9 +15,9 @@ struct Metric {
 };
 
 struct StepEvent {
-  int64_t epoch = 0, step = 0;  // step: optimizer steps of the whole run, from 1
+  int64_t epoch = 0, step = 0;      // step: optimizer steps of the whole run, from 1
   int64_t window = 0, windows = 0;  // of this epoch
-  double loss = 0;              // of this batch alone, as train_on_batch reports it
+  double loss = 0;                  // of this batch alone, as train_on_batch reports it
   double seconds = 0;
   int64_t samples = 0;
   const std::vector<Metric>* running = nullptr;  // means over the epoch so far, the loss first
@@ -47,8 +47,8 @@ struct FitOptions {
   int64_t epochs = 1;
   int64_t steps_per_epoch = 0;  // 0: all of the data
   uint64_t seed = 0;
-  std::string checkpoint_folder;        // "": none
-  int64_t checkpoint_every_steps = 0;   // 0: at the end of each epoch
+  std::string checkpoint_folder;       // "": none
+  int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
   bool resume = false;
   std::optional<EarlyStopping> early_stopping;
   const std::atomic<bool>* stop = nullptr;  // set from a signal handler: finish the micro-batch and return
@@ -57,16 +57,16 @@ struct FitOptions {
 
 struct FitResult {
   OptimizerState optimizer;
-  int64_t steps = 0;      // of this process
+  int64_t steps = 0;  // of this process
   bool interrupted = false;
-  bool mid_window = false;  // interrupted inside a window: only a checkpoint can go on exactly
+  bool mid_window = false;            // interrupted inside a window: only a checkpoint can go on exactly
   std::optional<int64_t> resumed_at;  // step
   std::vector<EpochEvent> history;
 };
 
 // `validation` may be null. The session's weights must be loaded, unless options.resume finds a checkpoint.
-Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start, const FitOptions& options,
-                      FitObserver& observer);
+Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start,
+                      const FitOptions& options, FitObserver& observer);
 
 // Mean loss and metrics over a whole source, as Keras's evaluate reports them.
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop = nullptr,

@@ -24,8 +24,12 @@ Bytes status_field(const char* field) {
 
 }  // namespace
 
-Bytes resident_bytes() { return status_field("VmRSS:"); }
-Bytes peak_resident_bytes() { return status_field("VmHWM:"); }
+Bytes resident_bytes() {
+  return status_field("VmRSS:");
+}
+Bytes peak_resident_bytes() {
+  return status_field("VmHWM:");
+}
 
 bool reset_peak_resident() {
   const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);

@@ -14,9 +14,12 @@ namespace {
 constexpr const char* kFormat = "plimsoll.checkpoint/1";
 
 // Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
-bool belongs_in_checkpoint(const PersistentSlot& slot) { return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0; }
+bool belongs_in_checkpoint(const PersistentSlot& slot) {
+  return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0;
+}
 
-nlohmann::json header_of(const Session& session, const Progress& p, const EpochSums& sums, const nlohmann::json& identity) {
+nlohmann::json header_of(const Session& session, const Progress& p, const EpochSums& sums,
+                         const nlohmann::json& identity) {
   return {{"format", kFormat},
           {"epoch", p.epoch},
           {"window", p.window},
@@ -44,7 +47,8 @@ Status read_header(const nlohmann::json& h, const std::string& path, Session& se
     p.waited = h.at("waited");
     p.has_best = h.at("has_best");
     session.restore_weight_sums(h.at("weight_sums").get<std::vector<double>>());
-    if (!sums.from_json(h.at("epoch_sums"))) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it sums other metrics than this model has", path));
+    if (!sums.from_json(h.at("epoch_sums")))
+      return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it sums other metrics than this model has", path));
   } catch (const nlohmann::json::exception& e) {
     return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: header: {}", path, e.what()));
   }
@@ -59,8 +63,9 @@ void EpochSums::add(const Session& session, int64_t samples) {
     const Tally& tally = tallies[i];
     const double value = session.tally(tally.name);
     // The loss is a mean already, and Keras weighs it by the samples of its batch.
-    const double weight = i == 0         ? static_cast<double>(samples)
-                          : tally.weighted ? session.weight_sum(static_cast<size_t>(tally.output)) * static_cast<double>(tally.rows_per_sample)
+    const double weight = i == 0           ? static_cast<double>(samples)
+                          : tally.weighted ? session.weight_sum(static_cast<size_t>(tally.output)) *
+                                                 static_cast<double>(tally.rows_per_sample)
                                            : static_cast<double>(samples * tally.rows_per_sample);
     sums_[i] += i == 0 ? value * weight : value;
     weights_[i] += weight;
@@ -92,11 +97,17 @@ bool EpochSums::from_json(const nlohmann::json& json) {
   return true;
 }
 
-std::string checkpoint_path(const std::string& folder) { return folder + "/checkpoint.plimsoll"; }
+std::string checkpoint_path(const std::string& folder) {
+  return folder + "/checkpoint.plimsoll";
+}
 
-Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress, const EpochSums& sums, const nlohmann::json& identity) {
+Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress,
+                       const EpochSums& sums, const nlohmann::json& identity) {
   if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-    return fail(Error{ErrorCode::kNotWritable, fmt::format("the folder {} cannot be made: {}", folder, std::strerror(errno)), {}, {"--checkpoint DIR of a folder you may write to"}});
+    return fail(Error{ErrorCode::kNotWritable,
+                      fmt::format("the folder {} cannot be made: {}", folder, std::strerror(errno)),
+                      {},
+                      {"--checkpoint DIR of a folder you may write to"}});
   std::vector<CheckpointTensor> tensors;
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot)) tensors.push_back({slot.name, slot.type, session.persistent(slot.name).data});
@@ -105,25 +116,33 @@ Status save_checkpoint(const std::string& folder, const Session& session, const 
 
 Result<Plan> plan_of_checkpoint(const std::string& folder) {
   PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(checkpoint_path(folder)));
-  if (!checkpoint.header().contains("plan")) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", checkpoint_path(folder)));
+  if (!checkpoint.header().contains("plan"))
+    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", checkpoint_path(folder)));
   return plan_from_json(checkpoint.header().at("plan"));
 }
 
 Result<int64_t> step_of_checkpoint(const std::string& folder) {
   PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(checkpoint_path(folder)));
   const nlohmann::json steps = checkpoint.header().value("steps", nlohmann::json());
-  if (!steps.is_number_integer()) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it does not say at which step it was made", checkpoint_path(folder)));
+  if (!steps.is_number_integer())
+    return fail(ErrorCode::kBadCheckpoint,
+                fmt::format("{}: it does not say at which step it was made", checkpoint_path(folder)));
   return steps.get<int64_t>();
 }
 
-Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums, const nlohmann::json& identity) {
+Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums,
+                             const nlohmann::json& identity) {
   const std::string path = checkpoint_path(folder);
-  struct stat found{};
+  struct stat found {};
   if (stat(path.c_str(), &found) != 0 && errno == ENOENT) return false;
   PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(path));
   const nlohmann::json& header = checkpoint.header();
-  if (header.value("format", "") != kFormat) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: not a checkpoint of format {}", path, kFormat));
-  Error other{ErrorCode::kBadCheckpoint, fmt::format("{}: this checkpoint is of another run", path), {}, {"the flags it was started with, or another --checkpoint folder"}};
+  if (header.value("format", "") != kFormat)
+    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: not a checkpoint of format {}", path, kFormat));
+  Error other{ErrorCode::kBadCheckpoint,
+              fmt::format("{}: this checkpoint is of another run", path),
+              {},
+              {"the flags it was started with, or another --checkpoint folder"}};
   for (const auto& [key, value] : identity.items()) {
     const nlohmann::json was = header.value("identity", nlohmann::json::object()).value(key, nlohmann::json());
     if (was != value) other.fact(fmt::format("{}: {} then, {} now", key, was.dump(), value.dump()));
@@ -131,7 +150,8 @@ Result<bool> load_checkpoint(const std::string& folder, Session& session, Progre
   if (!other.facts.empty()) return fail(std::move(other));
   PLIMSOLL_TRY(read_header(header, path, session, progress, sums));
   for (const PersistentSlot& slot : session.plan().persistent)
-    if (belongs_in_checkpoint(slot)) PLIMSOLL_TRY(checkpoint.read_into(slot.name, slot.type, session.persistent(slot.name).data));
+    if (belongs_in_checkpoint(slot))
+      PLIMSOLL_TRY(checkpoint.read_into(slot.name, slot.type, session.persistent(slot.name).data));
   return true;
 }
 

@@ -25,18 +25,20 @@ class EpochSums {
 };
 
 struct Progress {
-  int64_t epoch = 0;    // the one under way
-  int64_t window = 0;   // of it, the one under way
-  int64_t done = 0;     // samples of that window already accumulated
-  int64_t steps = 0;    // optimizer steps of the run, earlier processes included
+  int64_t epoch = 0;   // the one under way
+  int64_t window = 0;  // of it, the one under way
+  int64_t done = 0;    // samples of that window already accumulated
+  int64_t steps = 0;   // optimizer steps of the run, earlier processes included
   OptimizerState optimizer;
-  double best = 0;      // early stopping
+  double best = 0;  // early stopping
   int64_t waited = 0;
   bool has_best = false;
 };
 
-Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress, const EpochSums& sums, const nlohmann::json& identity);
+Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress,
+                       const EpochSums& sums, const nlohmann::json& identity);
 // False where the folder has no checkpoint yet.
-Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums, const nlohmann::json& identity);
+Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums,
+                             const nlohmann::json& identity);
 
 }  // namespace plimsoll

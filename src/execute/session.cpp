@@ -14,17 +14,19 @@ namespace plimsoll {
 struct Session::BoundPhase {
   const PhasePlan* plan = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  BatchBuffers slots;                  // where a batch is written
-  std::vector<TensorView> weights;     // the graph's sample weights
+  BatchBuffers slots;               // where a batch is written
+  std::vector<TensorView> weights;  // the graph's sample weights
   std::vector<TensorView> predictions;
-  Bytes end = 0;                       // of the highest thing bound
+  Bytes end = 0;  // of the highest thing bound
 };
 
 namespace {
 
 void set_floating(const TensorView& view, int64_t index, double value) {
-  if (view.type.dtype == DType::kFloat64) view.as<double>()[index] = value;
-  else view.as<float>()[index] = static_cast<float>(value);
+  if (view.type.dtype == DType::kFloat64)
+    view.as<double>()[index] = value;
+  else
+    view.as<float>()[index] = static_cast<float>(value);
 }
 
 double get_floating(const TensorView& view) {
@@ -38,8 +40,8 @@ Session::Session(const Model& model, Plan plan, Arena arena, const GraphOptions&
 
 Session::~Session() = default;
 
-Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options,
-                                                 Bytes held_before) {
+Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
+                                                 const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_ASSIGN(Arena arena, Arena::reserve(plan.arena_bytes));
   std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(arena), options));
@@ -56,13 +58,15 @@ Status Session::dry_run(Bytes held_before) {
   overhead_measured_ = resident_bytes() - arena_.resident_bytes() - held_before;
   if (overhead_measured_ <= plan_.overhead_bytes) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
-                    fmt::format("the process holds {} beside its arena, the published bound is {}", format_bytes(overhead_measured_), format_bytes(plan_.overhead_bytes)),
+                    fmt::format("the process holds {} beside its arena, the published bound is {}",
+                                format_bytes(overhead_measured_), format_bytes(plan_.overhead_bytes)),
                     {"nothing was trained: the budget could not have been kept"},
                     {"report this with the output of 'plimsoll doctor'"}});
 }
 
 Status Session::bind(const Backend& backend) {
-  if (!plan_.phases.empty() && plan_.phases.front().name != "predict") tallies_ = tallies_of(model_, Mode::kEvaluate, options_);
+  if (!plan_.phases.empty() && plan_.phases.front().name != "predict")
+    tallies_ = tallies_of(model_, Mode::kEvaluate, options_);
   weight_sums_.assign(model_.outputs().size(), 0);
   micro_batched_ = plan_.batch.micro < plan_.batch.effective;
   for (const PhasePlan& phase : plan_.phases) PLIMSOLL_TRY(bind_phase(phase, backend));
@@ -94,8 +98,10 @@ Status Session::bind_phase(const PhasePlan& phase, const Backend& backend) {
     for (ValueId id : node.inputs) inputs.push_back(address(id));
     for (ValueId id : node.outputs) outputs.push_back(address(id));
     void* workspace = planned.workspace_bytes > 0 ? arena_.at(planned.workspace_offset) : nullptr;
-    if (workspace != nullptr) bound->end = std::max(bound->end, planned.workspace_offset + align_up(planned.workspace_bytes));
-    PLIMSOLL_ASSIGN(auto kernel, backend.bind({phase.graph, node, planned.kernel, inputs, outputs, workspace, planned.workspace_bytes}));
+    if (workspace != nullptr)
+      bound->end = std::max(bound->end, planned.workspace_offset + align_up(planned.workspace_bytes));
+    PLIMSOLL_ASSIGN(auto kernel, backend.bind({phase.graph, node, planned.kernel, inputs, outputs, workspace,
+                                               planned.workspace_bytes}));
     bound->kernels.push_back(std::move(kernel));
   }
   const auto view = [&](const std::string& name) {
@@ -105,8 +111,10 @@ Status Session::bind_phase(const PhasePlan& phase, const Backend& backend) {
   if (phase.samples > 0) {
     for (const Port& port : model_.inputs()) bound->slots.inputs.push_back(view("x:" + port.name).data);
     for (const Port& port : model_.outputs()) {
-      if (const TensorView target = view("y:" + port.name); target.data != nullptr) bound->slots.targets.push_back(target.data);
-      if (const TensorView weight = view("weight:" + port.name); weight.data != nullptr) bound->weights.push_back(weight);
+      if (const TensorView target = view("y:" + port.name); target.data != nullptr)
+        bound->slots.targets.push_back(target.data);
+      if (const TensorView weight = view("weight:" + port.name); weight.data != nullptr)
+        bound->weights.push_back(weight);
       bound->predictions.push_back(view("prediction:" + port.name));
     }
     bound->slots.weights.resize(bound->weights.size());
@@ -127,7 +135,8 @@ TensorView Session::persistent(const std::string& name) const {
 
 Session::BoundPhase* Session::find(const std::string& name, int64_t samples) const {
   for (const auto& phase : phases_)
-    if (phase->plan->samples == samples && (phase->plan->name == name || phase->plan->name == name + "_tail")) return phase.get();
+    if (phase->plan->samples == samples && (phase->plan->name == name || phase->plan->name == name + "_tail"))
+      return phase.get();
   return nullptr;
 }
 
@@ -168,7 +177,8 @@ void Session::set_integers(const std::string& name, std::initializer_list<int64_
 void Session::set_scales(int64_t samples) {
   set_scalar("one", 1);
   for (const Port& port : model_.outputs())
-    if (port.has_loss) set_scalar("scale:" + port.name, port.loss_weight / static_cast<double>(samples * port.rows_per_sample));
+    if (port.has_loss)
+      set_scalar("scale:" + port.name, port.loss_weight / static_cast<double>(samples * port.rows_per_sample));
 }
 
 void Session::begin(const Window& window, int64_t done) {
@@ -183,7 +193,8 @@ void Session::begin(const Window& window, int64_t done) {
 
 Status Session::accumulate(int64_t count, const Fill& fill) {
   BoundPhase* phase = find(micro_batched_ ? "accumulate" : "train", count);
-  if (phase == nullptr) return fail(ErrorCode::kInternal, fmt::format("the plan has no phase for a batch of {} samples", count));
+  if (phase == nullptr)
+    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase for a batch of {} samples", count));
   set_integers("first_sample", {first_sample_});
   first_sample_ += count;
   return run_batch(*phase, fill);
@@ -195,7 +206,8 @@ void Session::apply() {
 
 Status Session::evaluate(int64_t count, const Fill& fill) {
   BoundPhase* phase = find("evaluate", count);
-  if (phase == nullptr) return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to evaluate {} samples", count));
+  if (phase == nullptr)
+    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to evaluate {} samples", count));
   set_scales(count);
   std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
   return run_batch(*phase, fill);
@@ -203,16 +215,22 @@ Status Session::evaluate(int64_t count, const Fill& fill) {
 
 Status Session::predict(int64_t count, const Fill& fill) {
   BoundPhase* phase = find("predict", count);
-  if (phase == nullptr) return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to predict {} samples", count));
+  if (phase == nullptr)
+    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to predict {} samples", count));
   return run_batch(*phase, fill);
 }
 
-TensorView Session::prediction(int64_t count, size_t output) const { return find("predict", count)->predictions[output]; }
+TensorView Session::prediction(int64_t count, size_t output) const {
+  return find("predict", count)->predictions[output];
+}
 
-double Session::tally(const std::string& name) const { return get_floating(persistent(tally_value(name))); }
+double Session::tally(const std::string& name) const {
+  return get_floating(persistent(tally_value(name)));
+}
 
 void Session::fill_pattern() {
-  std::memset(arena_.at(plan_.persistent_bytes), static_cast<int>(kPattern), static_cast<size_t>(arena_.bytes() + Arena::kGuard - plan_.persistent_bytes));
+  std::memset(arena_.at(plan_.persistent_bytes), static_cast<int>(kPattern),
+              static_cast<size_t>(arena_.bytes() + Arena::kGuard - plan_.persistent_bytes));
 }
 
 Bytes Session::first_changed_byte(Bytes from) const {

@@ -1,7 +1,7 @@
 // A plan at work: its arena, its kernels bound to addresses, and the steps that run them.
 //
-// Training is begin(window), accumulate(batch) as often as the window has micro-batches, apply(). Whoever drives it decides
-// what comes between; nothing here allocates after create().
+// Training is begin(window), accumulate(batch) as often as the window has micro-batches, apply(). Whoever drives it
+// decides what comes between; nothing here allocates after create().
 #pragma once
 
 #include <functional>
@@ -18,8 +18,8 @@
 namespace plimsoll {
 
 struct Window {
-  int64_t samples = 0;      // of the effective batch, or fewer in an epoch's last window
-  int64_t iteration = 0;    // updates made before this one
+  int64_t samples = 0;    // of the effective batch, or fewer in an epoch's last window
+  int64_t iteration = 0;  // updates made before this one
   double learning_rate = 0;
   uint64_t seed = 0;
 };
@@ -29,11 +29,11 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 
 class Session {
  public:
-  // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process must
-  // hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is what a host
-  // program held before it called us; the plan counts it among its data.
-  static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend, const GraphOptions& options,
-                                                 Bytes held_before = 0);
+  // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process
+  // must hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is
+  // what a host program held before it called us; the plan counts it among its data.
+  static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
+                                                 const GraphOptions& options, Bytes held_before = 0);
   ~Session();
 
   // Adds a phase for a batch size the plan did not foresee, inside the arena as it is (search/search.h: plan_tail).
@@ -69,8 +69,8 @@ class Session {
   Bytes arena_peak_bytes() const { return arena_peak_; }
   Bytes overhead_measured_bytes() const { return overhead_measured_; }
 
-  // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte above
-  // `from` that no longer holds it, or -1; and a look at the arena before and after each node.
+  // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
+  // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
   static constexpr std::byte kPattern{0xA5};
   void fill_pattern();
   Bytes first_changed_byte(Bytes from) const;

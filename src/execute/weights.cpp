@@ -21,18 +21,27 @@ std::vector<std::string> state_values(const Session& session) {
   return names;
 }
 
-void clear(const TensorView& view) { std::memset(view.data, 0, static_cast<size_t>(view.type.bytes())); }
+void clear(const TensorView& view) {
+  std::memset(view.data, 0, static_cast<size_t>(view.type.bytes()));
+}
 
 Status check_weights(const Session& session, const KerasArchive& archive) {
-  Error missing{ErrorCode::kWeightMissing, fmt::format("{}: weights the model needs are not in the file", archive.path), {}, {"save the model again from Keras"}};
-  Error wrong{ErrorCode::kWeightShape, fmt::format("{}: weights in the file have other shapes than the model", archive.path), {}, {"save the model again from Keras"}};
+  Error missing{ErrorCode::kWeightMissing,
+                fmt::format("{}: weights the model needs are not in the file", archive.path),
+                {},
+                {"save the model again from Keras"}};
+  Error wrong{ErrorCode::kWeightShape,
+              fmt::format("{}: weights in the file have other shapes than the model", archive.path),
+              {},
+              {"save the model again from Keras"}};
   for (const Weight& weight : session.model().weights()) {
     if (!session.has_persistent(weight.name)) continue;
     const Dataset* dataset = archive.weights->find(weight.file_path);
     if (dataset == nullptr)
       missing.fact(fmt::format("{}: no dataset {} in model.weights.h5", weight.name, weight.file_path));
     else if (!(dataset->type.shape == weight.shape))
-      wrong.fact(fmt::format("{}: {} is [{}], the model needs [{}]", weight.name, weight.file_path, to_text(dataset->type.shape), to_text(weight.shape)));
+      wrong.fact(fmt::format("{}: {} is [{}], the model needs [{}]", weight.name, weight.file_path,
+                             to_text(dataset->type.shape), to_text(weight.shape)));
   }
   if (!missing.facts.empty()) return fail(std::move(missing));
   if (!wrong.facts.empty()) return fail(std::move(wrong));
@@ -46,15 +55,17 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
   const size_t head = scheduled ? 1 : 2;
   if (variables.empty()) return {};
   PLIMSOLL_TRY(file.read_into(variables[0].path, {DType::kInt64, {}}, &report.optimizer.iteration));
-  if (!scheduled && variables.size() > 1) PLIMSOLL_TRY(file.read_into(variables[1].path, {DType::kFloat64, {}}, &report.optimizer.learning_rate));
+  if (!scheduled && variables.size() > 1)
+    PLIMSOLL_TRY(file.read_into(variables[1].path, {DType::kFloat64, {}}, &report.optimizer.learning_rate));
   if (names.empty()) return {};
   if (variables.size() <= head) {
     if (report.optimizer.iteration > 0) report.notes.push_back("the file has no optimizer moments; they start at zero");
     return {};
   }
   if (variables.size() != head + names.size()) {
-    report.notes.push_back(fmt::format("the file has {} optimizer variables where this optimizer has {}: its state starts anew, at iteration 0",
-                                       variables.size(), head + names.size()));
+    report.notes.push_back(fmt::format(
+        "the file has {} optimizer variables where this optimizer has {}: its state starts anew, at iteration 0",
+        variables.size(), head + names.size()));
     report.optimizer.iteration = 0;
     return {};
   }
@@ -95,14 +106,17 @@ Status initialize_weights(Session& session, uint64_t seed) {
     if (!session.has_persistent(weight.name)) continue;
     const TensorView view = session.persistent(weight.name);
     const auto count = static_cast<size_t>(view.elements());
-    if (view.type.dtype == DType::kFloat64) PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<double>(), count)));
-    else PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<float>(), count)));
+    if (view.type.dtype == DType::kFloat64)
+      PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<double>(), count)));
+    else
+      PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<float>(), count)));
   }
   for (const std::string& name : state_values(session)) clear(session.persistent(name));
   return {};
 }
 
-Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text, const OptimizerState& state, const std::string& path) {
+Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text,
+                  const OptimizerState& state, const std::string& path) {
   std::vector<WeightEntry> entries;
   for (const Weight& weight : session.model().weights()) {
     if (!session.has_persistent(weight.name)) continue;
@@ -118,7 +132,8 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
     const TensorView view = session.persistent(name);
     entries.push_back({optimizer_path(index++), view.type, view.data});
   }
-  const std::string metadata = source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();
+  const std::string metadata =
+      source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();
   return write_keras(path, {config_text, metadata, entries, source != nullptr && source->weights ? source : nullptr});
 }
 

@@ -8,8 +8,8 @@ namespace plimsoll {
 
 // Where training stands; checkpoints and `.keras` files carry it.
 struct OptimizerState {
-  int64_t iteration = 0;      // updates made
-  double learning_rate = 0;   // as the file has it; a schedule overrides it
+  int64_t iteration = 0;     // updates made
+  double learning_rate = 0;  // as the file has it; a schedule overrides it
 };
 
 struct LoadReport {
@@ -24,6 +24,7 @@ Result<LoadReport> load_weights(Session& session, const KerasArchive& archive, b
 Status initialize_weights(Session& session, uint64_t seed);
 
 // Writes a `.keras` file that Keras loads, optimizer state included. `source` may be null for a model made in C++.
-Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text, const OptimizerState& state, const std::string& path);
+Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text,
+                  const OptimizerState& state, const std::string& path);
 
 }  // namespace plimsoll

@@ -35,7 +35,8 @@ ValueId GraphBuilder::persistent(const std::string& name, const TensorType& type
   return input(name, type, category, true);
 }
 
-std::vector<ValueId> GraphBuilder::add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs, const std::string& name) {
+std::vector<ValueId> GraphBuilder::add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs,
+                                       const std::string& name) {
   std::vector<TensorType> types;
   types.reserve(inputs.size());
   for (ValueId id : inputs) types.push_back(graph_.type(id));

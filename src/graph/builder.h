@@ -13,7 +13,8 @@ namespace plimsoll {
 
 class GraphBuilder {
  public:
-  using Infer = std::function<Result<std::vector<TensorType>>(const std::string& op, std::span<const TensorType>, const Attrs&)>;
+  using Infer =
+      std::function<Result<std::vector<TensorType>>(const std::string& op, std::span<const TensorType>, const Attrs&)>;
 
   GraphBuilder(Graph graph, Infer infer) : graph_(std::move(graph)), infer_(std::move(infer)) {}
 
@@ -29,9 +30,10 @@ class GraphBuilder {
   // The persistent value of that name, added if this graph does not have it yet.
   ValueId persistent(const std::string& name, const TensorType& type, Category category);
 
-  // Adds a node; a shape error is kept and reported by status(), and the node then has outputs of the first input's type, so
-  // that building can go on and list what else is wrong.
-  std::vector<ValueId> add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {}, const std::string& name = "");
+  // Adds a node; a shape error is kept and reported by status(), and the node then has outputs of the first input's
+  // type, so that building can go on and list what else is wrong.
+  std::vector<ValueId> add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {},
+                           const std::string& name = "");
   ValueId add1(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {}, const std::string& name = "") {
     return add(op, std::move(inputs), std::move(attrs), name).front();
   }

@@ -1,9 +1,10 @@
 // The intermediate representation: SSA values with static shapes, and nodes in program order.
 //
-// A graph is plain data. Passes read one and build another; nothing in it points into a backend. Values that outlive a run of
-// the graph (weights, optimizer state, statistics, accumulators, step scalars) are `persistent` and identified across
-// graphs by their name. A graph never writes a persistent value in place; it lists `updates`: "when the run is over,
-// persistent value P holds what `value` held". The planner turns that into writing over P once its last reader has run.
+// A graph is plain data. Passes read one and build another; nothing in it points into a backend. Values that outlive a
+// run of the graph (weights, optimizer state, statistics, accumulators, step scalars) are `persistent` and identified
+// across graphs by their name. A graph never writes a persistent value in place; it lists `updates`: "when the run is
+// over, persistent value P holds what `value` held". The planner turns that into writing over P once its last reader
+// has run.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +25,22 @@ using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
 // What a byte is for: every byte of an arena has one of these, and reports group by it.
-enum class Category : uint8_t { kWeights, kGradients, kOptimizer, kActivations, kInputs, kWorkspace, kTemporaries, kFragmentation };
+enum class Category : uint8_t {
+  kWeights,
+  kGradients,
+  kOptimizer,
+  kActivations,
+  kInputs,
+  kWorkspace,
+  kTemporaries,
+  kFragmentation
+};
 std::string_view name_of(Category category);
 std::optional<Category> category_from_name(std::string_view name);
 
-// A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always holds a
-// value, and where copying one fails it destroys what was never made. With another type among them it looks first.
+// A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always
+// holds a value, and where copying one fails it destroys what was never made. With another type among them it looks
+// first.
 struct AttrList : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
   AttrList(std::vector<int64_t> list) : std::vector<int64_t>(std::move(list)) {}  // NOLINT: a list is a list
@@ -120,8 +131,8 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 std::string print(const Graph& graph);
 Result<Graph> parse_graph(std::string_view text);
 
-// Structure: ids in range, names unique, one producer a value, read after written, updates of persistent values with equal
-// types. ops/op.h's `verify` adds what the ops say. Returns kInternal: only we can cause it.
+// Structure: ids in range, names unique, one producer a value, read after written, updates of persistent values with
+// equal types. ops/op.h's `verify` adds what the ops say. Returns kInternal: only we can cause it.
 Status verify_structure(const Graph& graph);
 
 }  // namespace plimsoll

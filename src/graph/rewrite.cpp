@@ -20,7 +20,9 @@ ValueId Rewrite::to(ValueId old) const {
   return id;
 }
 
-void Rewrite::bind(ValueId old, ValueId value) { map_[static_cast<size_t>(old)] = value; }
+void Rewrite::bind(ValueId old, ValueId value) {
+  map_[static_cast<size_t>(old)] = value;
+}
 
 std::string Rewrite::unique_name(std::string wish) {
   if (names_.emplace(wish, 0).second) return wish;

@@ -13,11 +13,11 @@ class Rewrite {
   const Graph& from() const { return from_; }
   const Graph& graph() const { return to_; }
 
-  ValueId to(ValueId old) const;             // the new value that stands for an old one
-  void bind(ValueId old, ValueId value);     // from now on `value` stands for `old`
-  ValueId add_value(Value value);            // its name is made unique
-  void add_node(Node node);                  // of new ids; its outputs must have been added
-  void copy_node(NodeId old);                // the node as it was, reading what now stands for its inputs
+  ValueId to(ValueId old) const;          // the new value that stands for an old one
+  void bind(ValueId old, ValueId value);  // from now on `value` stands for `old`
+  ValueId add_value(Value value);         // its name is made unique
+  void add_node(Node node);               // of new ids; its outputs must have been added
+  void copy_node(NodeId old);             // the node as it was, reading what now stands for its inputs
   // A copy of an old node whose outputs stand for nothing: its outputs' new ids.
   std::vector<ValueId> clone_node(NodeId old, const std::vector<ValueId>& inputs);
 

@@ -4,9 +4,12 @@ namespace plimsoll {
 
 std::string_view name_of(Effect effect) {
   switch (effect) {
-    case Effect::kBitwise: return "bitwise";
-    case Effect::kRounding: return "rounding";
-    case Effect::kTraining: return "training";
+    case Effect::kBitwise:
+      return "bitwise";
+    case Effect::kRounding:
+      return "rounding";
+    case Effect::kTraining:
+      return "training";
   }
   return "";
 }

@@ -17,8 +17,8 @@ std::string_view name_of(Effect effect);
 
 struct LeverUse {
   std::string name;
-  int64_t count = 0;        // how many values or pieces it touched
-  Bytes saves_bytes = 0;    // of the arena, against the plan without it; filled in by search
+  int64_t count = 0;      // how many values or pieces it touched
+  Bytes saves_bytes = 0;  // of the arena, against the plan without it; filled in by search
   double costs_seconds = 0;
   Effect effect = Effect::kBitwise;
 };
@@ -28,12 +28,13 @@ struct Rewritten {
   int64_t count = 0;
 };
 
-// relu_grad(max_pool2d_grad(dp, i), y) = max_pool2d_grad(relu_grad(dp, p), i) where p is the pooled y: the mask of relu is taken
-// at the pooled size, and the activation before pooling need not be kept. Bitwise: the value at the maximum is p itself.
+// relu_grad(max_pool2d_grad(dp, i), y) = max_pool2d_grad(relu_grad(dp, p), i) where p is the pooled y: the mask of relu
+// is taken at the pooled size, and the activation before pooling need not be kept. Bitwise: the value at the maximum is
+// p itself.
 Rewritten mask_relu_after_pooling(const Graph& graph);
 
-// Values that element-wise nodes and normalisation-apply made are computed again next to each backward reader, from what is
-// kept anyway, instead of being kept themselves. Bitwise: the same kernels on the same inputs.
+// Values that element-wise nodes and normalisation-apply made are computed again next to each backward reader, from
+// what is kept anyway, instead of being kept themselves. Bitwise: the same kernels on the same inputs.
 Rewritten recompute_cheap(const Graph& graph);
 
 }  // namespace plimsoll

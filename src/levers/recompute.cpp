@@ -18,10 +18,12 @@ bool is_backward(const Graph& graph, const Node& node) {
 // Decides, in program order, which forward values are made again and which are kept.
 class Chooser {
  public:
-  explicit Chooser(const Graph& graph) : graph_(graph), kept_(graph.values.size(), false), again_(graph.values.size(), false) {
+  explicit Chooser(const Graph& graph)
+      : graph_(graph), kept_(graph.values.size(), false), again_(graph.values.size(), false) {
     const auto readers = readers_of(graph);
     for (size_t v = 0; v < graph.values.size(); ++v) {
-      const bool forward = graph.values[v].producer != kNone && !is_backward(graph, graph.node(graph.values[v].producer));
+      const bool forward =
+          graph.values[v].producer != kNone && !is_backward(graph, graph.node(graph.values[v].producer));
       for (NodeId reader : readers[v])
         if ((forward || graph.values[v].producer == kNone) && is_backward(graph, graph.node(reader))) kept_[v] = true;
     }
@@ -37,7 +39,8 @@ class Chooser {
   int64_t count() const { return std::count(again_.begin(), again_.end(), true); }
 
  private:
-  // Nodes to clone for `id` and the bytes that would have to be kept for it and are not yet; false if it cannot be cloned.
+  // Nodes to clone for `id` and the bytes that would have to be kept for it and are not yet; false if it cannot be
+  // cloned.
   bool chain(ValueId id, int& nodes, Bytes& newly_kept) const {
     const Value& value = graph_.value(id);
     if (value.producer == kNone && !value.persistent && !kept_[static_cast<size_t>(id)]) newly_kept += value.bytes();
@@ -55,7 +58,8 @@ class Chooser {
   void consider(ValueId id) {
     int nodes = 0;
     Bytes newly_kept = 0;
-    if (chain_of_producer(id, nodes, newly_kept) && newly_kept < graph_.value(id).bytes()) again_[static_cast<size_t>(id)] = true;
+    if (chain_of_producer(id, nodes, newly_kept) && newly_kept < graph_.value(id).bytes())
+      again_[static_cast<size_t>(id)] = true;
   }
 
   const Graph& graph_;
@@ -81,7 +85,8 @@ Rewritten recompute_cheap(const Graph& graph) {
 
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    const bool any = is_backward(graph, node) && std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return chooser.again(id); });
+    const bool any = is_backward(graph, node) &&
+                     std::any_of(node.inputs.begin(), node.inputs.end(), [&](ValueId id) { return chooser.again(id); });
     if (!any) {
       rewrite.copy_node(static_cast<NodeId>(n));
       continue;

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/rewrite.h"
 #include "levers/lever.h"
 
@@ -16,6 +18,12 @@ NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
   return pool;
 }
 
+// Whether the graph hands it out: then it must exist as itself.
+bool handed_out(const Graph& graph, ValueId id) {
+  return std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end() ||
+         std::any_of(graph.updates.begin(), graph.updates.end(), [&](const Update& update) { return update.value == id; });
+}
+
 }  // namespace
 
 Rewritten mask_relu_after_pooling(const Graph& graph) {
@@ -29,7 +37,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
     if (!plain_relu_from_output(relu)) continue;
     const NodeId before = graph.value(relu.inputs[0]).producer;
     if (before == kNone || graph.node(before).op != "max_pool2d_grad") continue;
-    if (readers[static_cast<size_t>(relu.inputs[0])].size() != 1) continue;
+    if (readers[static_cast<size_t>(relu.inputs[0])].size() != 1 || handed_out(graph, relu.inputs[0])) continue;
     if (pooling_of(graph, graph.node(before), relu.inputs[1]) == kNone) continue;
     follows[static_cast<size_t>(before)] = static_cast<NodeId>(n);
     swapped[n] = true;
@@ -50,9 +58,19 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
     masked.name += "/masked";
     masked.layer = relu_grad.layer;
     const ValueId masked_id = rewrite.add_value(std::move(masked));
-    rewrite.add_node({"relu_grad", {rewrite.to(pool_grad.inputs[0]), rewrite.to(pool.outputs[0])}, {masked_id}, relu_grad.attrs, relu_grad.layer, nullptr});
+    rewrite.add_node({"relu_grad",
+                      {rewrite.to(pool_grad.inputs[0]), rewrite.to(pool.outputs[0])},
+                      {masked_id},
+                      relu_grad.attrs,
+                      relu_grad.layer,
+                      nullptr});
     const ValueId result = rewrite.add_value(graph.value(relu_grad.outputs[0]));
-    rewrite.add_node({"max_pool2d_grad", {masked_id, rewrite.to(pool_grad.inputs[1])}, {result}, pool_grad.attrs, pool_grad.layer, nullptr});
+    rewrite.add_node({"max_pool2d_grad",
+                      {masked_id, rewrite.to(pool_grad.inputs[1])},
+                      {result},
+                      pool_grad.attrs,
+                      pool_grad.layer,
+                      nullptr});
     rewrite.bind(relu_grad.outputs[0], result);
   }
   return {rewrite.finish(), count};

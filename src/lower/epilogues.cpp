@@ -6,10 +6,13 @@
 namespace plimsoll {
 namespace {
 
-bool takes_epilogue(const Node& node) { return node.op == "conv2d" || node.op == "matmul"; }
+bool takes_epilogue(const Node& node) {
+  return node.op == "conv2d" || node.op == "matmul";
+}
 
 bool plain_relu(const Node& node) {
-  return node.op == "relu" && node.attrs.real_or("negative_slope", 0) == 0 && node.attrs.real_or("threshold", 0) == 0 && !node.attrs.has("max_value");
+  return node.op == "relu" && node.attrs.real_or("negative_slope", 0) == 0 && node.attrs.real_or("threshold", 0) == 0 &&
+         !node.attrs.has("max_value");
 }
 
 }  // namespace
@@ -37,7 +40,8 @@ Graph fold_epilogues(const Graph& graph) {
     ValueId result = node.outputs[0];
     NodeId next = only_reader(result);
     // The bias must be there before this node: a graph input is.
-    if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 && graph.value(graph.node(next).inputs[1]).producer == kNone) {
+    if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 &&
+        graph.value(graph.node(next).inputs[1]).producer == kNone) {
       node.inputs.push_back(rewrite.to(graph.node(next).inputs[1]));
       absorbed[static_cast<size_t>(next)] = true;
       result = graph.node(next).outputs[0];
@@ -75,7 +79,8 @@ Graph fold_bias_gradients(const Graph& graph) {
     for (NodeId other : readers[static_cast<size_t>(node.inputs[1])]) {
       if (absorbed[static_cast<size_t>(other)] || !is_bias_gradient(graph, graph.node(other), node)) continue;
       const auto& waiting = readers[static_cast<size_t>(graph.node(other).outputs[0])];
-      if (std::any_of(waiting.begin(), waiting.end(), [&](NodeId reader) { return reader < static_cast<NodeId>(n); })) continue;
+      if (std::any_of(waiting.begin(), waiting.end(), [&](NodeId reader) { return reader < static_cast<NodeId>(n); }))
+        continue;
       bias_gradient[n] = other;
       absorbed[static_cast<size_t>(other)] = true;
       break;

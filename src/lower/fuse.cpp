@@ -1,8 +1,8 @@
 // Element-wise nodes that read each other become one node that passes over memory once.
 //
-// A group runs where its last member stood. Appending a node to the groups it reads is allowed when nobody outside reads
-// from them earlier than that: then moving them down changes nothing. A reduction ends a chain: nothing in the same group may
-// read its result, because it is not known before the pass is over.
+// A group runs where its last member stood. Appending a node to the groups it reads is allowed when nobody outside
+// reads from them earlier than that: then moving them down changes nothing. A reduction ends a chain: nothing in the
+// same group may read its result, because it is not known before the pass is over.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -18,7 +18,8 @@ constexpr size_t kMostMembers = 24;  // bounds the scratch a pass needs
 
 class Fuser {
  public:
-  Fuser(const Graph& graph, const Device& device) : graph_(graph), readers_(readers_of(graph)), group_of_(graph.nodes.size(), kNone) {
+  Fuser(const Graph& graph, const Device& device)
+      : graph_(graph), readers_(readers_of(graph)), group_of_(graph.nodes.size(), kNone) {
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       if (fusible(graph.nodes[n], device)) place(static_cast<NodeId>(n));
   }
@@ -64,7 +65,8 @@ class Fuser {
     if (members.size() + others.size() > kMostMembers || domain(others[0]) != domain(id)) return false;
     for (ValueId in : graph_.node(id).inputs) {
       const NodeId producer = graph_.value(in).producer;
-      if (producer != kNone && group_of_[static_cast<size_t>(producer)] == group && is_reduction(graph_.node(producer))) return false;
+      if (producer != kNone && group_of_[static_cast<size_t>(producer)] == group && is_reduction(graph_.node(producer)))
+        return false;
     }
     std::vector<NodeId> all = members;
     all.insert(all.end(), others.begin(), others.end());
@@ -93,7 +95,8 @@ class Fuser {
     for (NodeId reader : readers_[static_cast<size_t>(id)])
       if (std::find(members.begin(), members.end(), reader) == members.end()) return true;
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end() ||
-           std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const Update& update) { return update.value == id; });
+           std::any_of(graph_.updates.begin(), graph_.updates.end(),
+                       [&](const Update& update) { return update.value == id; });
   }
 
   void emit(Rewrite& rewrite, const std::vector<NodeId>& members) const {
@@ -142,6 +145,8 @@ class Fuser {
 
 }  // namespace
 
-Graph fuse_elementwise(const Graph& graph, const Device& device) { return Fuser(graph, device).run(); }
+Graph fuse_elementwise(const Graph& graph, const Device& device) {
+  return Fuser(graph, device).run();
+}
 
 }  // namespace plimsoll

@@ -29,7 +29,8 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       node.inputs[i] = rewrite.to(node.inputs[i]);
       const Layout wanted = offer.inputs.empty() ? Layout{} : offer.inputs[i];
-      if (rewrite.graph().value(node.inputs[i]).layout != wanted.name) node.inputs[i] = reordered(rewrite, node.inputs[i], wanted, node.layer);
+      if (rewrite.graph().value(node.inputs[i]).layout != wanted.name)
+        node.inputs[i] = reordered(rewrite, node.inputs[i], wanted, node.layer);
     }
     std::vector<ValueId> plain;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -49,7 +50,8 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
     rewrite.add_node(std::move(node));
     // Everyone else reads row-major, today; a consumer that can take the layout would ask for it here.
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (!rewrite.graph().value(outputs[i]).layout.empty()) rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, layer));
+      if (!rewrite.graph().value(outputs[i]).layout.empty())
+        rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, layer));
   }
   LoweredGraph lowered;
   lowered.graph = rewrite.finish();

@@ -15,8 +15,8 @@ struct LoweredGraph {
   int primitives() const;
 };
 
-Graph fold_epilogues(const Graph& graph);                        // bias_add and relu into the conv2d or matmul before them
-Graph fold_bias_gradients(const Graph& graph);                   // a bias's gradient into the weight gradient that reads the same values
+Graph fold_epilogues(const Graph& graph);       // bias_add and relu into the conv2d or matmul before them
+Graph fold_bias_gradients(const Graph& graph);  // a bias's gradient into the weight gradient that reads the same values
 Graph fuse_elementwise(const Graph& graph, const Device& device);
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 

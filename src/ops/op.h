@@ -1,7 +1,7 @@
 // What the engine knows about an op, in one struct that the op's own file fills in.
 //
-// Layout convention: channels last. Floating tensors of one graph share a dtype T (f32, or f64 in the reference); T is never
-// named by an op, it follows from the inputs. docs/ops.md lists every op with its inputs, outputs and attributes.
+// Layout convention: channels last. Floating tensors of one graph share a dtype T (f32, or f64 in the reference); T is
+// never named by an op, it follows from the inputs. docs/ops.md lists every op with its inputs, outputs and attributes.
 #pragma once
 
 #include <functional>
@@ -16,9 +16,9 @@
 
 namespace plimsoll {
 
-// What one call of an op's reference sees. Floating tensors are f64 (of `cast` any dtype); integers keep their dtype. An output
-// lies over an input only where `in_place` lists the pair, and then exactly over it: references of such ops read an element
-// before they write it. Nothing else overlaps.
+// What one call of an op's reference sees. Floating tensors are f64 (of `cast` any dtype); integers keep their dtype.
+// An output lies over an input only where `in_place` lists the pair, and then exactly over it: references of such ops
+// read an element before they write it. Nothing else overlaps.
 struct ReferenceCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
@@ -26,8 +26,9 @@ struct ReferenceCall {
   const Graph* body = nullptr;
 };
 
-// What a gradient rule sees: the node, the gradients that arrived at its outputs (kNone where none did), and which inputs
-// want one. It adds nodes through `b` and returns one gradient an input (kNone where not wanted, or where it is zero).
+// What a gradient rule sees: the node, the gradients that arrived at its outputs (kNone where none did), and which
+// inputs want one. It adds nodes through `b` and returns one gradient an input (kNone where not wanted, or where it is
+// zero).
 struct GradientCall {
   GraphBuilder& b;
   const Node& node;
@@ -42,7 +43,8 @@ struct GradientCall {
 };
 
 enum class OpKind : uint8_t {
-  kElementwise,  // each output element depends on one element of each full-size input (and on channel vectors and scalars)
+  kElementwise,  // each output element depends on one element of each full-size input (and on channel vectors and
+                 // scalars)
   kReduction,    // full-size inputs to channel vectors or scalars in one pass, element-wise before the sum
   kView,         // the output is the input's bytes under another shape
   kOther,
@@ -61,8 +63,8 @@ struct OpCase {
   std::vector<TensorType> inputs;  // floats written as f32: the harness runs them in the backend's dtype
   Attrs attrs;
   // One a input: "normal", "uniform" (0..1), "positive" (0.1..1.1), "distinct" (a shuffled ramp, no ties), "labels:K",
-  // "onehot", "probabilities", "zero", "value:V" (every element V), "step:S,O" (i64 rng/counter values), "output:NAME,I"
-  // (output I of op NAME run on the preceding inputs is too clever: give plain draws instead).
+  // "onehot", "probabilities", "zero", "value:V" (every element V), "step:S,O" (i64 rng/counter values),
+  // "output:NAME,I" (output I of op NAME run on the preceding inputs is too clever: give plain draws instead).
   std::vector<std::string> fill;
   std::vector<size_t> differentiate;  // inputs whose gradient is compared with finite differences; empty: none
 };

@@ -29,7 +29,8 @@ struct Dependencies {
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       for (ValueId in : graph.nodes[n].inputs) link(graph.value(in).producer, static_cast<NodeId>(n));
     for (const Update& update : graph.updates)
-      for (NodeId reader : readers[static_cast<size_t>(update.persistent)]) link(reader, graph.value(update.value).producer);
+      for (NodeId reader : readers[static_cast<size_t>(update.persistent)])
+        link(reader, graph.value(update.value).producer);
   }
 
  private:
@@ -95,7 +96,8 @@ std::vector<NodeId> schedule(const Graph& graph, const Dependencies& dependencie
 }
 
 NodeId least_change(const std::set<NodeId>& ready, const Balance& balance) {
-  return *std::min_element(ready.begin(), ready.end(), [&](NodeId a, NodeId b) { return balance.change(a) < balance.change(b); });
+  return *std::min_element(ready.begin(), ready.end(),
+                           [&](NodeId a, NodeId b) { return balance.change(a) < balance.change(b); });
 }
 
 NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
@@ -103,7 +105,8 @@ NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
   return balance.change(least) < 0 ? least : *ready.begin();
 }
 
-// Values are numbered as the text of the graph numbers them when it is read: inputs, then outputs in the order they are made.
+// Values are numbered as the text of the graph numbers them when it is read: inputs, then outputs in the order they are
+// made.
 LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& order) {
   const Graph& from = lowered.graph;
   LoweredGraph result;
@@ -126,13 +129,16 @@ LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& or
   }
   for (ValueId id : from.outputs) graph.outputs.push_back(renamed[static_cast<size_t>(id)]);
   for (const Update& update : from.updates)
-    graph.updates.push_back({renamed[static_cast<size_t>(update.persistent)], renamed[static_cast<size_t>(update.value)]});
+    graph.updates.push_back(
+        {renamed[static_cast<size_t>(update.persistent)], renamed[static_cast<size_t>(update.value)]});
   return result;
 }
 
 }  // namespace
 
-Bytes live_set_of(const LoweredGraph& lowered) { return largest_live_set(pack_items(lowered, assign_storage(lowered))); }
+Bytes live_set_of(const LoweredGraph& lowered) {
+  return largest_live_set(pack_items(lowered, assign_storage(lowered)));
+}
 
 LoweredGraph reorder_for_memory(const LoweredGraph& lowered) {
   const Dependencies dependencies(lowered.graph);

@@ -8,7 +8,9 @@ namespace {
 
 using Order = std::vector<int>;
 
-bool overlap(const PackItem& a, const PackItem& b) { return a.first <= b.last && b.first <= a.last; }
+bool overlap(const PackItem& a, const PackItem& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 
 // Each item in turn at the lowest offset where it collides with none placed before it.
 Packing first_fit(const std::vector<PackItem>& items, const Order& order, Bytes give_up_above) {
@@ -26,8 +28,9 @@ Packing first_fit(const std::vector<PackItem>& items, const Order& order, Bytes 
     packing.offsets[static_cast<size_t>(index)] = offset;
     packing.height = std::max(packing.height, offset + item.bytes);
     if (packing.height >= give_up_above) return packing;
-    const auto at = std::upper_bound(placed.begin(), placed.end(), offset,
-                                     [&](Bytes value, int other) { return value < packing.offsets[static_cast<size_t>(other)]; });
+    const auto at = std::upper_bound(placed.begin(), placed.end(), offset, [&](Bytes value, int other) {
+      return value < packing.offsets[static_cast<size_t>(other)];
+    });
     placed.insert(at, index);
   }
   return packing;
@@ -44,7 +47,9 @@ template <typename Key>
 Order sorted_by(const std::vector<PackItem>& items, Key key) {
   Order order(items.size());
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return key(items[static_cast<size_t>(a)]) > key(items[static_cast<size_t>(b)]); });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return key(items[static_cast<size_t>(a)]) > key(items[static_cast<size_t>(b)]);
+  });
   return order;
 }
 
@@ -76,10 +81,11 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
       sorted_by(items, [](const PackItem& item) { return static_cast<double>(item.bytes); }),
       sorted_by(items, [&](const PackItem& item) { return static_cast<double>(item.bytes) * duration(item); }),
       sorted_by(items, [&](const PackItem& item) { return duration(item); }),
-      sorted_by(items, [&](const PackItem& item) {
-        const bool at_peak = item.first <= peak_step && peak_step <= item.last;
-        return (at_peak ? 1e18 : 0) + static_cast<double>(item.bytes);
-      }),
+      sorted_by(items,
+                [&](const PackItem& item) {
+                  const bool at_peak = item.first <= peak_step && peak_step <= item.last;
+                  return (at_peak ? 1e18 : 0) + static_cast<double>(item.bytes);
+                }),
       sorted_by(items, [](const PackItem& item) { return -static_cast<double>(item.first); })};
 
   Packing best{{}, INT64_MAX};
@@ -92,9 +98,11 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
     if (best.height == bound) return best;
   }
 
-  // Local search on the order: an item that reaches above the bound goes somewhere earlier. Moves that change nothing are
-  // taken too, to get across plateaus; the generator is fixed, so the same items give the same packing.
-  const auto rounds = static_cast<int>(std::clamp<double>(static_cast<double>(most_work) / (static_cast<double>(items.size()) * static_cast<double>(items.size())), 20, 4000));
+  // Local search on the order: an item that reaches above the bound goes somewhere earlier. Moves that change nothing
+  // are taken too, to get across plateaus; the generator is fixed, so the same items give the same packing.
+  const auto rounds = static_cast<int>(std::clamp<double>(
+      static_cast<double>(most_work) / (static_cast<double>(items.size()) * static_cast<double>(items.size())), 20,
+      4000));
   Bytes overflow = overflow_of(items, best, bound);
   uint64_t state = 0x9E3779B97F4A7C15;
   const auto draw = [&](size_t below) {
@@ -112,7 +120,8 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
     const size_t place = draw(4) != 0 ? high[draw(high.size())] : 1 + draw(order.size() - 1);
     Order trial = order;
     const size_t to = draw(place);
-    std::rotate(trial.begin() + static_cast<long>(to), trial.begin() + static_cast<long>(place), trial.begin() + static_cast<long>(place) + 1);
+    std::rotate(trial.begin() + static_cast<long>(to), trial.begin() + static_cast<long>(place),
+                trial.begin() + static_cast<long>(place) + 1);
     Packing packing = first_fit(items, trial, best.height + 1);
     if (packing.height > best.height) continue;
     const Bytes trial_overflow = overflow_of(items, packing, bound);

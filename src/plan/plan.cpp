@@ -22,7 +22,9 @@ const PersistentSlot* Plan::slot(const std::string& name) const {
   return nullptr;
 }
 
-Bytes end_of(const std::vector<PersistentSlot>& slots) { return slots.empty() ? 0 : slots.back().offset + slots.back().bytes(); }
+Bytes end_of(const std::vector<PersistentSlot>& slots) {
+  return slots.empty() ? 0 : slots.back().offset + slots.back().bytes();
+}
 
 void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
   std::map<std::string, bool> known;
@@ -35,7 +37,8 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& program_order, const std::vector<PersistentSlot>& slots) {
+PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& program_order,
+                     const std::vector<PersistentSlot>& slots) {
   const LoweredGraph lowered = reorder_for_memory(program_order);
   const StorageMap map = assign_storage(lowered);
   const std::vector<PackItem> items = pack_items(lowered, map);
@@ -57,7 +60,8 @@ PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGrap
   size_t item = 0;
   for (const Storage& storage : map.storages) {
     const bool transient = storage.persistent == kNone;
-    const Bytes offset = transient ? base + packing.offsets[item] : slot_offsets.at(lowered.graph.value(storage.persistent).name);
+    const Bytes offset =
+        transient ? base + packing.offsets[item] : slot_offsets.at(lowered.graph.value(storage.persistent).name);
     if (transient) ++item;
     for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = {offset, storage.first, storage.last};
   }
@@ -79,8 +83,8 @@ const PhasePlan* peak_phase(const Plan& plan) {
 
 std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
   std::map<Category, Bytes> sums;
-  for (Category category : {Category::kWeights, Category::kGradients, Category::kOptimizer, Category::kActivations, Category::kInputs,
-                            Category::kWorkspace, Category::kTemporaries})
+  for (Category category : {Category::kWeights, Category::kGradients, Category::kOptimizer, Category::kActivations,
+                            Category::kInputs, Category::kWorkspace, Category::kTemporaries})
     sums[category] = 0;
   for (const PersistentSlot& slot : plan.persistent) sums[slot.category] += slot.bytes();
   const PhasePlan* phase = peak_phase(plan);
@@ -90,7 +94,8 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
     for (size_t v = 0; v < phase->values.size(); ++v) {
       const Placement& place = phase->values[v];
       const Value& value = phase->graph.values[v];
-      if (place.offset < plan.persistent_bytes || phase->peak_node < place.first || phase->peak_node > place.last) continue;
+      if (place.offset < plan.persistent_bytes || phase->peak_node < place.first || phase->peak_node > place.last)
+        continue;
       at.emplace(place.offset, std::make_pair(align_up(std::max<Bytes>(value.bytes(), 1)), value.category));
     }
     for (const auto& [offset, entry] : at) sums[entry.second] += entry.first;

@@ -23,8 +23,8 @@ struct PersistentSlot {
 };
 
 struct Placement {
-  Bytes offset = 0;          // in the arena
-  int first = 0, last = 0;   // nodes in which it lives, both included
+  Bytes offset = 0;         // in the arena
+  int first = 0, last = 0;  // nodes in which it lives, both included
 };
 
 struct PlannedNode {
@@ -36,12 +36,12 @@ struct PlannedNode {
 struct PhasePlan {
   std::string name;
   int64_t samples = 0;
-  Graph graph;                          // nodes in the order they run
-  std::vector<PlannedNode> nodes;       // one a node
-  std::vector<Placement> values;        // one a value; offset kNone for a graph input that nobody reads
-  Bytes arena_bytes = 0;                // end of the highest value or workspace, the persistent part included
-  Bytes live_set_bytes = 0;             // largest live set of this order, the persistent part included
-  int peak_node = 0;                    // where the live set is largest
+  Graph graph;                     // nodes in the order they run
+  std::vector<PlannedNode> nodes;  // one a node
+  std::vector<Placement> values;   // one a value; offset kNone for a graph input that nobody reads
+  Bytes arena_bytes = 0;           // end of the highest value or workspace, the persistent part included
+  Bytes live_set_bytes = 0;        // largest live set of this order, the persistent part included
+  int peak_node = 0;               // where the live set is largest
   double seconds = 0;
   int primitives = 0;
 };
@@ -52,9 +52,9 @@ struct BatchPlan {
 };
 
 struct Plan {
-  std::string model;        // its name
-  std::string device;       // name of the device it was made for
-  std::string precision;    // "float32"
+  std::string model;      // its name
+  std::string device;     // name of the device it was made for
+  std::string precision;  // "float32"
   BatchPlan batch;
   bool per_micro_batch_norm = false;
   std::vector<PersistentSlot> persistent;
@@ -77,10 +77,12 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
 Bytes end_of(const std::vector<PersistentSlot>& slots);
 
 // Orders, assigns and packs one lowered phase above the persistent values.
-PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered, const std::vector<PersistentSlot>& slots);
+PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+                     const std::vector<PersistentSlot>& slots);
 
-// Shares no code with the solver: no overlap of live ranges, everything inside the arena, every read preceded by its write,
-// updates in their persistent values, the categories closing to the peak. kInternal if a plan is wrong, whoever made it.
+// Shares no code with the solver: no overlap of live ranges, everything inside the arena, every read preceded by its
+// write, updates in their persistent values, the categories closing to the peak. kInternal if a plan is wrong, whoever
+// made it.
 Status validate(const Plan& plan);
 
 // Bytes by category where the plan's peak is: they sum to arena_bytes.

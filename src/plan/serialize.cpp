@@ -11,7 +11,8 @@ constexpr const char* kFormat = "plimsoll.saved-plan/1";
 
 json phase_to_json(const PhasePlan& phase) {
   json nodes = json::array(), values = json::array();
-  for (const PlannedNode& node : phase.nodes) nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
+  for (const PlannedNode& node : phase.nodes)
+    nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
   for (const Placement& value : phase.values) values.push_back({value.offset, value.first, value.last});
   return {{"name", phase.name},
           {"samples", phase.samples},
@@ -43,14 +44,17 @@ Result<PhasePlan> phase_from_json(const json& j) {
 Result<PersistentSlot> slot_from_json(const json& j) {
   const auto dtype = dtype_from_name(j.at(1).get<std::string>());
   const auto category = category_from_name(j.at(3).get<std::string>());
-  if (!dtype || !category) return fail(ErrorCode::kBadPlan, fmt::format("slot {}: unknown dtype or category", j.at(0).dump()));
+  if (!dtype || !category)
+    return fail(ErrorCode::kBadPlan, fmt::format("slot {}: unknown dtype or category", j.at(0).dump()));
   PLIMSOLL_ASSIGN(Shape shape, checked_shape(j.at(2).get<std::vector<int64_t>>(), "slot " + j.at(0).dump()));
   return PersistentSlot{j.at(0), {*dtype, std::move(shape)}, *category, j.at(4), j.at(5)};
 }
 
 Result<Plan> read_plan(const json& j) {
   Plan plan;
-  if (j.at("format") != kFormat) return fail(ErrorCode::kBadPlan, fmt::format("expected a plan of format {}, got {}", kFormat, j.at("format").dump()));
+  if (j.at("format") != kFormat)
+    return fail(ErrorCode::kBadPlan,
+                fmt::format("expected a plan of format {}, got {}", kFormat, j.at("format").dump()));
   plan.model = j.at("model");
   plan.device = j.at("device");
   plan.precision = j.at("precision");
@@ -67,7 +71,9 @@ Result<Plan> read_plan(const json& j) {
   for (const json& lever : j.at("levers")) {
     const std::string effect = lever.at("effect");
     plan.levers.push_back({lever.at("name"), lever.at("count"), lever.at("saves_bytes"), lever.at("costs_seconds"),
-                           effect == "bitwise" ? Effect::kBitwise : effect == "rounding" ? Effect::kRounding : Effect::kTraining});
+                           effect == "bitwise"    ? Effect::kBitwise
+                           : effect == "rounding" ? Effect::kRounding
+                                                  : Effect::kTraining});
   }
   plan.persistent_bytes = j.at("persistent_bytes");
   plan.arena_bytes = j.at("arena_bytes");
@@ -83,10 +89,14 @@ Result<Plan> read_plan(const json& j) {
 json to_json(const Plan& plan) {
   json persistent = json::array(), phases = json::array(), levers = json::array();
   for (const PersistentSlot& slot : plan.persistent)
-    persistent.push_back({slot.name, std::string(name_of(slot.type.dtype)), slot.type.shape.dims, std::string(name_of(slot.category)), slot.layer, slot.offset});
+    persistent.push_back({slot.name, std::string(name_of(slot.type.dtype)), slot.type.shape.dims,
+                          std::string(name_of(slot.category)), slot.layer, slot.offset});
   for (const PhasePlan& phase : plan.phases) phases.push_back(phase_to_json(phase));
   for (const LeverUse& lever : plan.levers)
-    levers.push_back({{"name", lever.name}, {"count", lever.count}, {"saves_bytes", lever.saves_bytes}, {"costs_seconds", lever.costs_seconds},
+    levers.push_back({{"name", lever.name},
+                      {"count", lever.count},
+                      {"saves_bytes", lever.saves_bytes},
+                      {"costs_seconds", lever.costs_seconds},
                       {"effect", std::string(name_of(lever.effect))}});
   return {{"format", kFormat},
           {"model", plan.model},
@@ -110,7 +120,8 @@ Result<Plan> plan_from_json(const json& j) {
   try {
     return read_plan(j);
   } catch (const json::exception& e) {
-    return fail(Error{ErrorCode::kBadPlan, "the plan file is damaged", {e.what()}, {"make it again: plimsoll plan ... --save FILE"}});
+    return fail(Error{
+        ErrorCode::kBadPlan, "the plan file is damaged", {e.what()}, {"make it again: plimsoll plan ... --save FILE"}});
   }
 }
 

@@ -8,10 +8,12 @@
 namespace plimsoll {
 namespace {
 
-bool is_view(const Node& node) { return op_def(node.op).kind == OpKind::kView; }
+bool is_view(const Node& node) {
+  return op_def(node.op).kind == OpKind::kView;
+}
 
-// In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile is then
-// read before it is written.
+// In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile
+// is then read before it is written.
 std::vector<std::pair<size_t, size_t>> fused_pairs(const Graph& body) {
   std::vector<std::pair<size_t, size_t>> pairs;
   for (size_t o = 0; o < body.outputs.size(); ++o) {
@@ -21,7 +23,8 @@ std::vector<std::pair<size_t, size_t>> fused_pairs(const Graph& body) {
       if (!(body.type(body.inputs[i]) == out.type)) continue;
       NodeId last_reader = kNone;
       for (size_t n = 0; n < body.nodes.size(); ++n)
-        if (std::find(body.nodes[n].inputs.begin(), body.nodes[n].inputs.end(), body.inputs[i]) != body.nodes[n].inputs.end())
+        if (std::find(body.nodes[n].inputs.begin(), body.nodes[n].inputs.end(), body.inputs[i]) !=
+            body.nodes[n].inputs.end())
           last_reader = static_cast<NodeId>(n);
       if (last_reader <= out.producer) pairs.emplace_back(i, o);
     }
@@ -51,11 +54,13 @@ class Assigner {
     const auto end = static_cast<int>(graph_.nodes.size()) - 1;
     for (size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
-      for (ValueId id : node.outputs) last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], static_cast<int>(n));
+      for (ValueId id : node.outputs)
+        last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], static_cast<int>(n));
       int use = static_cast<int>(n);
       // What reads a view reads what it views.
       if (is_view(node)) use = std::max(use, last_use_[static_cast<size_t>(node.outputs[0])]);
-      for (ValueId id : node.inputs) last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], use);
+      for (ValueId id : node.inputs)
+        last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], use);
       for (ValueId id : graph_.outputs)
         if (graph_.value(id).producer == static_cast<NodeId>(n)) extend(id, end);
     }
@@ -70,7 +75,11 @@ class Assigner {
 
   int make(ValueId id, int first) {
     const auto index = static_cast<int>(map_.storages.size());
-    map_.storages.push_back({align_up(std::max<Bytes>(graph_.value(id).bytes(), 1)), first, std::max(first, last_use_[static_cast<size_t>(id)]), kNone, {}});
+    map_.storages.push_back({align_up(std::max<Bytes>(graph_.value(id).bytes(), 1)),
+                             first,
+                             std::max(first, last_use_[static_cast<size_t>(id)]),
+                             kNone,
+                             {}});
     join(id, index);
     return index;
   }
@@ -102,7 +111,8 @@ class Assigner {
         const int candidate = map_.of_value[static_cast<size_t>(node.inputs[input])];
         const Storage& s = map_.storages[static_cast<size_t>(candidate)];
         const bool dies = s.persistent == kNone && s.last == n;
-        const bool same_bytes = graph_.value(node.inputs[input]).bytes() == graph_.value(out).bytes() && s.bytes == align_up(graph_.value(out).bytes());
+        const bool same_bytes = graph_.value(node.inputs[input]).bytes() == graph_.value(out).bytes() &&
+                                s.bytes == align_up(graph_.value(out).bytes());
         if (dies && same_bytes && std::find(taken.begin(), taken.end(), candidate) == taken.end()) over = candidate;
         if (over != kNone) break;
       }
@@ -127,18 +137,22 @@ std::vector<std::pair<size_t, size_t>> in_place_pairs(const Graph&, const Node& 
   if (node.body) return fused_pairs(*node.body);
   std::vector<std::pair<size_t, size_t>> pairs;
   for (const InPlace& pair : op_def(node.op).in_place)
-    if (pair.input < node.inputs.size() && pair.output < node.outputs.size()) pairs.emplace_back(pair.input, pair.output);
+    if (pair.input < node.inputs.size() && pair.output < node.outputs.size())
+      pairs.emplace_back(pair.input, pair.output);
   return pairs;
 }
 
-StorageMap assign_storage(const LoweredGraph& lowered) { return Assigner(lowered).take(); }
+StorageMap assign_storage(const LoweredGraph& lowered) {
+  return Assigner(lowered).take();
+}
 
 std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map) {
   std::vector<PackItem> items;
   for (const Storage& storage : map.storages)
     if (storage.persistent == kNone) items.push_back({storage.bytes, storage.first, storage.last});
   for (size_t n = 0; n < lowered.kernels.size(); ++n)
-    if (lowered.kernels[n].workspace > 0) items.push_back({align_up(lowered.kernels[n].workspace), static_cast<int>(n), static_cast<int>(n)});
+    if (lowered.kernels[n].workspace > 0)
+      items.push_back({align_up(lowered.kernels[n].workspace), static_cast<int>(n), static_cast<int>(n)});
   return items;
 }
 

@@ -1,7 +1,7 @@
 // Which values share a buffer, and how long each buffer lives, for a graph whose nodes run in program order.
 //
-// Views lie in what they view; an update lies in its persistent value; an output lies over an input that dies there, where
-// the op allows it.
+// Views lie in what they view; an update lies in its persistent value; an output lies over an input that dies there,
+// where the op allows it.
 #pragma once
 
 #include "lower/lower.h"
@@ -11,8 +11,8 @@ namespace plimsoll {
 
 struct Storage {
   Bytes bytes = 0;
-  int first = 0, last = 0;          // nodes
-  ValueId persistent = kNone;       // lies in this persistent value, not among the transients
+  int first = 0, last = 0;     // nodes
+  ValueId persistent = kNone;  // lies in this persistent value, not among the transients
   std::vector<ValueId> values;
 };
 
@@ -23,8 +23,8 @@ struct StorageMap {
 
 StorageMap assign_storage(const LoweredGraph& lowered);
 
-// Transient storages and workspaces as packing sees them. Items 0..k-1 are the transient storages in order, then one item for
-// each node with a workspace, in order.
+// Transient storages and workspaces as packing sees them. Items 0..k-1 are the transient storages in order, then one
+// item for each node with a workspace, in order.
 std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map);
 
 // Pairs (input, output) of a node that may lie over each other.

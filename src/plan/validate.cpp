@@ -39,7 +39,8 @@ class PhaseCheck {
   }
   const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
   bool inside(Bytes offset, Bytes bytes) const {
-    return offset >= 0 && offset % kAlignment == 0 && bytes <= phase_.arena_bytes && offset <= phase_.arena_bytes - bytes;
+    return offset >= 0 && offset % kAlignment == 0 && bytes <= phase_.arena_bytes &&
+           offset <= phase_.arena_bytes - bytes;
   }
   bool persistent_place(ValueId id) const { return place(id).offset < plan_.persistent_bytes; }
 
@@ -62,7 +63,8 @@ class PhaseCheck {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       for (ValueId id : node.inputs) {
-        if (!written[static_cast<size_t>(id)]) return wrong(fmt::format("node {} ({}) reads '{}' before it is written", n, node.op, graph_.value(id).name));
+        if (!written[static_cast<size_t>(id)])
+          return wrong(fmt::format("node {} ({}) reads '{}' before it is written", n, node.op, graph_.value(id).name));
         PLIMSOLL_TRY(check_alive(id, static_cast<int>(n)));
       }
       for (ValueId id : node.outputs) {
@@ -78,9 +80,11 @@ class PhaseCheck {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
     if (!inside(p.offset, value.bytes()))
-      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset, value.bytes(), phase_.arena_bytes));
+      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset,
+                               value.bytes(), phase_.arena_bytes));
     if (persistent_place(id)) return {};
-    if (node < p.first || node > p.last) return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
+    if (node < p.first || node > p.last)
+      return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
     return {};
   }
 
@@ -88,15 +92,19 @@ class PhaseCheck {
   Status check_views() const {
     for (const Node& node : graph_.nodes)
       if (op_def(node.op).kind == OpKind::kView && place(node.outputs[0]).offset != place(node.inputs[0]).offset)
-        return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name, graph_.value(node.inputs[0]).name));
+        return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name,
+                                 graph_.value(node.inputs[0]).name));
     return {};
   }
 
   Status check_workspaces() const {
     for (size_t n = 0; n < phase_.nodes.size(); ++n) {
       const PlannedNode& node = phase_.nodes[n];
-      if (node.workspace_bytes < 0 || (node.workspace_bytes > 0 && (node.workspace_offset < plan_.persistent_bytes || !inside(node.workspace_offset, node.workspace_bytes))))
-        return wrong(fmt::format("node {} has a workspace of {} bytes at {}, outside its arena of {}", n, node.workspace_bytes, node.workspace_offset, phase_.arena_bytes));
+      if (node.workspace_bytes < 0 ||
+          (node.workspace_bytes > 0 &&
+           (node.workspace_offset < plan_.persistent_bytes || !inside(node.workspace_offset, node.workspace_bytes))))
+        return wrong(fmt::format("node {} has a workspace of {} bytes at {}, outside its arena of {}", n,
+                                 node.workspace_bytes, node.workspace_offset, phase_.arena_bytes));
     }
     return {};
   }
@@ -105,12 +113,15 @@ class PhaseCheck {
   Status check_end() const {
     Bytes end = plan_.persistent_bytes;
     for (size_t v = 0; v < phase_.values.size(); ++v)
-      if (phase_.values[v].offset >= 0) end = std::max(end, phase_.values[v].offset + align_up(std::max<Bytes>(graph_.values[v].bytes(), 1)));
+      if (phase_.values[v].offset >= 0)
+        end = std::max(end, phase_.values[v].offset + align_up(std::max<Bytes>(graph_.values[v].bytes(), 1)));
     for (const PlannedNode& node : phase_.nodes)
       if (node.workspace_bytes > 0) end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
-    if (end != phase_.arena_bytes) return wrong(fmt::format("its arena has {} bytes, what lies in it ends at {}", phase_.arena_bytes, end));
+    if (end != phase_.arena_bytes)
+      return wrong(fmt::format("its arena has {} bytes, what lies in it ends at {}", phase_.arena_bytes, end));
     const auto nodes = static_cast<int>(phase_.nodes.size());
-    if (phase_.peak_node < 0 || phase_.peak_node >= std::max(nodes, 1)) return wrong(fmt::format("its peak is at node {} of {}", phase_.peak_node, nodes));
+    if (phase_.peak_node < 0 || phase_.peak_node >= std::max(nodes, 1))
+      return wrong(fmt::format("its peak is at node {} of {}", phase_.peak_node, nodes));
     return {};
   }
 
@@ -122,8 +133,10 @@ class PhaseCheck {
       const NodeId writer = graph_.value(update.value).producer;
       for (size_t n = static_cast<size_t>(writer) + 1; n < graph_.nodes.size(); ++n)
         for (ValueId in : graph_.nodes[n].inputs)
-          if (in != update.value && place(in).offset == place(update.persistent).offset && !is_view_of(in, update.value))
-            return wrong(fmt::format("node {} reads '{}' after it was updated", n, graph_.value(update.persistent).name));
+          if (in != update.value && place(in).offset == place(update.persistent).offset &&
+              !is_view_of(in, update.value))
+            return wrong(
+                fmt::format("node {} reads '{}' after it was updated", n, graph_.value(update.persistent).name));
     }
     return {};
   }
@@ -146,7 +159,8 @@ class PhaseCheck {
       const Placement& p = phase_.values[v];
       if (p.offset < 0) continue;
       const int first = value.producer == kNone ? 0 : value.producer;
-      list.push_back({p.offset, p.offset + value.bytes(), first, value.persistent ? end : first, value.name, static_cast<ValueId>(v)});
+      list.push_back({p.offset, p.offset + value.bytes(), first, value.persistent ? end : first, value.name,
+                      static_cast<ValueId>(v)});
     }
     std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
     for (size_t i = 0; i < list.size(); ++i) index[static_cast<size_t>(list[i].value)] = i;
@@ -161,8 +175,8 @@ class PhaseCheck {
     for (size_t n = 0; n < phase_.nodes.size(); ++n) {
       const PlannedNode& node = phase_.nodes[n];
       if (node.workspace_bytes > 0)
-        list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n), static_cast<int>(n),
-                        fmt::format("workspace of node {}", n), kNone});
+        list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n),
+                        static_cast<int>(n), fmt::format("workspace of node {}", n), kNone});
     }
     return list;
   }
@@ -171,16 +185,18 @@ class PhaseCheck {
     std::vector<Occupied> list = needs();
     std::sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.begin < b.begin; });
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].end > phase_.arena_bytes) return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, phase_.arena_bytes));
+      if (list[i].end > phase_.arena_bytes)
+        return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, phase_.arena_bytes));
       for (size_t k = i + 1; k < list.size() && list[k].begin < list[i].end; ++k)
         if (list[i].first <= list[k].last && list[k].first <= list[i].last && !may_share(list[i], list[k]))
-          return wrong(fmt::format("'{}' and '{}' overlap at {} while both are alive", list[i].what, list[k].what, list[k].begin));
+          return wrong(fmt::format("'{}' and '{}' overlap at {} while both are alive", list[i].what, list[k].what,
+                                   list[k].begin));
     }
     return {};
   }
 
-  // Two values may lie over each other while both are alive only as a view, as an update of a persistent value, or where one
-  // node reads the one for the last time and writes the other, and its op allows that.
+  // Two values may lie over each other while both are alive only as a view, as an update of a persistent value, or
+  // where one node reads the one for the last time and writes the other, and its op allows that.
   bool may_share(const Occupied& a, const Occupied& b) const {
     if (a.value == kNone || b.value == kNone || a.begin != b.begin) return false;
     const Occupied& older = graph_.value(a.value).producer <= graph_.value(b.value).producer ? a : b;
@@ -190,7 +206,8 @@ class PhaseCheck {
     if (writer == kNone) return false;
     const Node& node = graph_.node(writer);
     // What is persistent is still needed when the run is over.
-    const bool handed_over = graph_.value(older.value).persistent ? is_update(newer.value, older.value) : older.last <= writer;
+    const bool handed_over =
+        graph_.value(older.value).persistent ? is_update(newer.value, older.value) : older.last <= writer;
     const bool reads_older = std::find(node.inputs.begin(), node.inputs.end(), older.value) != node.inputs.end();
     if (!handed_over) return false;
     return !reads_older || allows(node, older.value, newer.value);
@@ -222,7 +239,8 @@ class PhaseCheck {
       return true;
     }
     for (const InPlace& pair : op_def(node.op).in_place)
-      if (pair.input < node.inputs.size() && pair.output < node.outputs.size() && node.inputs[pair.input] == from && node.outputs[pair.output] == to)
+      if (pair.input < node.inputs.size() && pair.output < node.outputs.size() && node.inputs[pair.input] == from &&
+          node.outputs[pair.output] == to)
         return true;
     return false;
   }
@@ -237,7 +255,8 @@ Status check_program(const Plan& plan) {
   const auto [effective, micro] = plan.batch;
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
     return fail(ErrorCode::kInternal, fmt::format("plan: a batch of {} in micro-batches of {}", effective, micro));
-  if (plan.prefetch < 0 || plan.data_bytes < 0 || plan.overhead_bytes < 0) return fail(ErrorCode::kInternal, "plan: a negative share of the budget");
+  if (plan.prefetch < 0 || plan.data_bytes < 0 || plan.overhead_bytes < 0)
+    return fail(ErrorCode::kInternal, "plan: a negative share of the budget");
   if (effective == 0) return {};
   const bool cut = micro < effective;
   for (const char* name : {"begin", "accumulate", "apply", "train"}) {
@@ -245,7 +264,8 @@ Status check_program(const Plan& plan) {
     const PhasePlan* phase = plan.phase(name);
     const bool reads = std::string_view(name) == "accumulate" || !cut;
     if (phase == nullptr || phase->samples != (reads ? micro : 0))
-      return fail(ErrorCode::kInternal, fmt::format("plan: it has no phase '{}' for {} samples", name, reads ? micro : 0));
+      return fail(ErrorCode::kInternal,
+                  fmt::format("plan: it has no phase '{}' for {} samples", name, reads ? micro : 0));
   }
   return {};
 }
@@ -256,21 +276,29 @@ Status validate(const Plan& plan) {
   PLIMSOLL_TRY(check_program(plan));
   Bytes end = 0, highest = plan.persistent_bytes;
   for (const PersistentSlot& slot : plan.persistent) {
-    if (slot.offset < end || slot.offset % kAlignment != 0) return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));
+    if (slot.offset < end || slot.offset % kAlignment != 0)
+      return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));
     end = slot.offset + slot.bytes();
   }
-  if (end > plan.persistent_bytes) return fail(ErrorCode::kInternal, "plan: persistent values reach into the transients");
+  if (end > plan.persistent_bytes)
+    return fail(ErrorCode::kInternal, "plan: persistent values reach into the transients");
   for (const PhasePlan& phase : plan.phases) {
     PLIMSOLL_TRY(PhaseCheck(plan, phase).run());
     highest = std::max(highest, phase.arena_bytes);
   }
-  if (highest != plan.arena_bytes) return fail(ErrorCode::kInternal, fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));
+  if (highest != plan.arena_bytes)
+    return fail(ErrorCode::kInternal,
+                fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));
   Bytes sum = 0;
   for (const CategoryBytes& entry : categories_at_peak(plan)) {
-    if (entry.bytes < 0) return fail(ErrorCode::kInternal, fmt::format("plan: category {} is {} bytes", name_of(entry.category), entry.bytes));
+    if (entry.bytes < 0)
+      return fail(ErrorCode::kInternal,
+                  fmt::format("plan: category {} is {} bytes", name_of(entry.category), entry.bytes));
     sum += entry.bytes;
   }
-  if (sum != plan.arena_bytes) return fail(ErrorCode::kInternal, fmt::format("plan: categories sum to {}, the arena is {}", sum, plan.arena_bytes));
+  if (sum != plan.arena_bytes)
+    return fail(ErrorCode::kInternal,
+                fmt::format("plan: categories sum to {}, the arena is {}", sum, plan.arena_bytes));
   return {};
 }
 

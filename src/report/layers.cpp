@@ -18,17 +18,20 @@ std::vector<LayerBytes> layer_bytes(const Model& model, const Plan& plan) {
   std::map<std::string, LayerBytes> by_name;
   for (const LayerInfo& info : model.layers()) by_name[info.name].info = info;
   for (const PersistentSlot& slot : plan.persistent)
-    if (slot.category == Category::kWeights && by_name.count(slot.layer) != 0) by_name[slot.layer].weight_bytes += slot.type.bytes();
+    if (slot.category == Category::kWeights && by_name.count(slot.layer) != 0)
+      by_name[slot.layer].weight_bytes += slot.type.bytes();
   if (const PhasePlan* phase = widest_phase(plan)) {
     for (size_t v = 0; v < phase->graph.values.size(); ++v) {
       const Value& value = phase->graph.values[v];
-      if (value.producer == kNone || value.category != Category::kActivations || by_name.count(value.layer) == 0) continue;
+      if (value.producer == kNone || value.category != Category::kActivations || by_name.count(value.layer) == 0)
+        continue;
       if (phase->graph.node(value.producer).op == "reshape") continue;
       by_name[value.layer].activation_bytes += value.bytes();
     }
     for (size_t n = 0; n < phase->nodes.size(); ++n) {
       const auto found = by_name.find(phase->graph.nodes[n].layer);
-      if (found != by_name.end()) found->second.workspace_bytes = std::max(found->second.workspace_bytes, phase->nodes[n].workspace_bytes);
+      if (found != by_name.end())
+        found->second.workspace_bytes = std::max(found->second.workspace_bytes, phase->nodes[n].workspace_bytes);
     }
   }
   std::vector<LayerBytes> list;
@@ -44,7 +47,8 @@ std::vector<PeakValue> peak_values(const Plan& plan) {
   for (size_t v = 0; v < phase->values.size(); ++v) {
     const Placement& place = phase->values[v];
     if (place.offset < 0) continue;
-    const bool alive = place.offset < plan.persistent_bytes || (place.first <= phase->peak_node && phase->peak_node <= place.last);
+    const bool alive =
+        place.offset < plan.persistent_bytes || (place.first <= phase->peak_node && phase->peak_node <= place.last);
     if (alive) at.emplace(place.offset, PeakValue{&phase->graph.values[v], phase->graph.values[v].bytes()});
   }
   for (const auto& [offset, value] : at) list.push_back(value);

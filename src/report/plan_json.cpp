@@ -52,19 +52,37 @@ Json plan_json(const PlanReport& report) {
   const PhasePlan* peak = peak_phase(plan);
   const Bytes live = peak == nullptr ? plan.persistent_bytes : peak->live_set_bytes;
   Json categories = Json::array(), phases = Json::array(), levers = Json::array();
-  for (const CategoryBytes& entry : categories_at_peak(plan)) categories.push_back({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}});
+  for (const CategoryBytes& entry : categories_at_peak(plan))
+    categories.push_back({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}});
   // Weights go straight between file and arena: loading and saving need no more than what stays.
   phases.push_back({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}});
   for (const PhasePlan& phase : plan.phases)
-    phases.push_back({{"name", phase.name}, {"samples", phase.samples}, {"arena_bytes", phase.arena_bytes}, {"seconds", phase.seconds}});
+    phases.push_back({{"name", phase.name},
+                      {"samples", phase.samples},
+                      {"arena_bytes", phase.arena_bytes},
+                      {"seconds", phase.seconds}});
   if (plan.batch.effective > 0) phases.push_back({{"name", "save"}, {"arena_bytes", plan.persistent_bytes}});
   for (const LeverUse& lever : plan.levers)
-    levers.push_back({{"name", lever.name}, {"count", lever.count}, {"saves_bytes", lever.saves_bytes}, {"costs_seconds", lever.costs_seconds},
+    levers.push_back({{"name", lever.name},
+                      {"count", lever.count},
+                      {"saves_bytes", lever.saves_bytes},
+                      {"costs_seconds", lever.costs_seconds},
                       {"effect", std::string(name_of(lever.effect))}});
   Json json = {{"schema", "plimsoll.plan/1"},
-               {"model", {{"file", report.file}, {"name", plan.model}, {"parameters", parameters_of(*report.model)}, {"layers", report.model->layers().size()}}},
-               {"device", {{"name", report.device.name}, {"kind", report.device.kind}, {"memory_bytes", report.device.memory_bytes}, {"free_bytes", report.device.free_bytes}}},
-               {"batch", {{"effective", plan.batch.effective}, {"micro", plan.batch.micro}, {"accumulation_steps", plan.batch.accumulation_steps()}}},
+               {"model",
+                {{"file", report.file},
+                 {"name", plan.model},
+                 {"parameters", parameters_of(*report.model)},
+                 {"layers", report.model->layers().size()}}},
+               {"device",
+                {{"name", report.device.name},
+                 {"kind", report.device.kind},
+                 {"memory_bytes", report.device.memory_bytes},
+                 {"free_bytes", report.device.free_bytes}}},
+               {"batch",
+                {{"effective", plan.batch.effective},
+                 {"micro", plan.batch.micro},
+                 {"accumulation_steps", plan.batch.accumulation_steps()}}},
                {"precision", plan.precision},
                {"fits", result.fits}};
   if (report.budget > 0) json["budget_bytes"] = report.budget;
@@ -74,7 +92,10 @@ Json plan_json(const PlanReport& report) {
   json["data_bytes"] = plan.data_bytes;
   Json host = {{"space", "host"}};
   if (report.budget > 0) host["budget_bytes"] = report.budget;
-  host.update({{"arena_bytes", plan.arena_bytes}, {"overhead_bytes", plan.overhead_bytes}, {"data_bytes", plan.data_bytes}, {"peak_bytes", plan.peak_bytes()}});
+  host.update({{"arena_bytes", plan.arena_bytes},
+               {"overhead_bytes", plan.overhead_bytes},
+               {"data_bytes", plan.data_bytes},
+               {"peak_bytes", plan.peak_bytes()}});
   json["memories"] = Json::array({host});
   if (plan.batch.effective > 0) {
     json["fixed_bytes"] = result.fixed_bytes;
@@ -94,7 +115,12 @@ Json plan_json(const PlanReport& report) {
 }
 
 Json error_json(const Error& error) {
-  return {{"error", {{"code", code_name(error.code)}, {"what", error.what}, {"facts", error.facts}, {"try", error.remedies}, {"exit_code", exit_code(error.code)}}}};
+  return {{"error",
+           {{"code", code_name(error.code)},
+            {"what", error.what},
+            {"facts", error.facts},
+            {"try", error.remedies},
+            {"exit_code", exit_code(error.code)}}}};
 }
 
 }  // namespace plimsoll

@@ -12,8 +12,8 @@ struct PlanReport {
   const Model* model = nullptr;
   std::string file;
   DeviceInfo device;
-  Bytes budget = 0;       // 0: none was set
-  Bytes margin = 0;       // left free when the budget is what the machine has
+  Bytes budget = 0;  // 0: none was set
+  Bytes margin = 0;  // left free when the budget is what the machine has
   const SearchResult* result = nullptr;
 };
 

@@ -25,7 +25,8 @@ class Table {
     std::string text;
     for (const auto& cells : rows_) {
       std::string line = "  ";
-      for (size_t i = 0; i < cells.size(); ++i) line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i]) : fmt::format("  {:>{}}", cells[i], widths[i]);
+      for (size_t i = 0; i < cells.size(); ++i)
+        line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i]) : fmt::format("  {:>{}}", cells[i], widths[i]);
       text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
     return text;
@@ -41,22 +42,28 @@ std::string with_commas(int64_t number) {
   return digits;
 }
 
-std::string shape_text(const Shape& shape) { return shape.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(shape.dims, " x ")); }
+std::string shape_text(const Shape& shape) {
+  return shape.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(shape.dims, " x "));
+}
 
-std::string milliseconds(double seconds) { return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 0); }
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 0);
+}
 
 std::string heading(const PlanReport& report) {
   const Plan& plan = report.result->plan;
   std::string text = fmt::format("{} on {}, {}\n", plan.model, report.device.name, plan.precision);
   if (plan.batch.effective > 0) {
     text += fmt::format("batch {}", plan.batch.effective);
-    if (plan.batch.micro < plan.batch.effective) text += fmt::format(", run as {} micro-batches of {}", plan.batch.accumulation_steps(), plan.batch.micro);
+    if (plan.batch.micro < plan.batch.effective)
+      text += fmt::format(", run as {} micro-batches of {}", plan.batch.accumulation_steps(), plan.batch.micro);
     text += "\n";
   }
   if (report.budget == 0) return text + fmt::format("needs {}; no budget was set\n\n", format_bytes(plan.peak_bytes()));
   if (report.result->fits)
-    text += fmt::format("fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
-                        report.margin > 0 ? fmt::format(" (what is free, less a margin of {})", format_bytes(report.margin)) : "");
+    text += fmt::format(
+        "fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
+        report.margin > 0 ? fmt::format(" (what is free, less a margin of {})", format_bytes(report.margin)) : "");
   else
     text += fmt::format("does not fit: {} of {}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget));
   return text;
@@ -68,11 +75,13 @@ std::string layers_table(const PlanReport& report) {
   const auto layers = layer_bytes(*report.model, report.result->plan);
   for (size_t i = 0; i < layers.size() && i < kMostLayers; ++i) {
     const LayerBytes& layer = layers[i];
-    table.row({fmt::format("{} ({})", layer.info.name, layer.info.class_name), shape_text(layer.info.output), with_commas(layer.info.parameters),
-               format_bytes(layer.weight_bytes), format_bytes(layer.activation_bytes), format_bytes(layer.workspace_bytes)});
+    table.row({fmt::format("{} ({})", layer.info.name, layer.info.class_name), shape_text(layer.info.output),
+               with_commas(layer.info.parameters), format_bytes(layer.weight_bytes),
+               format_bytes(layer.activation_bytes), format_bytes(layer.workspace_bytes)});
   }
   std::string text = table.text();
-  if (layers.size() > kMostLayers) text += fmt::format("  ... {} more layers: --json lists all\n", layers.size() - kMostLayers);
+  if (layers.size() > kMostLayers)
+    text += fmt::format("  ... {} more layers: --json lists all\n", layers.size() - kMostLayers);
   return text + "\n";
 }
 
@@ -82,12 +91,16 @@ std::string bytes_table(const PlanReport& report) {
   Table table;
   if (peak != nullptr && !peak->nodes.empty()) {
     const Node& node = peak->graph.node(peak->peak_node);
-    table.row({fmt::format("at the peak (phase {}, {}{}{})", peak->name, node.op, node.layer.empty() ? "" : " of ", node.layer), "bytes", ""});
+    table.row({fmt::format("at the peak (phase {}, {}{}{})", peak->name, node.op, node.layer.empty() ? "" : " of ",
+                           node.layer),
+               "bytes", ""});
   }
   for (const CategoryBytes& entry : categories_at_peak(plan))
-    if (entry.bytes > 0) table.row({"  " + std::string(name_of(entry.category)), with_commas(entry.bytes), format_bytes(entry.bytes)});
+    if (entry.bytes > 0)
+      table.row({"  " + std::string(name_of(entry.category)), with_commas(entry.bytes), format_bytes(entry.bytes)});
   table.row({"arena", with_commas(plan.arena_bytes), format_bytes(plan.arena_bytes)});
-  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_bytes), format_bytes(plan.overhead_bytes)});
+  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_bytes),
+             format_bytes(plan.overhead_bytes)});
   table.row({"data buffers", with_commas(plan.data_bytes), format_bytes(plan.data_bytes)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
   return table.text() + "\n";
@@ -98,7 +111,8 @@ std::string phases_table(const Plan& plan) {
   table.row({"phase", "samples", "arena", "predicted time"});
   table.row({"load", "", format_bytes(plan.persistent_bytes), ""});
   for (const PhasePlan& phase : plan.phases)
-    table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
+    table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes),
+               milliseconds(phase.seconds)});
   if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
   return table.text();
 }
@@ -107,19 +121,23 @@ std::string levers_text(const PlanReport& report) {
   const SearchResult& result = *report.result;
   const Plan& plan = result.plan;
   std::string text;
-  for (const LeverUse& lever : plan.levers) text += fmt::format("  lever {}: {}, effect {}\n", lever.name, lever.count, name_of(lever.effect));
+  for (const LeverUse& lever : plan.levers)
+    text += fmt::format("  lever {}: {}, effect {}\n", lever.name, lever.count, name_of(lever.effect));
   if (!plan.levers.empty())
-    text += fmt::format("  together they save {} of arena against the whole batch without levers\n", format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
+    text += fmt::format("  together they save {} of arena against the whole batch without levers\n",
+                        format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
   if (plan.batch.effective > 0)
-    text += fmt::format("  without levers {} + {} per sample; the smallest plan found needs {}\n", format_bytes(result.fixed_bytes),
-                        format_bytes(result.bytes_per_sample), format_bytes(result.least_bytes));
+    text += fmt::format("  without levers {} + {} per sample; the smallest plan found needs {}\n",
+                        format_bytes(result.fixed_bytes), format_bytes(result.bytes_per_sample),
+                        format_bytes(result.least_bytes));
   return text.empty() ? text : "\n" + text;
 }
 
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
-  return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) + levers_text(report);
+  return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) +
+         levers_text(report);
 }
 
 }  // namespace plimsoll

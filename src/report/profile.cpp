@@ -52,8 +52,8 @@ std::string Profile::text() const {
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.measured > b.measured; });
   std::string text = fmt::format("{:>6}  {:>9}  {:>9}  node\n", "share", "ms a run", "predicted");
   for (size_t i = 0; i < rows.size() && i < kMostRows; ++i)
-    text += fmt::format("{:>5.1f}%  {:>9.3f}  {:>9.3f}  {}\n", 100 * rows[i].measured / measured, rows[i].measured / rows[i].runs * 1e3,
-                        rows[i].predicted / rows[i].runs * 1e3, rows[i].what);
+    text += fmt::format("{:>5.1f}%  {:>9.3f}  {:>9.3f}  {}\n", 100 * rows[i].measured / measured,
+                        rows[i].measured / rows[i].runs * 1e3, rows[i].predicted / rows[i].runs * 1e3, rows[i].what);
   return text + fmt::format("all nodes: {:.3f} s measured, {:.3f} s predicted\n", measured, predicted);
 }
 

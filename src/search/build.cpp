@@ -16,7 +16,8 @@ struct Lowered {
 
 class Builder {
  public:
-  Builder(const SearchRequest& request, int64_t micro, bool recompute) : request_(request), micro_(micro), recompute_(recompute) {}
+  Builder(const SearchRequest& request, int64_t micro, bool recompute)
+      : request_(request), micro_(micro), recompute_(recompute) {}
 
   Result<Plan> run() {
     if (request_.batch > 0) PLIMSOLL_TRY(add_training());
@@ -49,14 +50,16 @@ class Builder {
     const Model& model = *request_.model;
     if (micro_ == request_.batch) {
       PLIMSOLL_TRY(add(train_phase(model, request_.batch, request_.graph), 1));
-      if (request_.partial_window > 0) PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, "train_tail"), 0));
+      if (request_.partial_window > 0)
+        PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, "train_tail"), 0));
       return {};
     }
     PLIMSOLL_TRY(add(begin_phase(model, request_.graph), 1));
     PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(request_.batch / micro_)));
     const int64_t tail = request_.batch % micro_, partial_tail = request_.partial_window % micro_;
     if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, "accumulate_tail"), 1));
-    if (partial_tail > 0 && partial_tail != tail) PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));
+    if (partial_tail > 0 && partial_tail != tail)
+      PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));
     return add(apply_phase(model, request_.graph), 1);
   }
 
@@ -74,24 +77,30 @@ class Builder {
     return bytes;
   }
 
-  // Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but time.
+  // Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but
+  // time.
   template <typename MakePhase>
   Status add_inference(const std::string& name, int64_t batch, int64_t samples, MakePhase make) {
     if (batch == 0) return {};
     if (samples > 0) batch = std::min(batch, samples);
     for (;; batch = (batch + 1) / 2) {
       PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, name), 0));
-      if (samples > 0 && samples % batch != 0) PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, name + "_tail"), 0));
+      if (samples > 0 && samples % batch != 0)
+        PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, name + "_tail"), 0));
       // More persistent values move the transients up; those planned before are then planned again from their graphs.
       const size_t slots = plan_.persistent.size();
       for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
-      if (plan_.persistent.size() != slots) move_up(end_of(plan_.persistent) - (slots == 0 ? 0 : plan_.persistent[slots - 1].offset + plan_.persistent[slots - 1].bytes()));
+      if (plan_.persistent.size() != slots)
+        move_up(end_of(plan_.persistent) -
+                (slots == 0 ? 0 : plan_.persistent[slots - 1].offset + plan_.persistent[slots - 1].bytes()));
       const Bytes before = highest();
       const size_t count = plan_.phases.size();
       plan_phases();
       Bytes needed = 0;
       for (size_t i = count; i < plan_.phases.size(); ++i) needed = std::max(needed, plan_.phases[i].arena_bytes);
-      const Bytes allowed = request_.batch > 0 ? before : request_.budget == 0 ? INT64_MAX : request_.budget - overhead() - request_.data.fixed;
+      const Bytes allowed = request_.batch > 0     ? before
+                            : request_.budget == 0 ? INT64_MAX
+                                                   : request_.budget - overhead() - request_.data.fixed;
       if (needed <= allowed || batch == 1) return {};
       plan_.phases.resize(count);
     }
@@ -121,13 +130,15 @@ class Builder {
     plan_.device = request_.device->info().name;
     plan_.precision = keras_name(request_.graph.precision);
     plan_.batch = {request_.batch, micro_};
-    plan_.per_micro_batch_norm = request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
+    plan_.per_micro_batch_norm =
+        request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
     plan_.persistent_bytes = end_of(plan_.persistent);
     plan_.arena_bytes = highest();
     plan_.overhead_bytes = overhead();
     if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
     if (micro_ < request_.batch)
-      plan_.levers.push_back({"micro-batch", plan_.batch.accumulation_steps(), 0, 0, plan_.per_micro_batch_norm ? Effect::kTraining : Effect::kRounding});
+      plan_.levers.push_back({"micro-batch", plan_.batch.accumulation_steps(), 0, 0,
+                              plan_.per_micro_batch_norm ? Effect::kTraining : Effect::kRounding});
     choose_prefetch();
     return std::move(plan_);
   }
@@ -157,20 +168,25 @@ class Builder {
 }  // namespace
 
 Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples) {
-  PLIMSOLL_ASSIGN(Phase phase, name == "train" ? train_phase(*request.model, samples, request.graph, name + "_tail")
-                                               : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
+  PLIMSOLL_ASSIGN(Phase phase, name == "train"
+                                   ? train_phase(*request.model, samples, request.graph, name + "_tail")
+                                   : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
   Graph graph = mask_relu_after_pooling(phase.graph).graph;
-  const bool recompute = std::any_of(plan.levers.begin(), plan.levers.end(), [](const LeverUse& lever) { return lever.name == "recompute"; });
+  const bool recompute = std::any_of(plan.levers.begin(), plan.levers.end(),
+                                     [](const LeverUse& lever) { return lever.name == "recompute"; });
   if (recompute) graph = recompute_cheap(graph).graph;
   PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
   PhasePlan planned = plan_phase(phase.name, samples, lowered, plan.persistent);
   if (planned.arena_bytes > plan.arena_bytes)
-    return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, the plan has {}", samples,
-                                                    format_bytes(planned.arena_bytes), format_bytes(plan.arena_bytes)));
+    return fail(ErrorCode::kDoesNotFit,
+                fmt::format("a batch of {} samples needs an arena of {}, the plan has {}", samples,
+                            format_bytes(planned.arena_bytes), format_bytes(plan.arena_bytes)));
   return planned;
 }
 
-Result<Plan> build_plan(const SearchRequest& request, int64_t micro, bool recompute) { return Builder(request, micro, recompute).run(); }
+Result<Plan> build_plan(const SearchRequest& request, int64_t micro, bool recompute) {
+  return Builder(request, micro, recompute).run();
+}
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {
   if (request.batch < 2) {

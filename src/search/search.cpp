@@ -32,14 +32,17 @@ std::vector<std::string> layer_list(const std::vector<std::string>& names) {
 }
 
 Status check_micro_batch(const SearchRequest& request) {
-  if (!request.micro_batch || *request.micro_batch * request.accumulation_steps >= request.batch || request.batch == 0) return {};
+  if (!request.micro_batch || *request.micro_batch * request.accumulation_steps >= request.batch || request.batch == 0)
+    return {};
   if (!request.model->couples_samples() || request.per_micro_batch_norm) return {};
-  return fail(Error{ErrorCode::kBatchNormForbidsMicroBatch,
-                    fmt::format("--micro-batch {} would change what this model's normalisation computes", *request.micro_batch),
-                    {fmt::format("in training it takes statistics over the whole batch of {}: {}", request.batch,
-                                 fmt::join(layer_list(request.model->coupling_layers()), ", "))},
-                    {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}", *request.micro_batch),
-                     "leave --micro-batch out    the whole batch at once, exact"}});
+  return fail(
+      Error{ErrorCode::kBatchNormForbidsMicroBatch,
+            fmt::format("--micro-batch {} would change what this model's normalisation computes", *request.micro_batch),
+            {fmt::format("in training it takes statistics over the whole batch of {}: {}", request.batch,
+                         fmt::join(layer_list(request.model->coupling_layers()), ", "))},
+            {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}",
+                         *request.micro_batch),
+             "leave --micro-batch out    the whole batch at once, exact"}});
 }
 
 bool better(const Plan& a, const Plan& b) {
@@ -62,8 +65,10 @@ Result<SearchResult> search(const SearchRequest& request) {
       if (recompute && plan.levers.empty()) continue;  // there was nothing to recompute
       const Candidate candidate{micro, recompute, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
       result.candidates.push_back(candidate);
-      if (!recompute && !whole) whole = candidate;
-      else if (!recompute && !half) half = candidate;
+      if (!recompute && !whole)
+        whole = candidate;
+      else if (!recompute && !half)
+        half = candidate;
       if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
       const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
       if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
@@ -85,24 +90,31 @@ Result<SearchResult> search(const SearchRequest& request) {
 
 Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   Error error{ErrorCode::kDoesNotFit,
-              request.batch > 0 ? fmt::format("this model does not fit in {} with batch {}", format_bytes(request.budget), request.batch)
+              request.batch > 0 ? fmt::format("this model does not fit in {} with batch {}",
+                                              format_bytes(request.budget), request.batch)
                                 : fmt::format("this model does not fit in {}", format_bytes(request.budget)),
-              {}, {}};
-  error.fact(fmt::format("the smallest plan found needs {} ({} bytes), {} more than the budget", format_bytes(result.least_bytes), result.least_bytes,
+              {},
+              {}};
+  error.fact(fmt::format("the smallest plan found needs {} ({} bytes), {} more than the budget",
+                         format_bytes(result.least_bytes), result.least_bytes,
                          format_bytes(result.least_bytes - request.budget)));
-  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers", format_bytes(result.plan.arena_bytes),
-                         format_bytes(result.plan.overhead_bytes), format_bytes(result.plan.data_bytes)));
+  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers",
+                         format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_bytes),
+                         format_bytes(result.plan.data_bytes)));
   if (request.batch > 0)
-    error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes), format_bytes(result.bytes_per_sample)));
+    error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),
+                           format_bytes(result.bytes_per_sample)));
   error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", (result.least_bytes + kMiB - 1) / kMiB));
   if (request.batch > 1 && request.model->couples_samples() && !request.per_micro_batch_norm) {
     SearchRequest allowed = request;
     allowed.per_micro_batch_norm = true;
     allowed.micro_batch.reset();
     if (const auto other = search(allowed); other && other->least_bytes < result.least_bytes)
-      error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch", format_bytes(other->least_bytes)));
+      error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch",
+                               format_bytes(other->least_bytes)));
   }
-  if (request.forbidden.count("micro-batch") != 0 || request.forbidden.count("recompute") != 0) error.remedy("leave --forbid out   more ways to fit");
+  if (request.forbidden.count("micro-batch") != 0 || request.forbidden.count("recompute") != 0)
+    error.remedy("leave --forbid out   more ways to fit");
   return error;
 }
 

@@ -1,7 +1,8 @@
-// The loop over micro-batch and levers: every candidate is built, lowered and planned, and the fastest that fits is taken.
+// The loop over micro-batch and levers: every candidate is built, lowered and planned, and the fastest that fits is
+// taken.
 //
-// Limited by work, not by seconds: the same inputs give the same plan. All candidates are looked at whatever the budget is, and
-// the budget selects among them, so less budget never needs more memory and more budget is never slower.
+// Limited by work, not by seconds: the same inputs give the same plan. All candidates are looked at whatever the budget
+// is, and the budget selects among them, so less budget never needs more memory and more budget is never slower.
 #pragma once
 
 #include <optional>
@@ -23,16 +24,17 @@ struct SearchRequest {
   GraphOptions graph;
   int64_t batch = 32;                  // the effective batch; 0: no training phases
   std::optional<int64_t> micro_batch;  // absent: chosen
-  int64_t accumulation_steps = 1;      // the user's own cut of the effective batch: micro-batches are no larger than a piece of it
-  int64_t partial_window = 0;          // samples of an epoch's last window where it is smaller; 0: none or unknown
-  int64_t evaluate_batch = 0;          // 0: no evaluation
-  int64_t evaluate_samples = 0;        // 0: unknown, no tail
+  int64_t accumulation_steps =
+      1;  // the user's own cut of the effective batch: micro-batches are no larger than a piece of it
+  int64_t partial_window = 0;    // samples of an epoch's last window where it is smaller; 0: none or unknown
+  int64_t evaluate_batch = 0;    // 0: no evaluation
+  int64_t evaluate_samples = 0;  // 0: unknown, no tail
   int64_t predict_batch = 0;
   int64_t predict_samples = 0;
-  bool per_micro_batch_norm = false;   // the user allowed statistics per micro-batch
-  std::set<std::string> forbidden;     // levers: "micro-batch", "recompute", "prefetch"
+  bool per_micro_batch_norm = false;  // the user allowed statistics per micro-batch
+  std::set<std::string> forbidden;    // levers: "micro-batch", "recompute", "prefetch"
   DataDemand data;
-  Bytes budget = 0;                    // of the whole process; 0: unlimited
+  Bytes budget = 0;  // of the whole process; 0: unlimited
 };
 
 struct Candidate {
@@ -44,14 +46,14 @@ struct Candidate {
 };
 
 struct SearchResult {
-  Plan plan;                          // the fastest that fits, or the smallest if none does
+  Plan plan;  // the fastest that fits, or the smallest if none does
   bool fits = false;
   std::vector<Candidate> candidates;
-  Bytes least_bytes = 0;              // whole process, of the smallest candidate
-  Bytes fixed_bytes = 0;              // of the arena without levers: what does not grow with the batch
-  Bytes bytes_per_sample = 0;         // and what one more sample adds
-  Bytes unlevered_arena_bytes = 0;    // arena of the whole batch without any lever
-  double seconds = 0;                 // how long the search took
+  Bytes least_bytes = 0;            // whole process, of the smallest candidate
+  Bytes fixed_bytes = 0;            // of the arena without levers: what does not grow with the batch
+  Bytes bytes_per_sample = 0;       // and what one more sample adds
+  Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever
+  double seconds = 0;               // how long the search took
 };
 
 Result<SearchResult> search(const SearchRequest& request);

@@ -1,5 +1,6 @@
 #include "backends/cpu/machine.h"
 
+#include <dnnl.h>
 #include <fmt/format.h>
 #include <omp.h>
 #include <unistd.h>
@@ -125,6 +126,8 @@ DeviceInfo describe(const Machine& machine) {
   info.memory_bytes = meminfo("MemTotal:");
   info.free_bytes = std::min(meminfo("MemAvailable:"), cgroup_room());
   info.threads = machine.threads;
+  const dnnl_version_t* version = dnnl_version();
+  info.library = fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
   return info;
 }
 

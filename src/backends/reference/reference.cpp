@@ -39,6 +39,7 @@ class ReferenceDevice : public Device {
     info_.memory_bytes = page * static_cast<Bytes>(sysconf(_SC_PHYS_PAGES));
     info_.free_bytes = page * static_cast<Bytes>(sysconf(_SC_AVPHYS_PAGES));
     info_.threads = omp_get_max_threads();
+    info_.library = "own float64 loops";
   }
 
   const DeviceInfo& info() const override { return info_; }
