@@ -137,10 +137,11 @@ Result<SearchResult> choose_plan(const FitFlags& flags, const SearchRequest& req
   SearchResult result;
   PLIMSOLL_ASSIGN(result.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
   const std::string from = resuming ? checkpoint_path(flags.checkpoint) : flags.plan;
-  Error other{ErrorCode::kBadPlan,
-              fmt::format("{}: this plan was made for something else", from),
+  Error other{resuming ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
+              fmt::format("{}: this {} was made for something else", from, resuming ? "checkpoint" : "plan"),
               {},
-              {"make it again with the same flags and data: plimsoll plan ... --data D --save FILE"}};
+              {resuming ? "the flags it was started with, or another --checkpoint folder"
+                        : "make it again with the same flags and data: plimsoll plan ... --data D --save FILE"}};
   if (result.plan.model != request.model->name())
     other.fact(fmt::format("model '{}' then, '{}' now", result.plan.model, request.model->name()));
   if (result.plan.batch.effective != request.batch)
@@ -224,6 +225,8 @@ class FitCommand {
       PLIMSOLL_ASSIGN(const int64_t step, step_of_checkpoint(flags_.checkpoint));
       log.write({{"event", "resume"}, {"step", step}});
       message(flags_, fmt::format("resuming after step {}", step));
+    } else if (flags_.resume) {
+      message(flags_, fmt::format("no checkpoint in {} yet: starting from the beginning", flags_.checkpoint));
     }
     Profile profile;
     if (flags_.profile) profile.attach(*session);
@@ -262,6 +265,8 @@ class FitCommand {
     if (!flags_.early_stopping.empty()) {
       PLIMSOLL_ASSIGN(early_stopping_, parse_early_stopping(flags_.early_stopping));
     }
+    // Found out now, not after the training.
+    if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
     PLIMSOLL_ASSIGN(every_, parse_every(flags_.checkpoint_every));
     return {};
   }

@@ -21,7 +21,8 @@ NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
 // Whether the graph hands it out: then it must exist as itself.
 bool handed_out(const Graph& graph, ValueId id) {
   return std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end() ||
-         std::any_of(graph.updates.begin(), graph.updates.end(), [&](const Update& update) { return update.value == id; });
+         std::any_of(graph.updates.begin(), graph.updates.end(),
+                     [&](const Update& update) { return update.value == id; });
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ void read_common(Config& c, Optimizer& optimizer) {
   optimizer.weight_decay = c.real("weight_decay", optimizer.weight_decay);
   c.only("use_ema", {false});
   c.only("loss_scale_factor");
-  optimizer.gradient_accumulation_steps = c.integer("gradient_accumulation_steps", 1, int64_t{1} << 30, 1);
+  // Its iterations count batches and its sums outlive an epoch; --gradient-accumulation-steps is the exact form of it.
+  c.only("gradient_accumulation_steps", {1});
   // Names, and what has a meaning only together with use_ema.
   c.ignore({"name", "ema_momentum", "ema_overwrite_frequency", "jit_compile", "is_legacy_optimizer"});
 }

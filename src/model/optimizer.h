@@ -20,7 +20,6 @@ struct Optimizer {
   double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   double weight_decay = 0;
   std::optional<double> clipvalue, clipnorm, global_clipnorm;
-  int64_t gradient_accumulation_steps = 1;
 };
 
 // Of a Keras name or a serialized optimizer. What is not supported is appended to `unsupported`.

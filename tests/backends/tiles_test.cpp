@@ -171,8 +171,8 @@ TEST(CpuLayouts, NamesRebuildTheDescriptor) {
     const Graph graph = single("conv2d", {floats({2, 9, 9, w[2] * groups}), floats(w)}, own);
     const auto offer = backend->device().offer(graph, graph.nodes[0]);
     ASSERT_TRUE(offer);
+    if (offer->inputs.empty() || offer->inputs[1].name.empty()) continue;  // row-major
     const Layout layout = offer->inputs[1];
-    if (layout.name.empty()) continue;
     const auto rebuilt = cpu::desc_from_name(layout.name);
     ASSERT_TRUE(rebuilt) << layout.name;
     const auto again = cpu::layout_of(rebuilt->kind, rebuilt->desc);

@@ -76,7 +76,8 @@ Status check_values(const Problem& p) {
     if (!looks_itself && !value.layout.empty()) {
       return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", p.node.op, value.name));
     }
-    if (is_floating(value.type.dtype) && value.type.dtype != DType::kFloat32 && p.node.op != "cast") {
+    const bool casts = p.node.op == "cast" || p.node.op == "fused";  // a fused pass may begin with a cast
+    if (is_floating(value.type.dtype) && value.type.dtype != DType::kFloat32 && !casts) {
       return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is {}; the CPU backend computes in f32", p.node.op,
                                                        value.name, name_of(value.type.dtype)));
     }

@@ -37,7 +37,11 @@ tl::unexpected<Error> bad(std::string_view text, size_t at, const std::string& l
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const auto last_break = before.rfind('\n');
   const auto column = before.size() - (last_break == std::string_view::npos ? 0 : last_break + 1) + 1;
-  return fail(ErrorCode::kBadConfig, fmt::format("{}: line {}, column {}: {}", label, line, column, what));
+  // The reason quotes the file, which may hold anything.
+  std::string printable(what);
+  for (char& c : printable)
+    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) > 0x7e) c = '?';
+  return fail(ErrorCode::kBadConfig, fmt::format("{}: line {}, column {}: {}", label, line, column, printable));
 }
 
 // nlohmann's text is "[json.exception...] parse error at line 1, column 5: syntax error ...": the last part is the

@@ -1,0 +1,16 @@
+"""Bad input, driven through the program. No Keras: the files are tests/golden's and what is done to them here."""
+
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "keras")]
+
+import pytest
+
+import program
+
+
+def pytest_sessionstart(session):
+    if not os.path.exists(program.PROGRAM[0]):
+        pytest.exit(f"no program at {program.PROGRAM[0]}: build it, or name it by PLIMSOLL", returncode=2)

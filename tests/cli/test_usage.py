@@ -1,0 +1,260 @@
+"""Flags, budgets and disks that do not do."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+import program
+from bad_files import GOLDEN, OLD, data, fit_refused, refused
+
+MODEL = GOLDEN / "cnn.keras"
+COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command):
+    text = program.run(command, "--help").stdout
+    assert f"plimsoll {command}" in text
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    (
+        ("fit", MODEL, "--data", data(), "--bach-size", 4),
+        ("fit", MODEL, "--data", data(), "--batch-size", 0),
+        ("fit", MODEL, "--data", data(), "--batch-size", -5),
+        ("fit", MODEL, "--data", data(), "--batch-size", "many"),
+        ("fit", MODEL, "--data", data(), "--budget", "12XB"),
+        ("fit", MODEL, "--data", data(), "--budget", "-1GiB"),
+        ("fit", MODEL, "--data", data(), "--precision", "float8"),
+        ("fit", MODEL, "--data", data(), "--forbid", "magic"),
+        ("fit", MODEL, "--data", data(), "--epochs", -1),
+        ("fit", MODEL, "--data", data(), "--batchnorm", "sometimes"),
+        ("fit", MODEL, "--data", data(), "--class-weight", "a:b"),
+        ("fit", MODEL, "--data", data(), "--shuffle", "perhaps"),
+        ("fit", MODEL),
+        ("fit",),
+        ("train", MODEL),
+        (),
+        ("plan",),
+        ("predict", MODEL, "--data", GOLDEN / "cnn_x.npy", "--output"),
+        ("fit", MODEL, "--data", data(), "--validation-split", "1.5"),
+        ("fit", MODEL, "--data", data(), "--resume"),
+        ("plan", MODEL, "--batch-size", 10**25),
+    ),
+    ids=lambda a: " ".join(str(p).rsplit("/", 1)[-1] for p in a)[-40:],
+)
+def test_bad_usage(arguments):
+    refused(201, *arguments)
+
+
+def test_unknown_flag_names_its_neighbour():
+    text = refused(201, "fit", MODEL, "--data", data(), "--bach-size", 4)
+    assert "--bach-size" in text
+
+
+def test_device_that_is_not_in_this_build():
+    refused(603, "plan", MODEL, "--device", "abacus", mentions=["abacus", "cpu"])
+
+
+def test_optimizer_that_is_not_supported():
+    refused(205, "fit", MODEL, "--data", data(), "--optimizer", "magic", mentions=["magic"])
+
+
+@pytest.mark.parametrize("batch", (2**40, 2**62))
+def test_huge_batch(batch):
+    ended = program.run("plan", MODEL, "--batch-size", batch, expect=None)
+    assert ended.code in (2, 3) and "error P" in ended.stderr, ended
+
+
+def test_budget_too_small_names_the_least_that_would_do(tmp_path):
+    least = program.plan(MODEL, batch_size=4, data=data(), threads=2)["least_bytes"]
+    text = fit_refused(tmp_path, 301, None, None, "--budget", least // 2)
+    number = re.search(r"needs ([\d.]+) (B|KiB|MiB|GiB)", text)
+    assert number, text
+    told = float(number[1]) * {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}[number[2]]
+    assert abs(told - least) < 0.1 * least, text
+    trained = program.fit(tmp_path, MODEL, data(), batch_size=4, epochs=1, budget=least, steps=5)
+    assert trained.done["budget_bytes"] == least
+
+
+@pytest.mark.parametrize("budget", ("1", "1KiB", "1MiB"))
+def test_hopeless_budget(budget, tmp_path):
+    fit_refused(tmp_path, 301, None, None, "--budget", budget)
+
+
+def test_budget_by_environment():
+    refused(301, "fit", MODEL, "--data", data(), "--batch-size", 4, env={"PLIMSOLL_BUDGET": "1MiB"})
+
+
+def test_error_as_json():
+    ended = program.run("plan", MODEL, "--batch-size", 4, "--budget", "1KiB", "--json", expect=3)
+    found = [json.loads(t) for t in (ended.stdout, ended.stderr) if t.strip().startswith("{")]
+    assert any(
+        o.get("code") == "P301" or o.get("error", {}).get("code") == "P301" or o.get("fits") is False for o in found
+    ), ended
+
+
+def test_plan_of_something_else(tmp_path):
+    (tmp_path / "p").write_text("not a plan")
+    fit_refused(tmp_path, 211, None, None, "--plan", tmp_path / "p")
+
+
+def test_plan_made_for_another_model(tmp_path):
+    program.run("plan", GOLDEN / "mlp.keras", "--batch-size", 4, "--save", tmp_path / "p")
+    fit_refused(tmp_path, 211, None, None, "--plan", tmp_path / "p")
+
+
+def test_saved_plan_is_obeyed(tmp_path):
+    program.run("plan", MODEL, "--batch-size", 4, "--data", data(), "--threads", 2, "--save", tmp_path / "p")
+    wanted = program.plan(MODEL, batch_size=4, data=data(), threads=2)
+    trained = program.fit(tmp_path, MODEL, data(), batch_size=4, epochs=1, plan=tmp_path / "p", steps=5)
+    assert trained.done["arena_planned_bytes"] == wanted["arena_bytes"]
+
+
+def test_damaged_checkpoint(tmp_path):
+    flags = [
+        "fit",
+        MODEL,
+        "--data",
+        data(),
+        "--batch-size",
+        4,
+        "--epochs",
+        2,
+        "--checkpoint",
+        tmp_path / "c",
+        "--checkpoint-every",
+        2,
+        "--save",
+        tmp_path / "s.keras",
+    ]
+    program.run(*flags)
+    files = [p for p in (tmp_path / "c").rglob("*") if p.is_file()]
+    assert files
+    for p in files:
+        blob = p.read_bytes()
+        p.write_bytes(blob[: len(blob) // 2])
+    before = (tmp_path / "s.keras").read_bytes()
+    refused(212, *flags[:7], 4, *flags[8:], "--resume")
+    assert (tmp_path / "s.keras").read_bytes() == before
+
+
+def test_checkpoint_of_another_model(tmp_path):
+    tail = ["--batch-size", 4, "--epochs", 2, "--checkpoint", tmp_path / "c", "--save", tmp_path / "s.keras"]
+    program.run("fit", GOLDEN / "mlp.keras", "--data", data("mlp"), *tail)
+    refused(212, "fit", MODEL, "--data", data(), *tail, "--resume")
+
+
+@contextlib.contextmanager
+def small_disk(folder, size, *options):
+    """A tmpfs of that many bytes; skips where there are no rights to mount one."""
+    folder.mkdir(exist_ok=True)
+    p = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *options]), "tmpfs", folder],
+        capture_output=True,
+        text=True,
+    )
+    if p.returncode:
+        pytest.skip(f"cannot mount a small file system: {p.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def train_to(saved, *flags):
+    return "fit", MODEL, "--data", data(), "--batch-size", 4, "--epochs", 1, "--save", saved, *flags
+
+
+def test_disk_full_on_save(tmp_path):
+    with small_disk(tmp_path / "disk", 16384) as disk:
+        saved = disk / "model.keras"
+        saved.write_bytes(OLD)
+        refused(601, *train_to(saved), mentions=["model.keras"])
+        assert saved.read_bytes() == OLD
+        assert [p.name for p in disk.iterdir()] == ["model.keras"]
+
+
+def test_disk_full_on_checkpoint(tmp_path):
+    """What a checkpoint needs is found out on writing it: the one before stays, and resumes."""
+    with small_disk(tmp_path / "disk", 16384) as disk:
+        flags = ("--checkpoint-every", 1)
+        refused(601, *train_to(tmp_path / "model.keras", "--checkpoint", disk / "c", *flags))
+        left = [p.name for p in disk.rglob("*") if p.is_file()]
+        assert left in ([], ["checkpoint.plimsoll"]), left
+        shutil.copytree(disk, tmp_path / "copy")
+    assert not (tmp_path / "model.keras").exists()
+    program.run(*train_to(tmp_path / "model.keras", "--checkpoint", tmp_path / "copy" / "c", *flags, "--resume"))
+    assert (tmp_path / "model.keras").exists()
+
+
+def test_disk_full_on_predictions(tmp_path):
+    with small_disk(tmp_path / "disk", 4096) as disk:
+        (disk / "filler").write_bytes(bytes(4096))
+        refused(601, "predict", MODEL, "--data", GOLDEN / "cnn_x.npy", "--output", disk / "p.npy", "--batch-size", 4)
+        assert [p.name for p in disk.iterdir()] == ["filler"]
+
+
+def test_unwritable_folder(tmp_path):
+    """Found out before the first step, not after the last."""
+
+    def check(folder):
+        log = tmp_path / "log.jsonl"
+        refused(602, *train_to(folder / "model.keras", "--log", log), mentions=["model.keras"])
+        assert not log.exists() or '"step"' not in log.read_text()
+
+    if os.geteuid() == 0:
+        with small_disk(tmp_path / "disk", 65536, "ro") as disk:
+            check(disk)
+    else:
+        (tmp_path / "closed").mkdir(mode=0o555)
+        check(tmp_path / "closed")
+
+
+@pytest.mark.parametrize("target", ("missing/model.keras", "a_file/model.keras"))
+def test_no_such_folder(target, tmp_path):
+    (tmp_path / "a_file").write_text("")
+    refused(602, *train_to(tmp_path / target))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a_file"]
+
+
+def test_unwritable_log(tmp_path):
+    refused(602, *train_to(tmp_path / "model.keras", "--log", tmp_path / "missing" / "log.jsonl"))
+    assert not (tmp_path / "model.keras").exists()
+
+
+def test_results_on_stdout_messages_on_stderr():
+    ended = program.run("plan", MODEL, "--batch-size", 4, "--json")
+    assert ended.stderr == "" or "error" not in ended.stderr
+    assert json.loads(ended.stdout)["schema"] == "plimsoll.plan/1"
+
+
+def test_plan_is_deterministic():
+    def one():
+        plan = program.plan(MODEL, batch_size=16, budget="64MiB")
+        plan.pop("solver", None)
+        plan["device"].pop("free_bytes", None)
+        plan.pop("budget_bytes", None)
+        return plan
+
+    assert one() == one()
+
+
+def test_doctor():
+    assert program.run("doctor").stdout
+    assert isinstance(program.run("doctor", "--json").json(), dict)
+
+
+def test_predictions_are_in_the_order_of_the_data(tmp_path):
+    got = program.predict(tmp_path, MODEL, GOLDEN / "cnn_x.npy", batch_size=4)
+    want = np.load(GOLDEN / "cnn_expected.npz")["predictions"]
+    assert got.shape == (20, 3) and np.max(np.abs(got[:4] - want)) < 1e-5
+    assert pathlib.Path(tmp_path / "predictions.npy").exists()

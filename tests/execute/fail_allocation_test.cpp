@@ -1,0 +1,174 @@
+// Every allocation of the program's own code may fail. Each run then ends in a clear error, and what it leaves behind
+// is whole.
+//
+// The program runs once to list its allocations with the path of calls that led to each; of every path the first is
+// made to fail. There are some ten thousand: by default an even sample of them is tried, PLIMSOLL_ALL_ALLOCATIONS=1
+// tries all.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <set>
+#include <thread>
+
+#include "tests/support/run.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr size_t kSample = 160;  // runs of each command
+const char* const kProgram = PLIMSOLL_BINARY_DIR "/plimsoll";
+const char* const kPreload = PLIMSOLL_BINARY_DIR "/libfail_allocation.so";
+
+struct Ended {
+  bool exited = false, hung = false;
+  int code = -1;
+  std::string messages;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Runs the program in `folder`, with its messages to a file there.
+Ended run_program(const std::string& folder, const std::vector<std::string>& arguments, const std::string& setting) {
+  std::vector<std::string> words = {kProgram};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> environment = {std::string("LD_PRELOAD=") + kPreload, "OMP_NUM_THREADS=2", setting};
+  std::vector<char*> argv, envp;
+  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& variable : environment) envp.push_back(variable.data());
+  argv.push_back(nullptr);
+  envp.push_back(nullptr);
+  posix_spawn_file_actions_t files;
+  posix_spawn_file_actions_init(&files);
+  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&files, 2, (folder + "/messages").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  pid_t child = 0;
+  const int failed = posix_spawn(&child, kProgram, &files, nullptr, argv.data(), envp.data());
+  posix_spawn_file_actions_destroy(&files);
+  Ended ended;
+  if (failed != 0) return ended;
+  int status = 0;
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > limit && !ended.hung) {
+      kill(child, SIGKILL);
+      ended.hung = true;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ended.exited = WIFEXITED(status);
+  ended.code = ended.exited ? WEXITSTATUS(status) : -WTERMSIG(status);
+  ended.messages = text_of(folder + "/messages");
+  return ended;
+}
+
+// Numbers of the allocations to fail: the first of each path of calls.
+std::vector<int64_t> allocations_of(const std::vector<std::string>& arguments) {
+  const TemporaryFolder folder;
+  std::vector<std::string> here = arguments;
+  for (std::string& word : here)
+    if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
+  const Ended ended = run_program(folder.path(), here, "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"));
+  EXPECT_EQ(ended.code, 0) << ended.messages;
+  std::ifstream log(folder / "log");
+  std::set<std::string> seen;
+  std::vector<int64_t> first;
+  std::string line;
+  for (int64_t n = 1; std::getline(log, line); ++n)
+    if (seen.insert(line).second) first.push_back(n);
+  EXPECT_GT(first.size(), 1000U);
+  if (std::getenv("PLIMSOLL_ALL_ALLOCATIONS") != nullptr || first.size() <= kSample) return first;
+  std::vector<int64_t> sample;
+  for (size_t i = 0; i < kSample; ++i) sample.push_back(first[i * first.size() / kSample]);
+  return sample;
+}
+
+// Tries each in two threads: the machine has at least two cores to wait on.
+template <typename Check>
+void fail_each(const std::vector<std::string>& arguments, Check check) {
+  const std::vector<int64_t> numbers = allocations_of(arguments);
+  std::atomic<size_t> next{0};
+  std::atomic<int> refused{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < numbers.size(); i = next++) {
+      const TemporaryFolder folder;
+      std::filesystem::copy_file(golden("mlp.keras"), folder / "out.keras");
+      std::vector<std::string> here = arguments;
+      for (std::string& word : here)
+        if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
+      const Ended ended = run_program(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=" + std::to_string(numbers[i]));
+      const std::string what = "allocation " + std::to_string(numbers[i]) + ": ended with " +
+                               std::to_string(ended.code) + "\n" + ended.messages;
+      EXPECT_FALSE(ended.hung) << what;
+      EXPECT_TRUE(ended.exited) << what;  // no signal: not std::terminate, not a crash
+      EXPECT_TRUE(ended.code == 0 || (ended.code >= 2 && ended.code <= 6)) << what;
+      if (ended.code != 0) {
+        ++refused;
+        EXPECT_NE(ended.messages.find("error P"), std::string::npos) << what;
+      }
+      for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+        EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();
+      check(folder, here, ended, what);
+    }
+  };
+  std::thread other(work);
+  work();
+  other.join();
+  EXPECT_GT(refused, 0);
+}
+
+TEST(FailAllocation, InPlanEndsInAClearError) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#endif
+  fail_each({"plan", golden("cnn.keras"), "--batch-size", "4", "--budget", "512MiB", "--save", "FOLDER/plan.json"},
+            [](const TemporaryFolder& folder, const auto&, const Ended&, const std::string& what) {
+              if (!std::filesystem::exists(folder / "plan.json")) return;
+              const auto json = nlohmann::json::parse(text_of(folder / "plan.json"), nullptr, false);
+              EXPECT_FALSE(json.is_discarded()) << what;
+              EXPECT_TRUE(plan_from_json(json)) << what;
+            });
+}
+
+TEST(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#endif
+  const std::string before = text_of(golden("mlp.keras"));
+  std::atomic<int> resumed{0};
+  fail_each({"fit", golden("cnn.keras"), "--data", golden("cnn_x.npy") + "," + golden("cnn_y.npy"), "--batch-size",
+             "10", "--budget", "512MiB", "--checkpoint", "FOLDER/state", "--checkpoint-every", "1", "--save",
+             "FOLDER/out.keras", "--log", "FOLDER/log.jsonl", "--threads", "2"},
+            [&](const TemporaryFolder& folder, std::vector<std::string> arguments, const Ended& ended,
+                const std::string& what) {
+              // The file that was there before is there still, or a whole new one is.
+              if (text_of(folder / "out.keras") != before) {
+                const auto archive = open_keras(folder / "out.keras");
+                ASSERT_TRUE(archive) << what;
+                EXPECT_EQ(archive->config.at("config").at("name"), "cnn") << what;
+                EXPECT_TRUE(archive->weights.has_value()) << what;
+              } else {
+                EXPECT_NE(ended.code, 0) << what;
+              }
+              if (!std::filesystem::exists(checkpoint_path(folder / "state"))) return;
+              const auto plan = plan_of_checkpoint(folder / "state");
+              ASSERT_TRUE(plan) << what;
+              EXPECT_TRUE(validate(*plan)) << what;
+              if (ended.code == 0 || resumed++ % 4 != 0) return;
+              arguments.push_back("--resume");
+              const Ended again = run_program(folder.path(), arguments, "PLIMSOLL_FAIL_ALLOCATION=0");
+              EXPECT_EQ(again.code, 0) << what << "\nthen: " << again.messages;
+              EXPECT_TRUE(open_keras(folder / "out.keras")) << what;
+            });
+  EXPECT_GT(resumed, 0);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

@@ -1,0 +1,145 @@
+// A run that is stopped and goes on gives, to the bit, what one in a single piece gives.
+#include "tests/support/memory_data.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2;
+constexpr int64_t kReads = 3 + 3 + 3;  // an epoch: windows of 6, 6 and 5 samples
+
+struct Outcome {
+  std::map<std::string, std::vector<double>> values;
+  std::vector<Metric> last;  // of the last epoch
+  int64_t iteration = 0;
+  bool interrupted = false;
+  bool mid_window = false;
+};
+
+std::unique_ptr<ModelRun> make_run(int prefetch) {
+  RunOptions options;
+  options.batch = kBatch;
+  options.micro = kMicro;
+  options.partial_window = kSamples % kBatch;
+  options.evaluate_batch = 4;
+  options.evaluate_samples = 7;
+  options.prefetch = prefetch;
+  options.sample_weights = true;
+  Description description;
+  description.config = nlohmann::json::parse(small_cnn().config());
+  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam(0.01).config)},
+                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)},
+                                {"metrics", {"accuracy"}},
+                                {"weighted_metrics", {"accuracy"}}};
+  return std::make_unique<ModelRun>(require(open_description(description, "", {})), options);
+}
+
+// One process's share of the work: stops after so many reads of the training data or of the validation data, 0: never.
+Outcome work(const std::string& folder, int prefetch, int64_t stop_after, int64_t stop_in_validation, bool resume) {
+  const auto run = make_run(prefetch);
+  MemoryData train(run->open.model, kSamples, 21, true, {0, -1, true, 9, {}}), held(run->open.model, 7, 31, true);
+  std::atomic<bool> stop{false};
+  WatchedSource data(train.source(), [&](int64_t reads) {
+    if (reads == stop_after) stop = true;
+  });
+  WatchedSource validation(held.source(), [&](int64_t reads) {
+    if (reads == stop_in_validation) stop = true;
+  });
+  FitOptions options;
+  options.epochs = kEpochs;
+  options.seed = 9;
+  options.checkpoint_folder = folder;
+  options.resume = resume;
+  options.stop = &stop;
+  options.identity = {{"model", "small_cnn"}};
+  FitObserver quiet;
+  const FitResult result = require(fit(*run->session, data, &validation, run->state, options, quiet));
+  Outcome outcome;
+  outcome.interrupted = result.interrupted;
+  outcome.mid_window = result.mid_window;
+  outcome.iteration = result.optimizer.iteration;
+  if (!result.history.empty()) outcome.last = result.history.back().metrics;
+  for (const PersistentSlot& slot : run->plan().persistent)
+    if (slot.category == Category::kWeights || slot.category == Category::kOptimizer)
+      outcome.values[slot.name] = run->values(slot.name);
+  return outcome;
+}
+
+const Outcome& in_one_piece() {
+  static const Outcome outcome = [] {
+    const TemporaryFolder folder;
+    return work(folder.path(), 0, 0, 0, false);
+  }();
+  return outcome;
+}
+
+void expect_the_same(const Outcome& got, const std::string& what) {
+  const Outcome& want = in_one_piece();
+  EXPECT_FALSE(got.interrupted) << what;
+  EXPECT_EQ(got.iteration, want.iteration) << what;
+  EXPECT_EQ(got.values, want.values) << what;
+  ASSERT_EQ(got.last.size(), want.last.size()) << what;
+  EXPECT_EQ(want.last.size(), 6U) << what;  // loss, accuracy, weighted accuracy, each of training and validation
+  for (size_t i = 0; i < want.last.size(); ++i) {
+    EXPECT_EQ(got.last[i].name, want.last[i].name) << what;
+    EXPECT_EQ(got.last[i].value, want.last[i].value) << what << ": " << want.last[i].name;
+  }
+}
+
+TEST(Resume, AfterEachMicroBatchGivesTheSameBits) {
+  EXPECT_EQ(in_one_piece().iteration, 3 * kEpochs);
+  for (int64_t stop = 1; stop <= kReads * kEpochs; ++stop) {
+    const TemporaryFolder folder;
+    const Outcome first = work(folder.path(), 0, stop, 0, false);
+    const bool finished = stop == kReads * kEpochs;
+    ASSERT_EQ(first.interrupted, !finished) << "stopped after micro-batch " << stop;
+    EXPECT_EQ(first.mid_window, stop % 3 != 0) << stop;
+    if (!finished)
+      expect_the_same(work(folder.path(), 0, 0, 0, true), "stopped after micro-batch " + std::to_string(stop));
+  }
+}
+
+// The reading thread is ahead of the training by an unknown number of batches; what it read and nobody used is read
+// again.
+TEST(Resume, WithReadAheadGivesTheSameBits) {
+  for (int64_t stop : {2, 5, 9, 13}) {
+    const TemporaryFolder folder;
+    work(folder.path(), 1, stop, 0, false);
+    expect_the_same(work(folder.path(), 1, 0, 0, true), "read ahead, stopped near micro-batch " + std::to_string(stop));
+  }
+}
+
+TEST(Resume, AfterAnEpochsValidationGivesTheSameBits) {
+  const TemporaryFolder folder;
+  const Outcome first = work(folder.path(), 0, 0, 1, false);
+  EXPECT_TRUE(first.interrupted);
+  EXPECT_FALSE(first.mid_window);
+  EXPECT_EQ(first.iteration, 3);
+  expect_the_same(work(folder.path(), 0, 0, 0, true), "stopped in the validation of epoch 1");
+}
+
+TEST(Resume, AgainAndAgainGivesTheSameBits) {
+  const TemporaryFolder folder;
+  Outcome outcome = work(folder.path(), 0, 1, 0, false);
+  int pieces = 1;
+  for (; outcome.interrupted && pieces < 100; ++pieces) outcome = work(folder.path(), 0, 1, 0, true);
+  EXPECT_EQ(pieces, kReads * kEpochs);
+  expect_the_same(outcome, "stopped after every micro-batch");
+}
+
+TEST(Resume, RefusesTheCheckpointOfAnotherRun) {
+  const TemporaryFolder folder;
+  work(folder.path(), 0, 1, 0, false);
+  const auto run = make_run(0);
+  MemoryData train(run->open.model, kSamples, 21, true);
+  FitOptions options;
+  options.checkpoint_folder = folder.path();
+  options.resume = true;
+  options.identity = {{"model", "another"}};
+  FitObserver quiet;
+  const auto result = fit(*run->session, train.source(), nullptr, run->state, options, quiet);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kBadCheckpoint);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

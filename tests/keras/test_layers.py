@@ -1,0 +1,148 @@
+"""Every layer in every configuration: output, loss, the gradient of its weights and of its input, moved statistics.
+
+A 1x1 convolution (or a Dense) stands below each layer; its kernel's gradient is a random projection of the gradient
+that the layer passes down, so an error anywhere in that shows."""
+
+import keras
+import numpy as np
+import pytest
+
+from one_step import check_step
+
+L = keras.layers
+IMAGE, ODD, VECTOR = (8, 8, 4), (9, 7, 4), (6,)
+N = 5
+
+
+def frozen(layer):
+    layer.trainable = False
+    return layer
+
+
+# name: (shape of a sample, function that makes the layer)
+CASES = {
+    "dense": (VECTOR, lambda: L.Dense(7)),
+    "dense_no_bias": (VECTOR, lambda: L.Dense(7, use_bias=False, activation="tanh")),
+    "dense_on_images": (IMAGE, lambda: L.Dense(5, activation="relu")),
+    "conv_valid": (ODD, lambda: L.Conv2D(6, 3)),
+    "conv_same": (ODD, lambda: L.Conv2D(6, 3, padding="same", activation="relu")),
+    "conv_strides_same": (ODD, lambda: L.Conv2D(6, 3, strides=2, padding="same")),
+    "conv_strides_same_even": (IMAGE, lambda: L.Conv2D(6, 3, strides=2, padding="same", use_bias=False)),
+    "conv_strides_valid": (ODD, lambda: L.Conv2D(6, (3, 2), strides=(2, 3))),
+    "conv_stride_over_kernel": (ODD, lambda: L.Conv2D(6, 1, strides=2)),
+    "conv_even_kernel_same": (ODD, lambda: L.Conv2D(6, (4, 2), padding="same")),
+    "conv_dilation": (ODD, lambda: L.Conv2D(6, 3, dilation_rate=2)),
+    "conv_dilation_same": (ODD, lambda: L.Conv2D(6, 3, dilation_rate=(3, 2), padding="same")),
+    "conv_groups": (IMAGE, lambda: L.Conv2D(6, 3, groups=2)),
+    "conv_groups_strides_same": (ODD, lambda: L.Conv2D(8, 3, strides=2, groups=4, padding="same")),
+    "conv_wide": ((8, 8, 32), lambda: L.Conv2D(32, 3, padding="same", activation="relu")),
+    "conv_5x5": ((11, 11, 3), lambda: L.Conv2D(17, 5, strides=2, padding="same")),
+    "depthwise": (ODD, lambda: L.DepthwiseConv2D(3)),
+    "depthwise_same_strides": (ODD, lambda: L.DepthwiseConv2D(3, strides=2, padding="same", use_bias=False)),
+    "depthwise_multiplier": (ODD, lambda: L.DepthwiseConv2D(3, depth_multiplier=3, padding="same")),
+    "depthwise_dilation": (ODD, lambda: L.DepthwiseConv2D(3, dilation_rate=2, activation="relu")),
+    "depthwise_wide": ((8, 8, 32), lambda: L.DepthwiseConv2D(5, padding="same")),
+    "transpose_valid": (ODD, lambda: L.Conv2DTranspose(5, 3)),
+    "transpose_same_strides": (ODD, lambda: L.Conv2DTranspose(5, 3, strides=2, padding="same", activation="relu")),
+    "transpose_valid_strides": (ODD, lambda: L.Conv2DTranspose(5, 2, strides=2, use_bias=False)),
+    "transpose_kernel_under_stride": (IMAGE, lambda: L.Conv2DTranspose(5, 2, strides=3)),
+    "transpose_output_padding": (IMAGE, lambda: L.Conv2DTranspose(5, 3, strides=2, padding="same", output_padding=1)),
+    "transpose_output_padding_valid": (IMAGE, lambda: L.Conv2DTranspose(5, 3, strides=(3, 2), output_padding=(2, 0))),
+    "transpose_output_padding_zero": (
+        IMAGE,
+        lambda: L.Conv2DTranspose(5, 3, strides=2, padding="same", output_padding=0),
+    ),
+    "max_pool": (IMAGE, lambda: L.MaxPooling2D()),
+    "max_pool_same": (ODD, lambda: L.MaxPooling2D(3, strides=2, padding="same")),
+    "max_pool_overlap": (ODD, lambda: L.MaxPooling2D((3, 2), strides=1)),
+    "max_pool_drops_edge": (ODD, lambda: L.MaxPooling2D(2)),
+    "average_pool": (IMAGE, lambda: L.AveragePooling2D(2)),
+    "average_pool_same": (ODD, lambda: L.AveragePooling2D(3, strides=2, padding="same")),
+    "average_pool_overlap": (ODD, lambda: L.AveragePooling2D((2, 3), strides=(1, 2))),
+    "global_max_pool": (ODD, lambda: L.GlobalMaxPooling2D()),
+    "global_max_pool_keepdims": (ODD, lambda: L.GlobalMaxPooling2D(keepdims=True)),
+    "global_average_pool": (ODD, lambda: L.GlobalAveragePooling2D()),
+    "global_average_pool_keepdims": (ODD, lambda: L.GlobalAveragePooling2D(keepdims=True)),
+    "upsample_nearest": (ODD, lambda: L.UpSampling2D()),
+    "upsample_nearest_3x2": (ODD, lambda: L.UpSampling2D((3, 2))),
+    "upsample_bilinear": (ODD, lambda: L.UpSampling2D(2, interpolation="bilinear")),
+    "upsample_bilinear_3x2": (ODD, lambda: L.UpSampling2D((3, 2), interpolation="bilinear")),
+    "zero_padding": (ODD, lambda: L.ZeroPadding2D(2)),
+    "zero_padding_asymmetric": (ODD, lambda: L.ZeroPadding2D(((1, 3), (0, 2)))),
+    "flatten": (ODD, lambda: L.Flatten()),
+    "reshape": (IMAGE, lambda: L.Reshape((16, 16))),
+    "reshape_unknown": (IMAGE, lambda: L.Reshape((4, -1, 2))),
+    "relu_layer": (IMAGE, lambda: L.ReLU()),
+    "relu_max_value": (IMAGE, lambda: L.ReLU(0.75)),
+    "relu_negative_slope": (IMAGE, lambda: L.ReLU(negative_slope=0.125)),
+    "relu_threshold": (IMAGE, lambda: L.ReLU(threshold=0.25)),
+    "relu_everything": (IMAGE, lambda: L.ReLU(max_value=1.0, negative_slope=0.25, threshold=0.5)),
+    "leaky_relu_layer": (IMAGE, lambda: L.LeakyReLU()),
+    "leaky_relu_slope": (IMAGE, lambda: L.LeakyReLU(negative_slope=0.05)),
+    "elu_layer": (IMAGE, lambda: L.ELU(alpha=0.5)),
+    "softmax_layer": (IMAGE, lambda: L.Softmax()),
+    **{
+        f"activation_{a}": (IMAGE, lambda a=a: L.Activation(a))
+        for a in ("relu", "leaky_relu", "elu", "gelu", "sigmoid", "tanh", "softmax", "silu", "linear")
+    },
+    "activation_relu6": (IMAGE, lambda: L.Activation("relu6")),
+    "batch_norm": (IMAGE, lambda: L.BatchNormalization()),
+    "batch_norm_momentum": (IMAGE, lambda: L.BatchNormalization(momentum=0.5, epsilon=0.1)),
+    "batch_norm_vector": (VECTOR, lambda: L.BatchNormalization()),
+    "batch_norm_no_scale": (IMAGE, lambda: L.BatchNormalization(scale=False)),
+    "batch_norm_no_center": (IMAGE, lambda: L.BatchNormalization(center=False)),
+    "batch_norm_plain": (IMAGE, lambda: L.BatchNormalization(center=False, scale=False)),
+    "batch_norm_frozen": (IMAGE, lambda: frozen(L.BatchNormalization())),
+    "batch_norm_frozen_no_scale": (IMAGE, lambda: frozen(L.BatchNormalization(scale=False))),
+    "layer_norm": (IMAGE, lambda: L.LayerNormalization()),
+    "layer_norm_vector": (VECTOR, lambda: L.LayerNormalization(epsilon=1e-6)),
+    "layer_norm_plain": (IMAGE, lambda: L.LayerNormalization(center=False, scale=False)),
+    "layer_norm_no_center": (VECTOR, lambda: L.LayerNormalization(center=False)),
+    "rescaling": (IMAGE, lambda: L.Rescaling(0.25, 1.5)),
+    "dropout_zero": (IMAGE, lambda: L.Dropout(0.0)),
+    "conv_frozen": (IMAGE, lambda: frozen(L.Conv2D(6, 3))),
+}
+
+# Of two tensors; the operands get stems of their own.
+MERGES = {
+    "add": lambda a, b: L.Add()([a, b]),
+    "add_of_three": lambda a, b: L.Add()([a, b, a]),
+    "multiply": lambda a, b: L.Multiply()([a, b]),
+    "multiply_broadcast": lambda a, b: L.Multiply()([a, L.GlobalAveragePooling2D(keepdims=True)(b)]),
+    "add_broadcast": lambda a, b: L.Add()([L.GlobalMaxPooling2D(keepdims=True)(a), b]),
+    "multiply_by_itself": lambda a, b: L.Multiply()([a, a]),
+    "concatenate": lambda a, b: L.Concatenate()([a, b]),
+    "concatenate_of_three": lambda a, b: L.Concatenate()([b, a, b]),
+    "concatenate_rows": lambda a, b: L.Concatenate(axis=1)([a, b]),
+}
+
+
+def stem(x, name):
+    channels = x.shape[-1]
+    return (L.Dense(channels, name=name) if len(x.shape) == 2 else L.Conv2D(channels, 1, name=name))(x)
+
+
+def check(folder, rng, name, inputs, outputs):
+    model = keras.Model(inputs, outputs, name=name)
+    x = rng.standard_normal((N,) + model.input_shape[1:]).astype(np.float32)
+    y = rng.standard_normal((N,) + model.output_shape[1:]).astype(np.float32)
+    check_step(folder, model, x, y, "mse")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_layer(name, tmp_path, rng):
+    shape, make = CASES[name]
+    i = keras.Input(shape)
+    check(tmp_path, rng, name, i, make()(stem(i, "stem")))
+
+
+@pytest.mark.parametrize("name", MERGES)
+def test_merge(name, tmp_path, rng):
+    i = keras.Input(IMAGE)
+    check(tmp_path, rng, name, i, MERGES[name](stem(i, "left"), stem(i, "right")))
+
+
+def test_layer_at_the_input(tmp_path, rng):
+    """Nothing below wants a gradient: the first layer's input gradient need not exist, its weights' must."""
+    i = keras.Input(ODD)
+    check(tmp_path, rng, "first_layer", i, L.Conv2D(3, 3)(L.MaxPooling2D(2)(i)))

@@ -1,0 +1,197 @@
+// Packing on plain problems. What is right is checked by code of this file: pairs compared one by one, and for small
+// problems the true optimum, found by trying every order (any packing pushed down is first fit in the order of its
+// offsets).
+#include "plan/pack.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+namespace plimsoll {
+namespace {
+
+using Items = std::vector<PackItem>;
+
+bool alive_together(const PackItem& a, const PackItem& b) {
+  return !(a.last < b.first || b.last < a.first);
+}
+
+void expect_valid(const Items& items, const Packing& packing, const std::string& what) {
+  ASSERT_EQ(packing.offsets.size(), items.size()) << what;
+  Bytes top = 0;
+  for (size_t i = 0; i < items.size(); ++i) {
+    ASSERT_GE(packing.offsets[i], 0) << what;
+    ASSERT_EQ(packing.offsets[i] % kAlignment, 0) << what;
+    top = std::max(top, packing.offsets[i] + items[i].bytes);
+    for (size_t k = 0; k < i; ++k) {
+      if (!alive_together(items[i], items[k])) continue;
+      const bool apart = packing.offsets[i] >= packing.offsets[k] + items[k].bytes ||
+                         packing.offsets[k] >= packing.offsets[i] + items[i].bytes;
+      ASSERT_TRUE(apart) << what << ": items " << k << " and " << i << " overlap";
+    }
+  }
+  EXPECT_EQ(packing.height, top) << what;
+}
+
+// The live set by its definition: the sum at each step.
+Bytes live_set(const Items& items) {
+  Bytes most = 0;
+  for (const PackItem& at : items) {
+    Bytes sum = 0;
+    for (const PackItem& item : items)
+      if (item.first <= at.first && at.first <= item.last) sum += item.bytes;
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+Items draw(std::mt19937& random, int count, int steps, int longest, int units) {
+  Items items;
+  for (int i = 0; i < count; ++i) {
+    const int first = static_cast<int>(random() % static_cast<unsigned>(steps));
+    const int last = std::min(steps - 1, first + static_cast<int>(random() % static_cast<unsigned>(longest)));
+    items.push_back({kAlignment * (1 + static_cast<Bytes>(random() % static_cast<unsigned>(units))), first, last});
+  }
+  return items;
+}
+
+// Lowest offset that is free, items in the given order.
+Bytes height_in_order(const Items& items, const std::vector<int>& order) {
+  std::vector<Bytes> offsets(items.size(), -1);
+  Bytes top = 0;
+  for (int index : order) {
+    const PackItem& item = items[static_cast<size_t>(index)];
+    Bytes at = 0;
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (size_t k = 0; k < items.size(); ++k) {
+        if (offsets[k] < 0 || !alive_together(items[k], item)) continue;
+        if (at < offsets[k] + items[k].bytes && offsets[k] < at + item.bytes)
+          at = offsets[k] + items[k].bytes, moved = true;
+      }
+    }
+    offsets[static_cast<size_t>(index)] = at;
+    top = std::max(top, at + item.bytes);
+  }
+  return top;
+}
+
+Bytes optimum(const Items& items) {
+  std::vector<int> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  Bytes least = INT64_MAX;
+  const Bytes bound = live_set(items);
+  do least = std::min(least, height_in_order(items, order));
+  while (least > bound && std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+Bytes largest_first(const Items& items) {
+  std::vector<int> order(items.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return items[static_cast<size_t>(a)].bytes > items[static_cast<size_t>(b)].bytes;
+  });
+  return height_in_order(items, order);
+}
+
+TEST(Pack, NothingTakesNothing) {
+  const Packing packing = pack({});
+  EXPECT_TRUE(packing.offsets.empty());
+  EXPECT_EQ(packing.height, 0);
+  EXPECT_EQ(largest_live_set({}), 0);
+}
+
+TEST(Pack, OneItemLiesAtTheBottom) {
+  const Packing packing = pack({{192, 3, 9}});
+  EXPECT_EQ(packing.offsets, std::vector<Bytes>{0});
+  EXPECT_EQ(packing.height, 192);
+}
+
+TEST(Pack, ItemsThatNeverMeetShareOnePlace) {
+  const Packing packing = pack({{640, 0, 0}, {640, 1, 1}, {640, 2, 5}, {64, 6, 6}});
+  EXPECT_EQ(packing.offsets, (std::vector<Bytes>{0, 0, 0, 0}));
+  EXPECT_EQ(packing.height, 640);
+}
+
+TEST(Pack, LiveSetIsTheLargestSumOfAStepAndItsStepIsNamed) {
+  const Items items = {{64, 0, 2}, {128, 1, 4}, {256, 3, 3}, {64, 4, 5}};
+  int step = -1;
+  EXPECT_EQ(largest_live_set(items, &step), 384);
+  EXPECT_EQ(step, 3);
+}
+
+TEST(Pack, RandomProblemsArePackedWithoutOverlap) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 150; ++round) {
+    const int count = 1 + static_cast<int>(random() % 60);
+    const Items items = draw(random, count, 40, 1 + static_cast<int>(random() % 30), 1 << random() % 12);
+    const Packing packing = pack(items, 200'000);
+    expect_valid(items, packing, "round " + std::to_string(round));
+    EXPECT_EQ(largest_live_set(items), live_set(items));
+    EXPECT_GE(packing.height, live_set(items));
+  }
+}
+
+TEST(Pack, TheSameItemsGiveTheSamePacking) {
+  std::mt19937 random(2);
+  for (int round = 0; round < 10; ++round) {
+    const Items items = draw(random, 40, 30, 15, 500);
+    const Packing a = pack(items), b = pack(items);
+    EXPECT_EQ(a.offsets, b.offsets);
+    EXPECT_EQ(a.height, b.height);
+  }
+}
+
+// Seven items in every possible order: 5040 packings, of which one is best.
+TEST(Pack, SmallProblemsArePackedAsLowAsCanBe) {
+  std::mt19937 random(3);
+  int hard = 0;
+  for (int round = 0; round < 120; ++round) {
+    const Items items = draw(random, 7, 6, 4, 6);
+    const Bytes best = optimum(items);
+    const Packing packing = pack(items);
+    expect_valid(items, packing, "round " + std::to_string(round));
+    EXPECT_EQ(packing.height, best) << "round " << round;
+    hard += best == live_set(items) && largest_first(items) > best;
+  }
+  EXPECT_GE(hard, 5);  // some of them must be problems where the largest first is not good enough
+}
+
+TEST(Pack, PutsWhatIsSmallBelowWhatIsLargeWhereThatIsBetter) {
+  // The largest first goes to the bottom and cuts the free space in two; the optimum is the live set.
+  const std::vector<Items> problems = {
+      {{128, 0, 1}, {192, 1, 2}, {64, 2, 4}, {256, 3, 4}, {64, 0, 0}, {192, 3, 3}},
+      {{256, 0, 1}, {128, 1, 3}, {192, 2, 2}, {256, 3, 4}, {64, 2, 4}, {64, 0, 1}},
+  };
+  for (const Items& items : problems) {
+    const Packing packing = pack(items);
+    expect_valid(items, packing, "");
+    EXPECT_EQ(packing.height, optimum(items));
+  }
+}
+
+// A training step seen from above: forward values live from i to 2n-i, with short temporaries on the way.
+TEST(Pack, NestedLifetimesOfATrainingStepCloseToTheLiveSet) {
+  std::mt19937 random(4);
+  for (int round = 0; round < 20; ++round) {
+    Items items;
+    const int depth = 30;
+    for (int i = 0; i < depth; ++i) {
+      const Bytes bytes = kAlignment * (1 + static_cast<Bytes>(random() % 4000));
+      items.push_back({bytes, i, 2 * depth - i});
+      items.push_back({kAlignment * (1 + static_cast<Bytes>(random() % 500)), i, i});
+      items.push_back({bytes, 2 * depth - i, 2 * depth - i + 1});
+      if (random() % 2 != 0)
+        items.push_back({kAlignment * (1 + static_cast<Bytes>(random() % 2000)), 2 * depth - i, 2 * depth - i});
+    }
+    const Packing packing = pack(items);
+    expect_valid(items, packing, "round " + std::to_string(round));
+    EXPECT_LE(static_cast<double>(packing.height), 1.02 * static_cast<double>(live_set(items))) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll

@@ -1,0 +1,216 @@
+// What a budget selects, on real models.
+#include "search/search.h"
+
+#include "tests/support/run.h"
+
+namespace plimsoll::testing {
+namespace {
+
+struct Problem {
+  OpenModel open;
+  std::unique_ptr<Backend> backend;
+  SearchRequest request;
+
+  Problem(const std::string& model, int64_t batch, const std::string& device = fast_device())
+      : open(require(open_model(model, {}))), backend(open_device(device)) {
+    request.model = &open.model;
+    request.device = &backend->device();
+    request.graph = {device == "reference" ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
+    request.batch = batch;
+    request.data = data_demand(open.model, request.graph.data);
+  }
+};
+
+const std::vector<std::string>& models() {
+  static const std::vector<std::string> list = {golden("cnn.keras"),
+                                                golden("resnet.keras"),
+                                                golden("mlp.keras"),
+                                                golden("oldest.keras"),
+                                                "seed-1",
+                                                "seed-2",
+                                                "seed-3",
+                                                "fashion-cnn"};
+  return list;
+}
+
+TEST(Search, LessBudgetNeverNeedsMoreAndMoreBudgetIsNeverSlower) {
+  for (const std::string& model : {golden("oldest.keras"), golden("cnn.keras"), golden("mlp.keras")}) {
+    Problem problem(model, 32);
+    const SearchResult all = require(search(problem.request));
+    std::vector<Bytes> budgets;
+    for (const Candidate& candidate : all.candidates)
+      for (Bytes delta : {Bytes{-1}, Bytes{0}, Bytes{1}, Bytes{100'000}})
+        budgets.push_back(candidate.peak_bytes + delta);
+    std::sort(budgets.begin(), budgets.end());
+    Bytes peak = 0;
+    double seconds = INFINITY;
+    for (Bytes budget : budgets) {
+      problem.request.budget = budget;
+      const SearchResult result = require(search(problem.request));
+      EXPECT_EQ(result.fits, budget >= result.least_bytes) << model << " in " << budget;
+      if (!result.fits) continue;
+      EXPECT_LE(result.plan.peak_bytes(), budget) << model;
+      EXPECT_GE(result.plan.peak_bytes(), peak) << model << " in " << budget;
+      EXPECT_LE(result.plan.step_seconds, seconds) << model << " in " << budget;
+      peak = result.plan.peak_bytes();
+      seconds = result.plan.step_seconds;
+    }
+    EXPECT_LT(seconds, INFINITY) << model;
+  }
+}
+
+TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
+  for (const std::string& model : models()) {
+    Problem problem(model, 32);
+    problem.request.budget = kMiB;
+    const SearchResult none = require(search(problem.request));
+    ASSERT_FALSE(none.fits) << model;
+    const Error error = does_not_fit(problem.request, none);
+    EXPECT_EQ(error.code, ErrorCode::kDoesNotFit);
+    EXPECT_NE(to_text(error).find(std::to_string(none.least_bytes)), std::string::npos) << to_text(error);
+
+    problem.request.budget = none.least_bytes;
+    const SearchResult least = require(search(problem.request));
+    EXPECT_TRUE(least.fits) << model;
+    EXPECT_LE(least.plan.peak_bytes(), none.least_bytes) << model;
+    problem.request.budget = none.least_bytes - 1;
+    EXPECT_FALSE(require(search(problem.request)).fits) << model;
+  }
+}
+
+TEST(Search, TheSameRequestGivesTheSamePlan) {
+  Problem problem(golden("resnet.keras"), 32);
+  EXPECT_EQ(to_json(require(search(problem.request)).plan), to_json(require(search(problem.request)).plan));
+}
+
+// Every phase of every model, whole and cut, with and without recompute: packing reaches the live set within 2 %.
+TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
+  double worst = 0;
+  std::string where;
+  for (const std::string& model : models())
+    for (const int64_t batch : {32, 128}) {
+      Problem problem(model, batch);
+      problem.request.per_micro_batch_norm = true;
+      problem.request.evaluate_batch = batch;
+      for (const int64_t micro : {batch, batch / 4, int64_t{3}})
+        for (const bool recompute : {false, true}) {
+          const Plan plan = require(build_plan(problem.request, micro, recompute));
+          ASSERT_TRUE(validate(plan));
+          for (const PhasePlan& phase : plan.phases) {
+            const double gap = static_cast<double>(phase.arena_bytes) / static_cast<double>(phase.live_set_bytes) - 1;
+            EXPECT_LE(gap, 0.02) << model << " batch " << batch << " micro " << micro
+                                 << (recompute ? " recompute " : " ") << phase.name;
+            EXPECT_GE(gap, 0);
+            if (gap > worst) worst = gap, where = model + " " + phase.name;
+          }
+        }
+    }
+  std::printf("largest gap %.3f %% (%s)\n", 100 * worst, where.c_str());
+}
+
+TEST(Search, APlanComesBackFromItsTextAsItWas) {
+  for (const std::string& device : devices())
+    for (const std::string& model : {golden("cnn.keras"), golden("resnet.keras"), golden("mlp.keras")}) {
+      Problem problem(model, 8, device);
+      problem.request.per_micro_batch_norm = true;
+      problem.request.micro_batch = 3;
+      problem.request.evaluate_batch = 8;
+      const Plan plan = require(search(problem.request)).plan;
+      const nlohmann::json json = to_json(plan);
+      const Plan read = require(plan_from_json(nlohmann::json::parse(json.dump())));
+      EXPECT_EQ(to_json(read), json) << model;
+      EXPECT_TRUE(validate(read)) << model;
+      ASSERT_EQ(read.phases.size(), plan.phases.size());
+      for (size_t i = 0; i < plan.phases.size(); ++i)
+        EXPECT_EQ(print(read.phases[i].graph), print(plan.phases[i].graph)) << model;
+      EXPECT_EQ(read.peak_bytes(), plan.peak_bytes());
+      EXPECT_EQ(read.batch.micro, plan.batch.micro);
+    }
+}
+
+TEST(Search, DamagedPlansAreRefusedWithoutACrash) {
+  Problem problem(golden("mlp.keras"), 8);
+  const nlohmann::json whole = to_json(require(search(problem.request)).plan);
+  for (const auto& [key, value] : whole.items()) {
+    nlohmann::json without = whole;
+    without.erase(key);
+    const auto read = plan_from_json(without);
+    ASSERT_FALSE(read) << key;
+    EXPECT_EQ(read.error().code, ErrorCode::kBadPlan) << key;
+    nlohmann::json other = whole;
+    other[key] = nlohmann::json::array({"what", nullptr});
+    EXPECT_FALSE(plan_from_json(other)) << key;
+  }
+  EXPECT_FALSE(plan_from_json(nlohmann::json()));
+  EXPECT_FALSE(plan_from_json(nlohmann::json::array()));
+}
+
+TEST(Search, BatchNormalisationForbidsAnAskedForMicroBatch) {
+  Problem problem(golden("resnet.keras"), 32);
+  problem.request.micro_batch = 8;
+  const auto refused = search(problem.request);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kBatchNormForbidsMicroBatch);
+  EXPECT_NE(to_text(refused.error()).find("--batchnorm per-micro-batch"), std::string::npos);
+
+  problem.request.per_micro_batch_norm = true;
+  const SearchResult allowed = require(search(problem.request));
+  EXPECT_EQ(allowed.plan.batch.micro, 8);
+  EXPECT_TRUE(allowed.plan.per_micro_batch_norm);
+  const auto changes_training = [](const LeverUse& lever) { return lever.effect == Effect::kTraining; };
+  EXPECT_TRUE(std::any_of(allowed.plan.levers.begin(), allowed.plan.levers.end(), changes_training));
+}
+
+TEST(Search, NothingThatChangesTrainingIsChosenUnasked) {
+  Problem problem(golden("resnet.keras"), 32);
+  for (Bytes budget : {Bytes{0}, kMiB}) {
+    problem.request.budget = budget;
+    const SearchResult result = require(search(problem.request));
+    EXPECT_EQ(result.plan.batch.micro, 32);
+    for (const LeverUse& lever : result.plan.levers) EXPECT_NE(lever.effect, Effect::kTraining);
+  }
+}
+
+TEST(Search, ForbiddenLeversAreNotUsed) {
+  Problem problem("fashion-cnn", 32);
+  problem.request.forbidden = {"micro-batch", "recompute", "prefetch"};
+  problem.request.budget = kMiB;
+  const SearchResult result = require(search(problem.request));
+  EXPECT_EQ(result.plan.batch.micro, 32);
+  EXPECT_TRUE(result.plan.levers.empty());
+  EXPECT_EQ(result.plan.prefetch, 0);
+  EXPECT_EQ(result.candidates.size(), 1U);
+}
+
+// Evaluation is cut until it needs no more than training does.
+TEST(Search, EvaluationNeverNeedsMoreThanTraining) {
+  Problem problem(golden("cnn.keras"), 4);
+  const Bytes training = require(search(problem.request)).plan.arena_bytes;
+  problem.request.evaluate_batch = 1000;
+  problem.request.evaluate_samples = 1001;
+  problem.request.predict_batch = 0;
+  const Plan plan = require(search(problem.request)).plan;
+  EXPECT_EQ(plan.arena_bytes, training);
+  ASSERT_NE(plan.phase("evaluate"), nullptr);
+  EXPECT_LT(plan.phase("evaluate")->samples, 1000);
+}
+
+TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
+  for (const int64_t micro : {8, 3}) {
+    Problem problem(golden("cnn.keras"), 8);
+    problem.request.micro_batch = micro;
+    const Plan plan = require(search(problem.request)).plan;
+    for (int64_t samples = 1; samples < micro; ++samples) {
+      const PhasePlan tail = require(plan_tail(problem.request, plan, micro < 8 ? "accumulate" : "train", samples));
+      EXPECT_EQ(tail.samples, samples);
+      EXPECT_LE(tail.arena_bytes, plan.arena_bytes);
+      Plan with = plan;
+      with.phases.push_back(tail);
+      EXPECT_TRUE(validate(with));
+    }
+    EXPECT_FALSE(plan_tail(problem.request, plan, "train", 64));
+  }
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

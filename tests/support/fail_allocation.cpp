@@ -1,0 +1,183 @@
+// operator new that fails once, on request: loaded into a program by LD_PRELOAD.
+//
+//   PLIMSOLL_FAIL_ALLOCATION=N     the N-th allocation, from 1 on, throws std::bad_alloc
+//   PLIMSOLL_ALLOCATION_LOG=FILE   for every allocation a line with a number for the path of calls that led to it
+//
+// Counted is what the program's own code asks for, through the C++ library and libfmt or without them; other libraries'
+// own allocations always succeed.
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <link.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace {
+
+struct Range {
+  uintptr_t begin = 0, end = 0;
+  bool has(const void* address) const {
+    const auto a = reinterpret_cast<uintptr_t>(address);
+    return a >= begin && a < end;
+  }
+};
+
+constexpr int kMostRanges = 4, kDepth = 24;
+Range program;
+Range passed_through[kMostRanges];  // this library, the C++ library, libfmt
+int passed_count = 0;
+std::atomic<bool> ready{false};
+std::atomic<int64_t> count{0};
+int64_t target = 0;
+int log_file = -1;
+thread_local bool inside = false;  // backtrace() may allocate
+
+Range range_of(const dl_phdr_info& info) {
+  Range range{UINTPTR_MAX, 0};
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    if (info.dlpi_phdr[i].p_type != PT_LOAD) continue;
+    const uintptr_t begin = info.dlpi_addr + info.dlpi_phdr[i].p_vaddr;
+    range.begin = begin < range.begin ? begin : range.begin;
+    range.end = begin + info.dlpi_phdr[i].p_memsz > range.end ? begin + info.dlpi_phdr[i].p_memsz : range.end;
+  }
+  return range;
+}
+
+int note_object(dl_phdr_info* info, size_t, void* first) {
+  bool& is_first = *static_cast<bool*>(first);
+  if (is_first) program = range_of(*info);
+  is_first = false;
+  for (const char* name : {"libfail_allocation", "libstdc++", "libfmt"})
+    if (std::strstr(info->dlpi_name, name) != nullptr && passed_count < kMostRanges)
+      passed_through[passed_count++] = range_of(*info);
+  return 0;
+}
+
+[[gnu::constructor]] void start() {
+  bool first = true;
+  dl_iterate_phdr(note_object, &first);
+  if (const char* text = std::getenv("PLIMSOLL_FAIL_ALLOCATION")) target = std::atoll(text);
+  if (const char* path = std::getenv("PLIMSOLL_ALLOCATION_LOG"))
+    log_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+  void* frames[2];
+  backtrace(frames, 2);  // loads what it needs now
+}
+
+bool passes_through(const void* address) {
+  for (int i = 0; i < passed_count; ++i)
+    if (passed_through[i].has(address)) return true;
+  return false;
+}
+
+void log_path(void* const* frames, int depth) {
+  uint64_t hash = 1469598103934665603;
+  for (int i = 0; i < depth; ++i) {
+    if (!program.has(frames[i])) continue;
+    hash = (hash ^ (reinterpret_cast<uintptr_t>(frames[i]) - program.begin)) * 1099511628211;
+  }
+  char line[32];
+  const int length = std::snprintf(line, sizeof line, "%016llx\n", static_cast<unsigned long long>(hash));
+  if (write(log_file, line, static_cast<size_t>(length)) != length) _exit(99);
+}
+
+// Whether this allocation is the one to fail.
+bool fails(const void* caller) {
+  if (!ready || inside || (target == 0 && log_file < 0)) return false;
+  if (!program.has(caller) && !passes_through(caller)) return false;
+  inside = true;
+  void* frames[kDepth];
+  int depth = 0;
+  bool own = program.has(caller);
+  if (!own || log_file >= 0) {
+    depth = backtrace(frames, kDepth);
+    for (int i = 0; i < depth && !own; ++i) {
+      if (passes_through(frames[i])) continue;
+      own = program.has(frames[i]);
+      break;
+    }
+  }
+  if (own && log_file >= 0) log_path(frames, depth);
+  inside = false;
+  return own && ++count == target;
+}
+
+using Main = int (*)(int, char**, char**);
+Main main_of_program = nullptr;
+
+// Objects that live outside main() are made and destroyed where nobody can catch an exception.
+int counted_main(int argc, char** argv, char** environment) {
+  ready = true;
+  const int code = main_of_program(argc, argv, environment);
+  ready = false;
+  return code;
+}
+
+void* allocate(size_t bytes, size_t alignment) {
+  if (alignment <= alignof(max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
+  return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+}
+
+void* give(size_t bytes, size_t alignment, const void* caller) {
+  void* memory = fails(caller) ? nullptr : allocate(bytes, alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+extern "C" int __libc_start_main(Main program_main, int argc, char** argv, void (*init)(), void (*fini)(),
+                                 void (*rtld_fini)(), void* stack_end) {  // NOLINT
+  main_of_program = program_main;
+  const auto start_main = reinterpret_cast<decltype(&__libc_start_main)>(dlsym(RTLD_NEXT, "__libc_start_main"));
+  return start_main(counted_main, argc, argv, init, fini, rtld_fini, stack_end);
+}
+
+#define CALLER __builtin_return_address(0)
+[[gnu::noinline]] void* operator new(size_t n) {
+  return give(n, 1, CALLER);
+}
+[[gnu::noinline]] void* operator new[](size_t n) {
+  return give(n, 1, CALLER);
+}
+[[gnu::noinline]] void* operator new(size_t n, std::align_val_t a) {
+  return give(n, static_cast<size_t>(a), CALLER);
+}
+[[gnu::noinline]] void* operator new[](size_t n, std::align_val_t a) {
+  return give(n, static_cast<size_t>(a), CALLER);
+}
+[[gnu::noinline]] void* operator new(size_t n, const std::nothrow_t&) noexcept {
+  return fails(CALLER) ? nullptr : allocate(n, 1);
+}
+[[gnu::noinline]] void* operator new[](size_t n, const std::nothrow_t&) noexcept {
+  return fails(CALLER) ? nullptr : allocate(n, 1);
+}
+[[gnu::noinline]] void operator delete(void* p) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete[](void* p) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, size_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete[](void* p, size_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, std::align_val_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete[](void* p, std::align_val_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete(void* p, size_t, std::align_val_t) noexcept {
+  std::free(p);
+}
+[[gnu::noinline]] void operator delete[](void* p, size_t, std::align_val_t) noexcept {
+  std::free(p);
+}

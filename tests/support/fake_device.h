@@ -1,0 +1,38 @@
+// A device that answers as it is told, and graphs from text.
+#pragma once
+
+#include <stdexcept>
+
+#include "device/device.h"
+#include "ops/op.h"
+
+namespace plimsoll::testing {
+
+class FakeDevice : public Device {
+ public:
+  bool may_fuse = true;
+  Bytes workspace = 0;
+
+  const DeviceInfo& info() const override { return info_; }
+  Result<KernelOffer> offer(const Graph&, const Node&) const override {
+    KernelOffer offer;
+    offer.kernel = "fake";
+    offer.workspace = workspace;
+    offer.seconds = 1;
+    return offer;
+  }
+  bool fuses(const Graph&, const Node&) const override { return may_fuse; }
+  bool has_epilogues() const override { return true; }
+  Bytes overhead_bound(int) const override { return kMiB; }
+
+ private:
+  DeviceInfo info_;
+};
+
+inline Graph graph_of(std::string_view text) {
+  Graph graph = require(parse_graph(text));
+  require(verify(graph));
+  return graph;
+}
+
+}  // namespace plimsoll::testing
