@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <exception>
 #include <new>
 
 #include "cli/command.h"
@@ -37,6 +38,22 @@ bool wants_json(int argc, char** argv) {
 void wait_politely(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
+}
+
+constexpr const char* kNoMemory =
+    "error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n";
+
+// Memory can also run out where no exception may leave: nlohmann's destructor of a nested value allocates. That is the
+// same error to the user, not a crash.
+[[noreturn]] void on_terminate() {
+  try {
+    if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    std::fputs(kNoMemory, stderr);
+    _exit(exit_code(ErrorCode::kOutOfMemory));
+  } catch (...) {
+  }
+  std::abort();
 }
 
 int run(int argc, char** argv) {
@@ -85,12 +102,12 @@ void install_signal_handlers() {
 
 int main(int argc, char** argv) {
   using namespace plimsoll;
+  std::set_terminate(on_terminate);
   wait_politely(argv);
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {
-    std::fputs("error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n",
-               stderr);
+    std::fputs(kNoMemory, stderr);
     return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& e) {
     return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
