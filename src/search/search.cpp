@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 
 #include "search/build.h"
 
@@ -43,6 +44,31 @@ Status check_micro_batch(const SearchRequest& request) {
             {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}",
                          *request.micro_batch),
              "leave --micro-batch out    the whole batch at once, exact"}});
+}
+
+// "at the peak (conv2d_weight_grad of conv1): conv1 3.1 GiB, conv2 1.0 GiB, 41 others 3.5 GiB"
+std::string peak_fact(const Plan& plan) {
+  const PhasePlan* phase = peak_phase(plan);
+  if (phase == nullptr || phase->nodes.empty()) return "";
+  std::map<Bytes, std::pair<Bytes, std::string>> places;  // what shares a place counts once
+  for (size_t v = 0; v < phase->values.size(); ++v) {
+    const Placement& place = phase->values[v];
+    if (place.offset < plan.persistent_bytes || place.first > phase->peak_node || place.last < phase->peak_node)
+      continue;
+    const Value& value = phase->graph.values[v];
+    places.emplace(place.offset, std::make_pair(value.bytes(), value.layer.empty() ? value.name : value.layer));
+  }
+  std::vector<std::pair<Bytes, std::string>> values;
+  for (const auto& [offset, value] : places) values.push_back(value);
+  std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  const Node& node = phase->graph.node(phase->peak_node);
+  std::string text = fmt::format("at its peak ({} of {}): ", node.op, node.layer.empty() ? phase->name : node.layer);
+  Bytes others = phase->arena_bytes;
+  for (size_t i = 0; i < values.size() && i < 2; ++i) {
+    text += fmt::format("{} {}, ", values[i].second, format_bytes(values[i].first));
+    others -= values[i].first;
+  }
+  return text + fmt::format("everything else {}", format_bytes(others));
 }
 
 bool better(const Plan& a, const Plan& b) {
@@ -101,6 +127,7 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers",
                          format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_bytes),
                          format_bytes(result.plan.data_bytes)));
+  if (const std::string peak = peak_fact(result.plan); !peak.empty()) error.fact(peak);
   if (request.batch > 0)
     error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),
                            format_bytes(result.bytes_per_sample)));
