@@ -23,10 +23,13 @@ inline Span covering(int64_t i, int64_t stride, int64_t pad, int64_t extent, int
   return {first, smaller(p / stride + 1, outputs)};
 }
 
+// Loops over an index of bytes say how many lanes they want: left alone the compiler takes a vector's worth of bytes,
+// 64, and 16 channels then run one by one.
+
 // A window that lies wholly inside the image, of a size known to the compiler: the maximum stays in registers.
 template <int KH, int KW>
 inline void max_window(const float* x, int64_t row, int64_t c, float* y, uint8_t* index) {
-#pragma omp simd
+#pragma omp simd simdlen(16)
   for (int64_t i = 0; i < c; ++i) {
     float best = x[i];
     int32_t at = 0;
@@ -54,7 +57,7 @@ inline void max_window_any(const Window& w, const float* image, Span rows, Span 
         first = false;
         continue;
       }
-#pragma omp simd
+#pragma omp simd simdlen(16)
       for (int64_t i = 0; i < w.c; ++i) {
         const bool wins = x[i] > y[i];
         index[i] = wins ? position : index[i];
@@ -91,9 +94,9 @@ inline void zero(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0.0F;
 }
 
-inline void take_if(const float* dy, const uint8_t* index, uint8_t position, int64_t c, float* dx) {
-#pragma omp simd
-  for (int64_t i = 0; i < c; ++i) dx[i] = index[i] == position ? dy[i] : 0.0F;
+inline void take_if(const float* dy, const uint8_t* index, int32_t position, int64_t c, float* dx) {
+#pragma omp simd simdlen(16)
+  for (int64_t i = 0; i < c; ++i) dx[i] = static_cast<int32_t>(index[i]) == position ? dy[i] : 0.0F;
 }
 
 void max_pool_grad(const Window& w, const float* dy, const uint8_t* index, float* dx, int64_t begin, int64_t end) {
@@ -107,7 +110,7 @@ void max_pool_grad(const Window& w, const float* dy, const uint8_t* index, float
       for (int64_t oy = rows.begin; oy < rows.end; ++oy) {
         for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
           const int64_t at = ((image * w.oh + oy) * w.ow + ox) * w.c;
-          const auto position = static_cast<uint8_t>((iy + w.top - oy * w.sh) * w.kw + (ix + w.left - ox * w.sw));
+          const auto position = static_cast<int32_t>((iy + w.top - oy * w.sh) * w.kw + (ix + w.left - ox * w.sw));
           const float* d = dy + at;
           const uint8_t* p = index + at;
           if (first) {
@@ -115,8 +118,8 @@ void max_pool_grad(const Window& w, const float* dy, const uint8_t* index, float
             first = false;
             continue;
           }
-#pragma omp simd
-          for (int64_t i = 0; i < w.c; ++i) to[i] += p[i] == position ? d[i] : 0.0F;
+#pragma omp simd simdlen(16)
+          for (int64_t i = 0; i < w.c; ++i) to[i] += static_cast<int32_t>(p[i]) == position ? d[i] : 0.0F;
         }
       }
       if (first) zero(to, w.c);
