@@ -7,6 +7,7 @@
 #include <new>
 
 #include "cli/command.h"
+#include "formats/file/file.h"
 
 namespace plimsoll {
 namespace {
@@ -46,6 +47,7 @@ constexpr const char* kNoMemory =
 // Memory can also run out where no exception may leave: nlohmann's destructor of a nested value allocates. That is the
 // same error to the user, not a crash.
 [[noreturn]] void on_terminate() {
+  remove_files_aside();  // nothing unwinds from here
   try {
     if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const std::bad_alloc&) {

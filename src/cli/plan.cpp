@@ -13,8 +13,9 @@ struct PlanFlags : CommonFlags {
 };
 
 Status save_plan(const Plan& plan, const std::string& path) {
+  const std::string text = to_json(plan).dump(1) + "\n";
   PLIMSOLL_ASSIGN(AtomicFile file, AtomicFile::create(path));
-  PLIMSOLL_TRY(file.write(bytes_of_text(to_json(plan).dump(1) + "\n")));
+  PLIMSOLL_TRY(file.write(bytes_of_text(text)));
   return file.commit();
 }
 

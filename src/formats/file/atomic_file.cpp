@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -60,7 +61,34 @@ Result<std::string> real_target(const std::string& target) {
   return ignored ? target : resolved.string();
 }
 
+// Names of the files that stand aside now, in memory that a program out of memory can still read. One that is too long,
+// or one too many, is not here: it is removed by unwinding alone.
+struct Aside {
+  std::atomic<bool> used{false};
+  char path[1024];
+};
+std::array<Aside, 8> asides;
+
+void remember(const std::string& path) {
+  if (path.size() >= sizeof(Aside::path)) return;
+  for (Aside& aside : asides) {
+    if (aside.used.exchange(true)) continue;
+    std::memcpy(aside.path, path.c_str(), path.size() + 1);
+    return;
+  }
+}
+
+void forget(const std::string& path) noexcept {
+  for (Aside& aside : asides)
+    if (aside.used && path == aside.path) aside.used = false;
+}
+
 }  // namespace
+
+void remove_files_aside() noexcept {
+  for (Aside& aside : asides)
+    if (aside.used) ::unlink(aside.path);
+}
 
 Error write_error(int error_number, const std::string& path, const std::string& doing) {
   const bool forbidden = error_number == EACCES || error_number == EPERM || error_number == EROFS ||
@@ -89,6 +117,7 @@ Result<PathAside> PathAside::create(const std::string& target) {
     const Descriptor fd(::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (fd.get() >= 0) {
       aside.temporary_ = std::move(candidate);
+      remember(aside.temporary_);
       return aside;
     }
     if (errno != EEXIST && errno != EINTR) break;
@@ -112,12 +141,16 @@ Status PathAside::commit() {
   PLIMSOLL_TRY(sync_path(temporary_, O_RDONLY, target_));
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     return fail(write_error(errno, target_, fmt::format("putting {} in place", target_)));
+  forget(temporary_);
   temporary_.clear();
   return sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY, target_);
 }
 
 void PathAside::discard() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    forget(temporary_);
+  }
   temporary_.clear();
 }
 

@@ -78,6 +78,10 @@ class PathAside {
   std::string target_, temporary_;
 };
 
+// Removes every file that stands aside and was neither committed nor discarded: for whoever ends the program without
+// unwinding. Allocates nothing.
+void remove_files_aside() noexcept;
+
 class AtomicFile {
  public:
   static Result<AtomicFile> create(const std::string& target);
