@@ -115,10 +115,10 @@ class GraphWriter {
   }
 
   void add_metrics(Forward& forward) {
-    for (const Metric& metric : plan_.objective.metrics) {
+    for (const MetricSpec& metric : plan_.objective.metrics) {
       const size_t i = metric.output;
       b_.set_layer(model_.outputs()[i].name);
-      const bool as_loss = metric.kind == Metric::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
+      const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
       forward.tallies.push_back(tally(metric.name, total(rows, scalar("one"), i, weighted), i, weighted));

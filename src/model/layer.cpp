@@ -72,8 +72,8 @@ Status need_rank(const Shape& sample, size_t rank, const std::string& where) {
               fmt::format("{}: a sample must have {} dimensions, got [{}]", where, rank, to_text(sample)));
 }
 
-Result<Window> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where) {
-  Window window;
+Result<KernelWindow> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where) {
+  KernelWindow window;
   if (same) {
     window.output = (input - 1) / stride + 1;
     const int64_t total = std::max<int64_t>((window.output - 1) * stride + kernel - input, 0);

@@ -97,11 +97,11 @@ void check_policy(Config& config);
 Status need_rank(const Shape& sample, size_t rank, const std::string& where);
 
 // An output size and TensorFlow's padding for it, in one direction of an image.
-struct Window {
+struct KernelWindow {
   int64_t output = 0, before = 0, after = 0;
 };
 // `kernel` is the effective size, dilation included.
-Result<Window> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where);
+Result<KernelWindow> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where);
 
 // One entry of `axis`, an integer counted with the batch, made positive; nullopt when it is not inside `rank`.
 std::optional<int64_t> positive_axis(int64_t axis, size_t rank);

@@ -27,16 +27,16 @@ Geometry read_geometry(Config& c) {
   return g;
 }
 
-Result<std::array<Window, 2>> place(const Geometry& g, const Shape& in, const std::string& where) {
+Result<std::array<KernelWindow, 2>> place(const Geometry& g, const Shape& in, const std::string& where) {
   PLIMSOLL_TRY(need_rank(in, 3, where));
-  std::array<Window, 2> windows;
+  std::array<KernelWindow, 2> windows;
   for (size_t d = 0; d < 2; ++d) {
     PLIMSOLL_ASSIGN(windows[d], place_window(in[d], g.extent(d), g.strides[d], g.same, where));
   }
   return windows;
 }
 
-Attrs attributes(const Geometry& g, const std::array<Window, 2>& w, int64_t groups) {
+Attrs attributes(const Geometry& g, const std::array<KernelWindow, 2>& w, int64_t groups) {
   return {{"strides", std::vector<int64_t>{g.strides[0], g.strides[1]}},
           {"pads", std::vector<int64_t>{w[0].before, w[0].after, w[1].before, w[1].after}},
           {"dilations", std::vector<int64_t>{g.dilations[0], g.dilations[1]}},
@@ -155,9 +155,9 @@ Layer separable_conv2d(Config& c) {
 }
 
 // The size TensorFlow gives to a transposed convolution, and the padding of the convolution it is the gradient of.
-Result<Window> place_transposed(int64_t in, int64_t extent, int64_t stride, bool same,
-                                std::optional<int64_t> output_padding, const std::string& where) {
-  Window window;
+Result<KernelWindow> place_transposed(int64_t in, int64_t extent, int64_t stride, bool same,
+                                      std::optional<int64_t> output_padding, const std::string& where) {
+  KernelWindow window;
   if (!same) {
     window.output = (in - 1) * stride + extent + output_padding.value_or(std::max(extent, stride) - extent);
     return window;
@@ -187,9 +187,9 @@ Layer conv2d_transpose(Config& c) {
     if ((*output_padding)[d] >= g.strides[d])
       c.issues().reject(fmt::format("{}: output_padding {} must be less than the stride {}", where,
                                     (*output_padding)[d], g.strides[d]));
-  const auto place_both = [=](const Shape& in) -> Result<std::array<Window, 2>> {
+  const auto place_both = [=](const Shape& in) -> Result<std::array<KernelWindow, 2>> {
     PLIMSOLL_TRY(need_rank(in, 3, where));
-    std::array<Window, 2> windows;
+    std::array<KernelWindow, 2> windows;
     for (size_t d = 0; d < 2; ++d) {
       const auto extra = output_padding ? std::optional((*output_padding)[d]) : std::nullopt;
       PLIMSOLL_ASSIGN(windows[d], place_transposed(in[d], g.extent(d), g.strides[d], g.same, extra, where));

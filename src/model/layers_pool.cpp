@@ -13,9 +13,9 @@ struct Pool {
   bool same = false;
   std::string where;
 
-  Result<std::array<Window, 2>> place(const Shape& in) const {
+  Result<std::array<KernelWindow, 2>> place(const Shape& in) const {
     PLIMSOLL_TRY(need_rank(in, 3, where));
-    std::array<Window, 2> windows;
+    std::array<KernelWindow, 2> windows;
     for (size_t d = 0; d < 2; ++d) {
       PLIMSOLL_ASSIGN(windows[d], place_window(in[d], size[d], strides[d], same, where));
     }

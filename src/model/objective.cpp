@@ -115,10 +115,10 @@ void read_losses(const Json& given, const Json& weights, const std::vector<std::
   }
 }
 
-std::optional<Metric::Kind> match_kind(const std::string& name) {
-  if (name == "binary_accuracy" || name == "BinaryAccuracy") return Metric::Kind::kBinary;
-  if (name == "categorical_accuracy" || name == "CategoricalAccuracy") return Metric::Kind::kCategorical;
-  if (name == "sparse_categorical_accuracy" || name == "SparseCategoricalAccuracy") return Metric::Kind::kSparse;
+std::optional<MetricSpec::Kind> match_kind(const std::string& name) {
+  if (name == "binary_accuracy" || name == "BinaryAccuracy") return MetricSpec::Kind::kBinary;
+  if (name == "categorical_accuracy" || name == "CategoricalAccuracy") return MetricSpec::Kind::kCategorical;
+  if (name == "sparse_categorical_accuracy" || name == "SparseCategoricalAccuracy") return MetricSpec::Kind::kSparse;
   return std::nullopt;
 }
 
@@ -138,9 +138,9 @@ std::string default_name(const std::string& name) {
   return name;
 }
 
-std::optional<Metric> read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
+std::optional<MetricSpec> read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
   const KerasObject object = keras_object(value);
-  Metric metric;
+  MetricSpec metric;
   metric.output = output;
   metric.weighted = weighted;
   metric.source = object.name;
@@ -156,11 +156,11 @@ std::optional<Metric> read_metric(const Json& value, size_t output, bool weighte
   Config c(object.config, fmt::format("compile_config: metric {}", object.name), issues);
   if (!value.is_string()) metric.name = c.text("name", metric.name);
   if (loss) {
-    metric.kind = Metric::Kind::kLoss;
+    metric.kind = MetricSpec::Kind::kLoss;
     metric.loss = read_loss_config(*loss, c);
   } else {
-    metric.kind = automatic ? Metric::Kind::kAccuracy : *match;
-    if (metric.kind == Metric::Kind::kBinary) metric.threshold = c.real("threshold", 0.5);
+    metric.kind = automatic ? MetricSpec::Kind::kAccuracy : *match;
+    if (metric.kind == MetricSpec::Kind::kBinary) metric.threshold = c.real("threshold", 0.5);
     check_policy(c);
   }
   c.finish();
@@ -190,9 +190,9 @@ void read_metrics(const Json& given, const std::vector<std::string>& outputs, bo
 }
 
 // The names Keras reports (CompileMetrics.result): the output's in front where there are several, and made unique.
-void name_metrics(std::vector<Metric>& metrics, const std::vector<std::string>& outputs) {
+void name_metrics(std::vector<MetricSpec>& metrics, const std::vector<std::string>& outputs) {
   std::map<std::string, int> seen;
-  for (Metric& metric : metrics) {
+  for (MetricSpec& metric : metrics) {
     const std::string prefix = outputs.size() > 1 ? outputs[metric.output] + "_" : "";
     std::string name = prefix + metric.name;
     if (seen.count(name) && metric.weighted) name = prefix + "weighted_" + metric.name;
@@ -244,7 +244,7 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
 }
 
 void resolve_metrics(Objective& objective, std::span<const Shape> outputs, Issues& issues) {
-  for (Metric& metric : objective.metrics) {
+  for (MetricSpec& metric : objective.metrics) {
     const auto& loss = objective.losses[metric.output];
     if (!loss) {
       issues.unknown(fmt::format("compile_config: metric {} of an output without a loss", metric.source));
@@ -252,12 +252,15 @@ void resolve_metrics(Objective& objective, std::span<const Shape> outputs, Issue
     }
     const bool sparse = loss->kind == LossKind::kSparseCrossEntropy;
     const Shape& output = outputs[metric.output];
-    if (metric.kind == Metric::Kind::kAccuracy) {
+    if (metric.kind == MetricSpec::Kind::kAccuracy) {
       const bool one = output.rank() > 0 && output.back() == 1;
-      metric.kind = one ? Metric::Kind::kBinary : sparse ? Metric::Kind::kSparse : Metric::Kind::kCategorical;
+      metric.kind = one      ? MetricSpec::Kind::kBinary
+                    : sparse ? MetricSpec::Kind::kSparse
+                             : MetricSpec::Kind::kCategorical;
     }
-    const bool wants_sparse = metric.kind == Metric::Kind::kSparse ||
-                              (metric.kind == Metric::Kind::kLoss && metric.loss.kind == LossKind::kSparseCrossEntropy);
+    const bool wants_sparse =
+        metric.kind == MetricSpec::Kind::kSparse ||
+        (metric.kind == MetricSpec::Kind::kLoss && metric.loss.kind == LossKind::kSparseCrossEntropy);
     if (sparse != wants_sparse)
       issues.unknown(
           fmt::format("compile_config: metric {} with the targets of the loss {}", metric.source, to_text(loss->kind)));
@@ -289,19 +292,19 @@ ValueId add_loss_rows(GraphBuilder& b, const Loss& loss, ValueId prediction, Val
                 {{"sparse", loss.kind == LossKind::kSparseCrossEntropy}, {"label_smoothing", loss.label_smoothing}});
 }
 
-ValueId add_metric_rows(GraphBuilder& b, const Metric& metric, ValueId prediction, ValueId target) {
+ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId prediction, ValueId target) {
   switch (metric.kind) {
-    case Metric::Kind::kLoss:
+    case MetricSpec::Kind::kLoss:
       return add_loss_rows(b, metric.loss, prediction, target);
-    case Metric::Kind::kSparse:
+    case MetricSpec::Kind::kSparse:
       return b.add1("match", {prediction, target}, {{"kind", std::string("sparse")}});
-    case Metric::Kind::kCategorical:
+    case MetricSpec::Kind::kCategorical:
       return b.add1("match", {prediction, target}, {{"kind", std::string("categorical")}});
-    case Metric::Kind::kBinary:
-    case Metric::Kind::kAccuracy:
+    case MetricSpec::Kind::kBinary:
+    case MetricSpec::Kind::kAccuracy:
       break;
   }
-  assert(metric.kind == Metric::Kind::kBinary);
+  assert(metric.kind == MetricSpec::Kind::kBinary);
   return b.add1("match", {prediction, target}, {{"kind", std::string("binary")}, {"threshold", metric.threshold}});
 }
 

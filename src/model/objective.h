@@ -20,7 +20,7 @@ struct Loss {
   bool operator==(const Loss&) const = default;
 };
 
-struct Metric {
+struct MetricSpec {
   // kAccuracy becomes one of the others when the shapes are known, as in Keras.
   enum class Kind { kLoss, kAccuracy, kSparse, kCategorical, kBinary };
   std::string name;    // as reported, with the output's where there are several
@@ -35,7 +35,7 @@ struct Metric {
 struct Objective {
   std::vector<std::optional<Loss>> losses;  // one an output; Keras allows outputs without
   std::vector<double> loss_weights;
-  std::vector<Metric> metrics;
+  std::vector<MetricSpec> metrics;
 };
 
 // Of the compile configuration (may be null) with what the flags say over it.
@@ -50,6 +50,6 @@ std::string to_text(LossKind kind);
 // One loss a row. Softmax or sigmoid right before a cross-entropy is looked behind, as Keras does: any of the two
 // before any of the three, since Keras keeps the logits with the tensor and does not ask which function it was.
 ValueId add_loss_rows(GraphBuilder& b, const Loss& loss, ValueId prediction, ValueId target);
-ValueId add_metric_rows(GraphBuilder& b, const Metric& metric, ValueId prediction, ValueId target);
+ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId prediction, ValueId target);
 
 }  // namespace plimsoll
