@@ -1,6 +1,6 @@
 #include "api/job.h"
 #include "data/random.h"
-#include "execute/memory.h"
+#include "device/process_memory.h"
 #include "execute/session.h"
 #include "plimsoll/plimsoll.h"
 
@@ -80,7 +80,7 @@ Status Trainer::State::run(const Batch& batch) {
     if (!session->can_accumulate(count)) {
       PLIMSOLL_ASSIGN(PhasePlan tail,
                       plan_tail(request, session->plan(), cut.micro < cut.effective ? "accumulate" : "train", count));
-      PLIMSOLL_TRY(session->add_phase(std::move(tail), *backend));
+      PLIMSOLL_TRY(session->add_phase(std::move(tail)));
     }
     PLIMSOLL_TRY(session->accumulate(count, [&](const BatchBuffers& into) -> Status {
       std::memcpy(into.inputs[0], reinterpret_cast<const std::byte*>(batch.x) + first * x_bytes,

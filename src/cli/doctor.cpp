@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "cli/command.h"
-#include "execute/memory.h"
+#include "device/process_memory.h"
 
 namespace plimsoll {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cli/command.h"
 #include "execute/fit.h"
-#include "execute/memory.h"
+#include "device/process_memory.h"
 #include "formats/npy/npy.h"
 
 namespace plimsoll {
@@ -70,7 +70,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   }
   for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);
   message(flags,
-          fmt::format("process peak: {} of {}", format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
+          fmt::format("process peak: {} of {}", format_bytes(job->session->peak_held_bytes()), format_bytes(job->budget.bytes)));
   return 0;
 }
 
@@ -101,7 +101,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     PLIMSOLL_TRY(job->session->predict(
         count, [&](const BatchBuffers& into) { return job->source->read(0, first, count, into); }));
     for (size_t i = 0; i < writers.size(); ++i) {
-      const TensorView view = job->session->prediction(count, i);
+      PLIMSOLL_ASSIGN(const TensorView view, job->session->prediction(count, i));
       PLIMSOLL_TRY(
           writers[i].write({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.type.bytes())}));
     }
@@ -110,7 +110,7 @@ Result<int> predict_command(InferenceFlags& flags) {
   }
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
   message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, flags.output,
-                             format_bytes(peak_resident_bytes()), format_bytes(job->budget.bytes)));
+                             format_bytes(job->session->peak_held_bytes()), format_bytes(job->budget.bytes)));
   return 0;
 }
 

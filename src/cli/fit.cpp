@@ -7,7 +7,7 @@
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "execute/fit.h"
-#include "execute/memory.h"
+#include "device/process_memory.h"
 #include "report/profile.h"
 
 namespace plimsoll {
@@ -245,7 +245,7 @@ class FitCommand {
                                          {"arena_planned_bytes", found.plan.arena_bytes},
                                          {"arena_peak_bytes", session->arena_peak_bytes()},
                                          {"overhead_measured_bytes", session->overhead_measured_bytes()},
-                                         {"process_peak_bytes", peak_resident_bytes()},
+                                         {"process_peak_bytes", session->peak_held_bytes()},
                                          {"budget_bytes", budget_.bytes},
                                          {"seconds", seconds}};
     log.write(done);

@@ -5,7 +5,7 @@
 
 #include <cstdlib>
 
-#include "execute/memory.h"
+#include "device/process_memory.h"
 
 namespace plimsoll {
 namespace {

@@ -133,7 +133,7 @@ class Trainer {
         }
       }
       progress_.window = 0;
-      PLIMSOLL_ASSIGN(const bool stop_early, end_of_epoch(seconds_since(start)));
+      PLIMSOLL_ASSIGN(const bool stop_early, end_of_epoch(start));
       if (stop_early) return {};
       if (stopping() && progress_.epoch + 1 < options_.epochs) {
         ++progress_.epoch;
@@ -143,9 +143,9 @@ class Trainer {
     return {};
   }
 
-  // One optimizer step.
+  // One optimizer step. Where the device runs ahead, what it summed is reported while it works on the next.
   Status window() {
-    const auto start = Clock::now();
+    if (waiting_.count == 0) reported_ = Clock::now();
     const int64_t size = Cutter::window_size(progress_.window, data_.samples(), batch().effective);
     const Optimizer& optimizer = session_.model().optimizer();
     const double rate = optimizer.schedule.is_null() ? progress_.optimizer.learning_rate
@@ -165,16 +165,31 @@ class Trainer {
     ++progress_.optimizer.iteration;
     ++progress_.steps;
     ++result_.steps;
-    sums_.add(session_, size);
-    sums_.means_into(running_);
-    observer_.on_step({progress_.epoch, progress_.steps, progress_.window + 1, windows_, session_.tally("loss"),
-                       seconds_since(start), size, &running_});
+    waiting_.steps[waiting_.count++] = {progress_.steps, progress_.window + 1, size};
+    PLIMSOLL_TRY(report(session_.runs_ahead() ? 1 : 0));
     return checkpoint_if_due();
+  }
+
+  // Tells the observer of the steps made, all but the last `leave` of them.
+  Status report(int leave) {
+    while (waiting_.count > leave) {
+      const Step step = waiting_.steps[0];
+      waiting_.steps[0] = waiting_.steps[1];
+      --waiting_.count;
+      PLIMSOLL_ASSIGN(const Sums* sums, session_.collect());
+      sums_.add(session_.tallies(), *sums, step.samples);
+      sums_.means_into(running_);
+      observer_.on_step({progress_.epoch, step.number, step.window, windows_, sums->tallies[0],
+                         seconds_since(reported_), step.samples, &running_});
+      reported_ = Clock::now();
+    }
+    return {};
   }
 
   Status checkpoint_if_due() {
     if (options_.checkpoint_folder.empty() || options_.checkpoint_every_steps == 0) return {};
     if (progress_.steps % options_.checkpoint_every_steps != 0 || progress_.window + 1 == windows_) return {};
+    PLIMSOLL_TRY(report(0));
     Progress next = progress_;
     ++next.window;
     return save_checkpoint(options_.checkpoint_folder, session_, next, sums_, options_.identity);
@@ -182,12 +197,14 @@ class Trainer {
 
   Status interrupt() {
     result_.interrupted = true;
+    PLIMSOLL_TRY(report(0));
     if (options_.checkpoint_folder.empty()) return {};
     return save_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity);
   }
 
-  Result<bool> end_of_epoch(double seconds) {
-    EpochEvent event{progress_.epoch, options_.epochs, seconds, running_};
+  Result<bool> end_of_epoch(Clock::time_point start) {
+    PLIMSOLL_TRY(report(0));
+    EpochEvent event{progress_.epoch, options_.epochs, seconds_since(start), running_};
     if (validation_ != nullptr) {
       PLIMSOLL_ASSIGN(const auto metrics, evaluate(session_, *validation_, nullptr));
       for (const Metric& metric : metrics) event.metrics.push_back({"val_" + metric.name, metric.value});
@@ -229,6 +246,14 @@ class Trainer {
   FitObserver& observer_;
   EpochSums sums_;
   std::vector<Metric> running_;
+  struct Step {
+    int64_t number, window, samples;
+  };
+  struct {
+    Step steps[2];
+    int count = 0;
+  } waiting_;  // enqueued, not reported
+  Clock::time_point reported_;
   std::unique_ptr<Prefetcher> prefetcher_;
   int64_t windows_ = 0;
   Progress progress_;
@@ -256,7 +281,8 @@ Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const 
       return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples", first, data.samples()));
     const int64_t count = std::min(phase->samples, data.samples() - first);
     PLIMSOLL_TRY(session.evaluate(count, [&](const BatchBuffers& into) { return data.read(0, first, count, into); }));
-    sums.add(session, count);
+    PLIMSOLL_ASSIGN(const Sums* batch, session.collect());
+    sums.add(session.tallies(), *batch, count);
     first += count;
     if (progress) progress(first);
   }

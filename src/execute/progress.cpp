@@ -57,14 +57,13 @@ Status read_header(const nlohmann::json& h, const std::string& path, Session& se
 
 }  // namespace
 
-void EpochSums::add(const Session& session, int64_t samples) {
-  const auto& tallies = session.tallies();
+void EpochSums::add(const std::vector<Tally>& tallies, const Sums& window, int64_t samples) {
   for (size_t i = 0; i < tallies.size(); ++i) {
     const Tally& tally = tallies[i];
-    const double value = session.tally(tally.name);
+    const double value = window.tallies[i];
     // The loss is a mean already, and Keras weighs it by the samples of its batch.
     const double weight = i == 0           ? static_cast<double>(samples)
-                          : tally.weighted ? session.weight_sum(static_cast<size_t>(tally.output)) *
+                          : tally.weighted ? window.weights[static_cast<size_t>(tally.output)] *
                                                  static_cast<double>(tally.rows_per_sample)
                                            : static_cast<double>(samples * tally.rows_per_sample);
     sums_[i] += i == 0 ? value * weight : value;
@@ -108,9 +107,10 @@ Status save_checkpoint(const std::string& folder, const Session& session, const 
                       fmt::format("the folder {} cannot be made: {}", folder, std::strerror(errno)),
                       {},
                       {"--checkpoint DIR of a folder you may write to"}});
+  PLIMSOLL_ASSIGN(const HostView values, session.look());
   std::vector<CheckpointTensor> tensors;
   for (const PersistentSlot& slot : session.plan().persistent)
-    if (belongs_in_checkpoint(slot)) tensors.push_back({slot.name, slot.type, session.persistent(slot.name).data});
+    if (belongs_in_checkpoint(slot)) tensors.push_back({slot.name, slot.type, values[slot.name].data});
   return write_checkpoint(checkpoint_path(folder), header_of(session, progress, sums, identity), tensors);
 }
 
@@ -151,7 +151,9 @@ Result<bool> load_checkpoint(const std::string& folder, Session& session, Progre
   PLIMSOLL_TRY(read_header(header, path, session, progress, sums));
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot))
-      PLIMSOLL_TRY(checkpoint.read_into(slot.name, slot.type, session.persistent(slot.name).data));
+      PLIMSOLL_TRY(session.store(slot.name, [&](const TensorView& view) {
+        return checkpoint.read_into(slot.name, slot.type, view.data);
+      }));
   return true;
 }
 

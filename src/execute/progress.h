@@ -12,7 +12,7 @@ class EpochSums {
  public:
   explicit EpochSums(const std::vector<Tally>& tallies) : sums_(tallies.size(), 0), weights_(tallies.size(), 0) {}
 
-  void add(const Session& session, int64_t samples);  // what the session's tallies hold now
+  void add(const std::vector<Tally>& tallies, const Sums& window, int64_t samples);
   std::vector<Metric> means(const std::vector<Tally>& tallies) const;
   void means_into(std::vector<Metric>& metrics) const;  // no allocation
   void reset();

@@ -6,21 +6,24 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
-
-#include "execute/memory.h"
+#include <limits>
 
 namespace plimsoll {
 
 struct Session::BoundPhase {
   const PhasePlan* plan = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  BatchBuffers slots;               // where a batch is written
-  std::vector<TensorView> weights;  // the graph's sample weights
+  std::unique_ptr<Kernel> recorded;  // all of them as one, where the device can
+  BatchBuffers slots;                // where a batch is written
+  std::vector<Feed::Slot> feed;      // the same with bytes: inputs, targets, weights
+  std::vector<TensorView> weights;   // the graph's sample weights
   std::vector<TensorView> predictions;
   Bytes end = 0;  // of the highest thing bound
 };
 
 namespace {
+
+constexpr size_t kMostPokes = 64;
 
 void set_floating(const TensorView& view, int64_t index, double value) {
   if (view.type.dtype == DType::kFloat64)
@@ -33,19 +36,41 @@ double get_floating(const TensorView& view) {
   return view.type.dtype == DType::kFloat64 ? *view.as<double>() : static_cast<double>(*view.as<float>());
 }
 
+template <typename T>
+Poke poke_of(Bytes offset, std::span<const T> values) {
+  Poke poke{offset, static_cast<Bytes>(values.size_bytes()), {}};
+  assert(values.size_bytes() <= sizeof poke.data);
+  std::memcpy(poke.data, values.data(), values.size_bytes());
+  return poke;
+}
+
+Bytes end_of(const PersistentSlot& slot) {
+  return slot.offset + slot.type.bytes();
+}
+
 }  // namespace
 
-Session::Session(const Model& model, Plan plan, Arena arena, const GraphOptions& options)
-    : model_(model), plan_(std::move(plan)), options_(options), arena_(std::move(arena)) {}
+TensorView HostView::operator[](const std::string& name) const {
+  const PersistentSlot* slot = plan_->slot(name);
+  assert(slot != nullptr);
+  return {slot->type, const_cast<std::byte*>(base_) + slot->offset};
+}
+
+Session::Session(const Model& model, Plan plan, std::unique_ptr<Memory> memory, const Backend& backend,
+                 const GraphOptions& options)
+    : model_(model), backend_(backend), plan_(std::move(plan)), options_(options), memory_(std::move(memory)) {
+  pokes_.reserve(kMostPokes);
+}
 
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
-  PLIMSOLL_ASSIGN(Arena arena, Arena::reserve(plan.arena_bytes));
-  std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(arena), options));
-  PLIMSOLL_TRY(session->bind(backend));
+  PLIMSOLL_ASSIGN(auto memory, backend.reserve(plan.arena_bytes));
+  std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(memory), backend, options));
+  PLIMSOLL_TRY(session->bind());
+  PLIMSOLL_TRY(session->open_queues());
   // What planning needed is given back before the arena is used.
   malloc_trim(0);
   PLIMSOLL_TRY(session->dry_run(held_before));
@@ -53,9 +78,19 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
 }
 
 Status Session::dry_run(Bytes held_before) {
-  for (const auto& phase : phases_) run(*phase);
+  if (!memory_->host_visible()) PLIMSOLL_TRY(memory_->fill(0, std::byte{0}, memory_->bytes()));
+  for (const auto& phase : phases_) {
+    run(*phase);
+    PLIMSOLL_TRY(backend_.finish());
+    // Recorded only now: libraries load their kernels at the first run, which a recording does not allow.
+    PLIMSOLL_ASSIGN(phase->recorded, backend_.record(phase->kernels));
+    if (phase->recorded == nullptr) continue;
+    run(*phase);
+    PLIMSOLL_TRY(backend_.finish());
+  }
   arena_peak_ = 0;
-  overhead_measured_ = resident_bytes() - arena_.resident_bytes() - held_before;
+  overhead_measured_ = backend_.held_bytes() - memory_->held_bytes() - held_before;
+  if (feed_) overhead_measured_ -= feed_->device_bytes();
   if (overhead_measured_ <= plan_.overhead_bytes) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
                     fmt::format("the process holds {} beside its arena, the published bound is {}",
@@ -64,24 +99,47 @@ Status Session::dry_run(Bytes held_before) {
                     {"report this with the output of 'plimsoll doctor'"}});
 }
 
-Status Session::bind(const Backend& backend) {
+Status Session::bind() {
   if (!plan_.phases.empty() && plan_.phases.front().name != "predict")
     tallies_ = tallies_of(model_, Mode::kEvaluate, options_);
   weight_sums_.assign(model_.outputs().size(), 0);
+  for (Sums& sums : sums_) sums = {std::vector<double>(tallies_.size(), 0), weight_sums_};
   micro_batched_ = plan_.batch.micro < plan_.batch.effective;
-  for (const PhasePlan& phase : plan_.phases) PLIMSOLL_TRY(bind_phase(phase, backend));
+  for (const PhasePlan& phase : plan_.phases) PLIMSOLL_TRY(bind_phase(phase));
   return {};
 }
 
-Status Session::add_phase(PhasePlan phase, const Backend& backend) {
+// What stands between a host that reads files and a device with memory of its own.
+Status Session::open_queues() {
+  if (memory_->host_visible()) return {};
+  Bytes batch = 0;
+  for (const auto& phase : phases_) {
+    Bytes sum = 0;
+    for (const Feed::Slot& slot : phase->feed) sum += align_up(slot.bytes);
+    batch = std::max(batch, sum);
+  }
+  PLIMSOLL_ASSIGN(feed_, backend_.open_feed(batch));
+  Bytes begin = std::numeric_limits<Bytes>::max(), end = 0;
+  for (const Tally& tally : tallies_) {
+    const PersistentSlot* slot = plan_.slot(tally_value(tally.name));
+    begin = std::min(begin, slot->offset);
+    end = std::max(end, end_of(*slot));
+  }
+  if (tallies_.empty()) return {};
+  tally_begin_ = begin;
+  PLIMSOLL_ASSIGN(readback_, backend_.open_readback(*memory_, begin, end - begin));
+  return {};
+}
+
+Status Session::add_phase(PhasePlan phase) {
   Plan whole = plan_;
   whole.phases.push_back(phase);
   PLIMSOLL_TRY(validate(whole));
   added_.push_back(std::make_unique<PhasePlan>(std::move(phase)));
-  return bind_phase(*added_.back(), backend);
+  return bind_phase(*added_.back());
 }
 
-Status Session::bind_phase(const PhasePlan& phase, const Backend& backend) {
+Status Session::bind_phase(const PhasePlan& phase) {
   auto bound = std::make_unique<BoundPhase>();
   bound->plan = &phase;
   bound->end = plan_.persistent_bytes;
@@ -89,7 +147,7 @@ Status Session::bind_phase(const PhasePlan& phase, const Backend& backend) {
     const Bytes offset = phase.values[static_cast<size_t>(id)].offset;
     if (offset < 0) return nullptr;
     bound->end = std::max(bound->end, offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
-    return arena_.at(offset);
+    return memory_->at(offset);
   };
   for (size_t n = 0; n < phase.nodes.size(); ++n) {
     const Node& node = phase.graph.nodes[n];
@@ -97,40 +155,67 @@ Status Session::bind_phase(const PhasePlan& phase, const Backend& backend) {
     std::vector<void*> inputs, outputs;
     for (ValueId id : node.inputs) inputs.push_back(address(id));
     for (ValueId id : node.outputs) outputs.push_back(address(id));
-    void* workspace = planned.workspace_bytes > 0 ? arena_.at(planned.workspace_offset) : nullptr;
+    void* workspace = planned.workspace_bytes > 0 ? memory_->at(planned.workspace_offset) : nullptr;
     if (workspace != nullptr)
       bound->end = std::max(bound->end, planned.workspace_offset + align_up(planned.workspace_bytes));
-    PLIMSOLL_ASSIGN(auto kernel, backend.bind({phase.graph, node, planned.kernel, inputs, outputs, workspace,
-                                               planned.workspace_bytes}));
+    PLIMSOLL_ASSIGN(auto kernel, backend_.bind({phase.graph, node, planned.kernel, inputs, outputs, workspace,
+                                                planned.workspace_bytes}));
     bound->kernels.push_back(std::move(kernel));
   }
-  const auto view = [&](const std::string& name) {
-    const ValueId id = phase.graph.find(name);
-    return id == kNone ? TensorView{} : TensorView{phase.graph.type(id), address(id)};
-  };
-  if (phase.samples > 0) {
-    for (const Port& port : model_.inputs()) bound->slots.inputs.push_back(view("x:" + port.name).data);
-    for (const Port& port : model_.outputs()) {
-      if (const TensorView target = view("y:" + port.name); target.data != nullptr)
-        bound->slots.targets.push_back(target.data);
-      if (const TensorView weight = view("weight:" + port.name); weight.data != nullptr)
-        bound->weights.push_back(weight);
-      bound->predictions.push_back(view("prediction:" + port.name));
-    }
-    bound->slots.weights.resize(bound->weights.size());
-    if (options_.data.sample_weights && options_.precision != DType::kFloat32) {
-      staged_weights_.resize(bound->weights.size());
-      for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(phase.samples)));
-    }
-  }
+  if (phase.samples > 0) find_slots(*bound);
   phases_.push_back(std::move(bound));
   return {};
 }
 
-TensorView Session::persistent(const std::string& name) const {
+// Where a batch goes in and predictions come out.
+void Session::find_slots(BoundPhase& bound) {
+  const PhasePlan& phase = *bound.plan;
+  const auto view = [&](const std::string& name) {
+    const ValueId id = phase.graph.find(name);
+    const Bytes offset = id == kNone ? kNone : phase.values[static_cast<size_t>(id)].offset;
+    if (offset < 0) return TensorView{};
+    bound.end = std::max(bound.end, offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
+    return TensorView{phase.graph.type(id), memory_->at(offset)};
+  };
+  const auto feed = [&](const TensorView& slot) {
+    bound.feed.push_back({slot.data, slot.data == nullptr ? 0 : slot.type.bytes()});
+  };
+  for (const Port& port : model_.inputs()) {
+    const TensorView input = view("x:" + port.name);
+    bound.slots.inputs.push_back(input.data);
+    feed(input);
+  }
+  for (const Port& port : model_.outputs()) {
+    if (const TensorView target = view("y:" + port.name); target.data != nullptr) {
+      bound.slots.targets.push_back(target.data);
+      feed(target);
+    }
+    if (const TensorView weight = view("weight:" + port.name); weight.data != nullptr) bound.weights.push_back(weight);
+    bound.predictions.push_back(view("prediction:" + port.name));
+  }
+  for (const TensorView& weight : bound.weights) feed(weight);
+  bound.slots.weights.resize(bound.weights.size());
+  if (options_.data.sample_weights && options_.precision == DType::kFloat64) {
+    staged_weights_.resize(bound.weights.size());
+    for (auto& staged : staged_weights_)
+      staged.resize(std::max(staged.size(), static_cast<size_t>(phase.samples)));
+  }
+}
+
+Result<HostView> Session::look() const {
+  if (memory_->host_visible()) return HostView(plan_, memory_->at(0));
+  std::vector<std::byte> copy(static_cast<size_t>(plan_.persistent_bytes));
+  PLIMSOLL_TRY(memory_->read(0, copy.data(), plan_.persistent_bytes));
+  return HostView(plan_, std::move(copy));
+}
+
+Status Session::store(const std::string& name, const std::function<Status(const TensorView&)>& write) {
   const PersistentSlot* slot = plan_.slot(name);
   assert(slot != nullptr);
-  return {slot->type, arena_.at(slot->offset)};
+  if (memory_->host_visible()) return write({slot->type, memory_->at(slot->offset)});
+  std::vector<std::byte> staged(static_cast<size_t>(slot->type.bytes()));
+  PLIMSOLL_TRY(write({slot->type, staged.data()}));
+  return memory_->write(slot->offset, staged.data(), slot->type.bytes());
 }
 
 Session::BoundPhase* Session::find(const std::string& name, int64_t samples) const {
@@ -140,11 +225,21 @@ Session::BoundPhase* Session::find(const std::string& name, int64_t samples) con
   return nullptr;
 }
 
+void Session::flush_pokes() {
+  if (!pokes_.empty()) memory_->poke(pokes_);
+  pokes_.clear();
+}
+
 void Session::run(BoundPhase& phase) {
-  for (size_t n = 0; n < phase.kernels.size(); ++n) {
-    if (watch_) watch_(*phase.plan, n, false, arena_.at(0));
-    phase.kernels[n]->run();
-    if (watch_) watch_(*phase.plan, n, true, arena_.at(0));
+  flush_pokes();
+  if (phase.recorded != nullptr && !watch_) {
+    phase.recorded->run();
+  } else {
+    for (size_t n = 0; n < phase.kernels.size(); ++n) {
+      if (watch_) watch_(*phase.plan, n, false, memory_->at(0));
+      phase.kernels[n]->run();
+      if (watch_) watch_(*phase.plan, n, true, memory_->at(0));
+    }
   }
   arena_peak_ = std::max(arena_peak_, phase.end);
 }
@@ -152,26 +247,40 @@ void Session::run(BoundPhase& phase) {
 Status Session::run_batch(BoundPhase& phase, const Fill& fill) {
   const auto count = static_cast<size_t>(phase.plan->samples);
   const bool staged = !staged_weights_.empty();
-  for (size_t i = 0; i < phase.weights.size(); ++i)
-    phase.slots.weights[i] = staged ? staged_weights_[i].data() : static_cast<float*>(phase.weights[i].data);
-  PLIMSOLL_TRY(fill(phase.slots));
+  BatchBuffers& slots = phase.slots;
+  if (feed_) {
+    PLIMSOLL_ASSIGN(const auto hosts, feed_->acquire(phase.feed));
+    size_t next = 0;
+    for (void*& input : slots.inputs) input = hosts[next++];
+    for (void*& target : slots.targets) target = hosts[next++];
+    for (float*& weight : slots.weights) weight = static_cast<float*>(hosts[next++]);
+  }
+  for (size_t i = 0; i < phase.weights.size() && !feed_; ++i)
+    slots.weights[i] = staged ? staged_weights_[i].data() : static_cast<float*>(phase.weights[i].data);
+  PLIMSOLL_TRY(fill(slots));
   for (size_t i = 0; i < phase.weights.size(); ++i) {
     for (size_t s = 0; s < count; ++s) {
-      const auto weight = static_cast<double>(phase.slots.weights[i][s]);
+      const auto weight = static_cast<double>(slots.weights[i][s]);
       weight_sums_[i] += weight;
       if (staged) set_floating(phase.weights[i], static_cast<int64_t>(s), weight);
     }
   }
+  if (feed_) PLIMSOLL_TRY(feed_->submit());
   run(phase);
   return {};
 }
 
 void Session::set_scalar(const std::string& name, double value) {
-  if (has_persistent(name)) set_floating(persistent(name), 0, value);
+  const PersistentSlot* slot = plan_.slot(name);
+  if (slot == nullptr) return;
+  const auto single = static_cast<float>(value);
+  pokes_.push_back(slot->type.dtype == DType::kFloat64 ? poke_of<double>(slot->offset, {&value, 1})
+                                                       : poke_of<float>(slot->offset, {&single, 1}));
 }
 
 void Session::set_integers(const std::string& name, std::initializer_list<int64_t> values) {
-  if (has_persistent(name)) std::copy(values.begin(), values.end(), persistent(name).as<int64_t>());
+  const PersistentSlot* slot = plan_.slot(name);
+  if (slot != nullptr) pokes_.push_back(poke_of<int64_t>(slot->offset, {values.begin(), values.size()}));
 }
 
 void Session::set_scales(int64_t samples) {
@@ -202,6 +311,7 @@ Status Session::accumulate(int64_t count, const Fill& fill) {
 
 void Session::apply() {
   if (micro_batched_) run(*find("apply", 0));
+  request_sums();
 }
 
 Status Session::evaluate(int64_t count, const Fill& fill) {
@@ -210,7 +320,9 @@ Status Session::evaluate(int64_t count, const Fill& fill) {
     return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to evaluate {} samples", count));
   set_scales(count);
   std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
-  return run_batch(*phase, fill);
+  PLIMSOLL_TRY(run_batch(*phase, fill));
+  request_sums();
+  return {};
 }
 
 Status Session::predict(int64_t count, const Fill& fill) {
@@ -220,23 +332,63 @@ Status Session::predict(int64_t count, const Fill& fill) {
   return run_batch(*phase, fill);
 }
 
-TensorView Session::prediction(int64_t count, size_t output) const {
-  return find("predict", count)->predictions[output];
+Result<TensorView> Session::prediction(int64_t count, size_t output) {
+  const TensorView view = find("predict", count)->predictions[output];
+  if (memory_->host_visible()) return view;
+  staged_prediction_.resize(std::max(staged_prediction_.size(), static_cast<size_t>(view.type.bytes())));
+  PLIMSOLL_TRY(memory_->read(static_cast<std::byte*>(view.data) - memory_->at(0), staged_prediction_.data(),
+                             view.type.bytes()));
+  return TensorView{view.type, staged_prediction_.data()};
 }
 
-double Session::tally(const std::string& name) const {
-  return get_floating(persistent(tally_value(name)));
+void Session::request_sums() {
+  assert(requested_ - collected_ < 2 || !readback_);
+  Sums& sums = sums_[readback_ ? requested_ % 2 : 0];
+  std::copy(weight_sums_.begin(), weight_sums_.end(), sums.weights.begin());
+  ++requested_;
+  // A failure to enqueue is sticky and comes back from wait().
+  if (readback_) (void)readback_->request();
+}
+
+void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
+  for (size_t i = 0; i < tallies_.size(); ++i) {
+    const PersistentSlot* slot = plan_.slot(tally_value(tallies_[i].name));
+    sums.tallies[i] = get_floating({slot->type, const_cast<std::byte*>(persistent) + slot->offset});
+  }
+}
+
+Result<const Sums*> Session::collect() {
+  assert(collected_ < requested_);
+  Sums& sums = sums_[readback_ ? collected_ % 2 : 0];
+  if (readback_) {
+    PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());
+    read_tallies(bytes.data() - tally_begin_, sums);
+    ++collected_;
+  } else {
+    read_tallies(memory_->at(0), sums);
+    collected_ = requested_;
+  }
+  return &sums;
+}
+
+double Session::tally(const std::string& name) {
+  while (collected_ < requested_)
+    if (!collect()) return std::numeric_limits<double>::quiet_NaN();
+  const Sums& newest = sums_[readback_ ? (collected_ + 1) % 2 : 0];
+  for (size_t i = 0; i < tallies_.size(); ++i)
+    if (tallies_[i].name == name) return newest.tallies[i];
+  return std::numeric_limits<double>::quiet_NaN();
 }
 
 void Session::fill_pattern() {
-  std::memset(arena_.at(plan_.persistent_bytes), static_cast<int>(kPattern),
-              static_cast<size_t>(arena_.bytes() + Arena::kGuard - plan_.persistent_bytes));
+  (void)memory_->fill(plan_.persistent_bytes, kPattern, memory_->bytes() + Memory::kGuard - plan_.persistent_bytes);
 }
 
 Bytes Session::first_changed_byte(Bytes from) const {
-  for (Bytes offset = from; offset < arena_.bytes() + Arena::kGuard; ++offset)
-    if (*arena_.at(offset) != kPattern) return offset;
-  return -1;
+  std::vector<std::byte> bytes(static_cast<size_t>(memory_->bytes() + Memory::kGuard - from));
+  if (!memory_->read(from, bytes.data(), static_cast<Bytes>(bytes.size()))) return from;
+  const auto changed = std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != kPattern; });
+  return changed == bytes.end() ? -1 : from + (changed - bytes.begin());
 }
 
 }  // namespace plimsoll

@@ -1,18 +1,17 @@
 // A plan at work: its arena, its kernels bound to addresses, and the steps that run them.
 //
 // Training is begin(window), accumulate(batch) as often as the window has micro-batches, apply(). Whoever drives it
-// decides what comes between; nothing here allocates after create().
+// decides what comes between; nothing here allocates after create(). The arena may lie where the host cannot look: then
+// batches go in through a feed, sums come back through a readback, and steps are enqueued.
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "data/source.h"
 #include "device/kernel.h"
-#include "execute/arena.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -27,17 +26,39 @@ struct Window {
 // Writes one batch into the memory it is given.
 using Fill = std::function<Status(const BatchBuffers&)>;
 
+// What a window or an evaluated batch has summed.
+struct Sums {
+  std::vector<double> tallies;  // in the order of Session::tallies()
+  std::vector<double> weights;  // of the samples, one an output
+};
+
+// Persistent values as the host sees them: in place where the arena is host-visible, else copied out.
+class HostView {
+ public:
+  HostView(const Plan& plan, const std::byte* base) : plan_(&plan), base_(base) {}
+  HostView(const Plan& plan, std::vector<std::byte> copy)
+      : plan_(&plan), copy_(std::move(copy)), base_(copy_.data()) {}
+  HostView(HostView&&) = default;
+
+  TensorView operator[](const std::string& name) const;
+
+ private:
+  const Plan* plan_;
+  std::vector<std::byte> copy_;
+  const std::byte* base_;
+};
+
 class Session {
  public:
   // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process
   // must hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is
-  // what a host program held before it called us; the plan counts it among its data.
+  // what a host program held before it called us; the plan counts it among its data. The backend outlives the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
 
   // Adds a phase for a batch size the plan did not foresee, inside the arena as it is (search/search.h: plan_tail).
-  Status add_phase(PhasePlan phase, const Backend& backend);
+  Status add_phase(PhasePlan phase);
   bool can_accumulate(int64_t count) const { return find(micro_batched_ ? "accumulate" : "train", count) != nullptr; }
 
   const Plan& plan() const { return plan_; }
@@ -45,7 +66,9 @@ class Session {
   const GraphOptions& options() const { return options_; }
 
   bool has_persistent(const std::string& name) const { return plan_.slot(name) != nullptr; }
-  TensorView persistent(const std::string& name) const;
+  Result<HostView> look() const;
+  // `write` fills the value it is shown, which then is the persistent value's.
+  Status store(const std::string& name, const std::function<Status(const TensorView&)>& write);
 
   // `done` samples of the window were accumulated before, by a run that was interrupted: their sums are in the arena.
   void begin(const Window& window, int64_t done = 0);
@@ -55,19 +78,22 @@ class Session {
 
   Status evaluate(int64_t count, const Fill& fill);
   Status predict(int64_t count, const Fill& fill);
-  TensorView prediction(int64_t count, size_t output) const;  // of the last predict(count, ...)
+  Result<TensorView> prediction(int64_t count, size_t output);  // of the last predict(count, ...)
 
-  // What a window or an evaluated batch has summed.
-  double tally(const std::string& name) const;
+  // A device with a queue goes on while the host looks at what came before: at most two windows or evaluated batches
+  // may wait to be collected. The host's own kernels are done when apply() returns, and one is collected at a time.
+  bool runs_ahead() const { return readback_ != nullptr; }
+  Result<const Sums*> collect();  // of the oldest window or evaluated batch that was not collected
+  double tally(const std::string& name);  // of the newest, once collected with all before it; NaN if the device failed
   const std::vector<Tally>& tallies() const { return tallies_; }
-  // Sum of the sample weights of one output since begin() or in the last evaluate().
-  double weight_sum(size_t output) const { return weight_sums_[output]; }
+  // Sums of the sample weights since begin(), one an output; a checkpoint inside a window carries them.
   const std::vector<double>& weight_sums() const { return weight_sums_; }
-  void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }  // of a window under way
+  void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }
 
   // End of the highest value or workspace bound to a node that has run: measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
   Bytes overhead_measured_bytes() const { return overhead_measured_; }
+  Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
 
   // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
   // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
@@ -80,26 +106,40 @@ class Session {
  private:
   struct BoundPhase;
 
-  Session(const Model& model, Plan plan, Arena arena, const GraphOptions& options);
-  Status bind(const Backend& backend);
+  Session(const Model& model, Plan plan, std::unique_ptr<Memory> memory, const Backend& backend,
+          const GraphOptions& options);
+  Status bind();
+  Status open_queues();
   Status dry_run(Bytes held_before);
-  Status bind_phase(const PhasePlan& phase, const Backend& backend);
+  Status bind_phase(const PhasePlan& phase);
+  void find_slots(BoundPhase& phase);
   BoundPhase* find(const std::string& name, int64_t samples) const;
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);
+  void flush_pokes();
   void set_scalar(const std::string& name, double value);
   void set_integers(const std::string& name, std::initializer_list<int64_t> values);
   void set_scales(int64_t samples);
+  void request_sums();
+  void read_tallies(const std::byte* persistent, Sums& sums) const;  // `persistent`: the arena's bottom, or a copy
 
   const Model& model_;
+  const Backend& backend_;
   Plan plan_;
   GraphOptions options_;
-  Arena arena_;
+  std::unique_ptr<Memory> memory_;
   std::vector<std::unique_ptr<PhasePlan>> added_;
   std::vector<std::unique_ptr<BoundPhase>> phases_;
+  std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself
+  std::unique_ptr<Readback> readback_;  // of the persistent values from tally_begin_ on
+  Bytes tally_begin_ = 0;
+  std::vector<Poke> pokes_;
   std::vector<Tally> tallies_;
   std::vector<double> weight_sums_;
+  Sums sums_[2];  // of the windows that wait; sums_[0] where nothing runs ahead
+  int64_t requested_ = 0, collected_ = 0;
   std::vector<std::vector<float>> staged_weights_;  // where the graph's weights are not f32
+  std::vector<std::byte> staged_prediction_;
   int64_t first_sample_ = 0;
   bool micro_batched_ = false;
   Bytes arena_peak_ = 0;

@@ -21,8 +21,13 @@ std::vector<std::string> state_values(const Session& session) {
   return names;
 }
 
-void clear(const TensorView& view) {
-  std::memset(view.data, 0, static_cast<size_t>(view.type.bytes()));
+Status clear_state(Session& session) {
+  for (const std::string& name : state_values(session))
+    PLIMSOLL_TRY(session.store(name, [](const TensorView& view) -> Status {
+      std::memset(view.data, 0, static_cast<size_t>(view.type.bytes()));
+      return {};
+    }));
+  return {};
 }
 
 Status check_weights(const Session& session, const KerasArchive& archive) {
@@ -69,10 +74,10 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
     report.optimizer.iteration = 0;
     return {};
   }
-  for (size_t i = 0; i < names.size(); ++i) {
-    const TensorView view = session.persistent(names[i]);
-    PLIMSOLL_TRY(file.read_into(variables[head + i].path, view.type, view.data));
-  }
+  for (size_t i = 0; i < names.size(); ++i)
+    PLIMSOLL_TRY(session.store(names[i], [&](const TensorView& view) {
+      return file.read_into(variables[head + i].path, view.type, view.data);
+    }));
   return {};
 }
 
@@ -91,12 +96,13 @@ Result<LoadReport> load_weights(Session& session, const KerasArchive& archive, b
   PLIMSOLL_TRY(check_weights(session, archive));
   for (const Weight& weight : session.model().weights()) {
     if (!session.has_persistent(weight.name)) continue;
-    const TensorView view = session.persistent(weight.name);
-    PLIMSOLL_TRY(archive.weights->read_into(weight.file_path, view.type, view.data));
+    PLIMSOLL_TRY(session.store(weight.name, [&](const TensorView& view) {
+      return archive.weights->read_into(weight.file_path, view.type, view.data);
+    }));
   }
   LoadReport report;
   report.optimizer.learning_rate = session.model().optimizer().learning_rate;
-  for (const std::string& name : state_values(session)) clear(session.persistent(name));
+  PLIMSOLL_TRY(clear_state(session));
   if (keep_optimizer) PLIMSOLL_TRY(load_optimizer(session, *archive.weights, report));
   return report;
 }
@@ -104,23 +110,22 @@ Result<LoadReport> load_weights(Session& session, const KerasArchive& archive, b
 Status initialize_weights(Session& session, uint64_t seed) {
   for (const Weight& weight : session.model().weights()) {
     if (!session.has_persistent(weight.name)) continue;
-    const TensorView view = session.persistent(weight.name);
-    const auto count = static_cast<size_t>(view.elements());
-    if (view.type.dtype == DType::kFloat64)
-      PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<double>(), count)));
-    else
-      PLIMSOLL_TRY(initialize(weight, seed, std::span(view.as<float>(), count)));
+    PLIMSOLL_TRY(session.store(weight.name, [&](const TensorView& view) {
+      const auto count = static_cast<size_t>(view.elements());
+      return view.type.dtype == DType::kFloat64 ? initialize(weight, seed, std::span(view.as<double>(), count))
+                                                : initialize(weight, seed, std::span(view.as<float>(), count));
+    }));
   }
-  for (const std::string& name : state_values(session)) clear(session.persistent(name));
-  return {};
+  return clear_state(session);
 }
 
 Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text,
                   const OptimizerState& state, const std::string& path) {
+  PLIMSOLL_ASSIGN(const HostView values, session.look());
   std::vector<WeightEntry> entries;
   for (const Weight& weight : session.model().weights()) {
     if (!session.has_persistent(weight.name)) continue;
-    const TensorView view = session.persistent(weight.name);
+    const TensorView view = values[weight.name];
     entries.push_back({weight.file_path, view.type, view.data});
   }
   const bool scheduled = !session.model().optimizer().schedule.is_null();
@@ -129,7 +134,7 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
   entries.push_back({optimizer_path(index++), {DType::kInt64, {}}, &state.iteration});
   if (!scheduled) entries.push_back({optimizer_path(index++), {DType::kFloat32, {}}, &learning_rate});
   for (const std::string& name : state_values(session)) {
-    const TensorView view = session.persistent(name);
+    const TensorView view = values[name];
     entries.push_back({optimizer_path(index++), view.type, view.data});
   }
   const std::string metadata =

@@ -1,7 +1,7 @@
 // What a running session takes from the heap, and whether it gives it back.
 #include <malloc.h>
 
-#include "execute/memory.h"
+#include "device/process_memory.h"
 #include "tests/support/allocations.h"
 #include "tests/support/memory_data.h"
 

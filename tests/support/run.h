@@ -108,7 +108,8 @@ class ModelRun {
   }
 
   std::vector<double> values(const std::string& name) const {
-    const TensorView view = session->persistent(name);
+    const HostView persistent = require(session->look());
+    const TensorView view = persistent[name];
     std::vector<double> list(static_cast<size_t>(view.elements()));
     for (size_t i = 0; i < list.size(); ++i)
       list[i] = view.type.dtype == DType::kFloat64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);

@@ -8,6 +8,7 @@
 
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/tile_program.h"
+#include "device/host_backend.h"
 
 namespace plimsoll {
 
@@ -177,7 +178,7 @@ Bytes CpuDevice::overhead_bound(int primitives) const {
   return align_up(kProgram + primitives * kPrimitive + machine_.threads * kThread, kMiB);
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   explicit CpuBackend(int threads) : device_(threads) {}
 

@@ -44,21 +44,6 @@ struct Problem {
 
 using RecipeFunction = Result<Recipe> (*)(const Problem&);
 
-template <typename F>
-class FunctionKernel final : public Kernel {
- public:
-  explicit FunctionKernel(F f) : f_(std::move(f)) {}
-  void run() override { f_(); }
-
- private:
-  F f_;
-};
-
-template <typename F>
-std::unique_ptr<Kernel> make_kernel(F f) {
-  return std::make_unique<FunctionKernel<F>>(std::move(f));
-}
-
 // A recipe of an own kernel: `start` gets the addresses and returns what run() calls.
 template <typename F>
 Recipe own_recipe(std::string name, Bytes workspace, double seconds, F start) {

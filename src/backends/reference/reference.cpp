@@ -4,6 +4,7 @@
 #include <omp.h>
 #include <unistd.h>
 
+#include "device/host_backend.h"
 #include "ops/op.h"
 
 namespace plimsoll {
@@ -89,7 +90,7 @@ class ReferenceKernel : public Kernel {
   std::vector<TensorView> inputs_, outputs_;
 };
 
-class ReferenceBackend : public Backend {
+class ReferenceBackend : public HostBackend {
  public:
   const Device& device() const override { return device_; }
 

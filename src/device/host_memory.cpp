@@ -1,4 +1,4 @@
-#include "execute/arena.h"
+#include "device/host_memory.h"
 
 #include <fmt/format.h>
 #include <sys/mman.h>
@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <utility>
 
 namespace plimsoll {
 namespace {
@@ -16,12 +15,12 @@ Bytes whole_pages(Bytes bytes) {
   return align_up(std::max<Bytes>(bytes, 1), sysconf(_SC_PAGESIZE));
 }
 size_t mapped(Bytes bytes) {
-  return static_cast<size_t>(whole_pages(bytes + Arena::kGuard));
+  return static_cast<size_t>(whole_pages(bytes + Memory::kGuard));
 }
 
 }  // namespace
 
-Result<Arena> Arena::reserve(Bytes bytes) {
+Result<std::unique_ptr<Memory>> HostMemory::reserve(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(Error{ErrorCode::kOutOfMemory,
@@ -31,10 +30,10 @@ Result<Arena> Arena::reserve(Bytes bytes) {
   // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
   // resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
-  return Arena(static_cast<std::byte*>(base), bytes);
+  return std::unique_ptr<Memory>(new HostMemory(static_cast<std::byte*>(base), bytes));
 }
 
-Bytes Arena::resident_bytes() const {
+Bytes HostMemory::held_bytes() const {
   const Bytes page = sysconf(_SC_PAGESIZE), chunk = 4096;
   unsigned char present[chunk];
   Bytes sum = 0;
@@ -46,10 +45,27 @@ Bytes Arena::resident_bytes() const {
   return sum;
 }
 
-Arena::Arena(Arena&& other) noexcept : base_(std::exchange(other.base_, nullptr)), bytes_(other.bytes_) {}
+Status HostMemory::write(Bytes offset, const void* from, Bytes bytes) {
+  std::memcpy(at(offset), from, static_cast<size_t>(bytes));
+  return {};
+}
 
-Arena::~Arena() {
-  if (base_ != nullptr) munmap(base_, mapped(bytes_));
+Status HostMemory::read(Bytes offset, void* to, Bytes bytes) const {
+  std::memcpy(to, at(offset), static_cast<size_t>(bytes));
+  return {};
+}
+
+Status HostMemory::fill(Bytes offset, std::byte value, Bytes bytes) {
+  std::memset(at(offset), static_cast<int>(value), static_cast<size_t>(bytes));
+  return {};
+}
+
+void HostMemory::poke(std::span<const Poke> pokes) {
+  for (const Poke& poke : pokes) std::memcpy(at(poke.offset), poke.data, static_cast<size_t>(poke.bytes));
+}
+
+HostMemory::~HostMemory() {
+  munmap(base_, mapped(bytes_));
 }
 
 }  // namespace plimsoll

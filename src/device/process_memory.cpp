@@ -1,4 +1,4 @@
-#include "execute/memory.h"
+#include "device/process_memory.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,0 +1,17 @@
+// What backends that compute in host memory share: the arena, and the kernel's word on what the process holds.
+#pragma once
+
+#include "device/host_memory.h"
+#include "device/kernel.h"
+#include "device/process_memory.h"
+
+namespace plimsoll {
+
+class HostBackend : public Backend {
+ public:
+  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override { return HostMemory::reserve(bytes); }
+  Bytes held_bytes() const override { return resident_bytes(); }
+  Bytes peak_held_bytes() const override { return peak_resident_bytes(); }
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// The arena of a device that computes in host memory. Address space is taken at start; pages become resident as they
+// are written.
+#pragma once
+
+#include <memory>
+
+#include "device/memory.h"
+
+namespace plimsoll {
+
+class HostMemory final : public Memory {
+ public:
+  static Result<std::unique_ptr<Memory>> reserve(Bytes bytes);
+  HostMemory(const HostMemory&) = delete;
+  HostMemory& operator=(const HostMemory&) = delete;
+  ~HostMemory() override;
+
+  std::byte* at(Bytes offset) const override { return base_ + offset; }
+  bool host_visible() const override { return true; }
+  Bytes bytes() const override { return bytes_; }
+  Bytes held_bytes() const override;  // what of it the kernel has given pages to
+
+  Status write(Bytes offset, const void* from, Bytes bytes) override;
+  Status read(Bytes offset, void* to, Bytes bytes) const override;
+  Status fill(Bytes offset, std::byte value, Bytes bytes) override;
+  void poke(std::span<const Poke> pokes) override;
+
+ private:
+  HostMemory(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes) {}
+  std::byte* base_;
+  Bytes bytes_;
+};
+
+}  // namespace plimsoll

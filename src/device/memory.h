@@ -1,0 +1,40 @@
+// Where an arena lies. Kernels get addresses in it; the host looks in through read() and write(), which keep the order
+// of the device's queue.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace plimsoll {
+
+// A few bytes for one place: the scalars that change from step to step.
+struct Poke {
+  Bytes offset = 0;
+  Bytes bytes = 0;  // at most 16
+  std::byte data[16] = {};
+};
+
+class Memory {
+ public:
+  // Room behind the last byte that no plan uses. Tests fill it and look whether it stays.
+  static constexpr Bytes kGuard = 4 * kKiB;
+
+  virtual ~Memory() = default;
+
+  virtual std::byte* at(Bytes offset) const = 0;  // the host may follow it only where host_visible()
+  virtual bool host_visible() const = 0;
+  virtual Bytes bytes() const = 0;
+  virtual Bytes held_bytes() const = 0;  // what of it the keeper of this memory counts as taken
+
+  // After whatever was enqueued before; on return the host may use its side again.
+  virtual Status write(Bytes offset, const void* from, Bytes bytes) = 0;
+  virtual Status read(Bytes offset, void* to, Bytes bytes) const = 0;
+  virtual Status fill(Bytes offset, std::byte value, Bytes bytes) = 0;
+  // Enqueued; allocates nothing.
+  virtual void poke(std::span<const Poke> pokes) = 0;
+};
+
+}  // namespace plimsoll
