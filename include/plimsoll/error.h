@@ -42,6 +42,7 @@ enum class ErrorCode : int {
   kNotWritable = 602,
   kLibraryMissing = 603,
   kOutOfMemory = 604,
+  kDeviceLost = 605,
 };
 
 struct Error {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/builtin.h"
+#include "backends/cuda/cuda.h"
 #include "backends/reference/reference.h"
 #include "data/prefetcher.h"
 #ifdef PLIMSOLL_HAS_CPU
@@ -34,6 +35,27 @@ std::string config_with_overrides(const nlohmann::json& config, const ModelOptio
   if (overrides.learning_rate && compile["optimizer"].is_object())
     compile["optimizer"]["config"]["learning_rate"] = *overrides.learning_rate;
   return changed.dump();
+}
+
+Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
+#ifdef PLIMSOLL_HAS_CUDA
+  GpuOptions gpu;
+  gpu.tf32 = options.tf32;
+  gpu.memory_growth = options.memory_growth;
+  if (const size_t colon = options.device.find(':'); colon != std::string::npos) {
+    const std::string number = options.device.substr(colon + 1);
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
+      return fail(Error{ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", options.device), {}, {"--device gpu:0"}});
+    gpu.ordinal = std::stoi(number);
+  }
+  return make_cuda_backend(gpu);
+#else
+  return fail(Error{ErrorCode::kLibraryMissing,
+                    fmt::format("--device {}: this build has no GPU backend", options.device),
+                    {"it was made where nvcc, cuDNN's headers or cudnn-frontend were missing"},
+                    {"scripts/cuda_deps.sh, then make build", "--device cpu",
+                     "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
+#endif
 }
 
 bool any_override(const ModelOptions& options) {
@@ -71,25 +93,32 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   return OpenModel{name, std::move(*archive), std::move(text), std::move(model), !overrides.optimizer};
 }
 
-Result<DType> parse_precision(const std::string& precision) {
-  if (precision == "float32") return DType::kFloat32;
-  if (precision == "float64") return DType::kFloat64;
+Result<Precision> parse_precision(const std::string& precision) {
+  for (const Precision& known :
+       {Precision(DType::kFloat32), Precision(DType::kFloat64), Precision(DType::kFloat32, DType::kBFloat16),
+        Precision(DType::kFloat32, DType::kFloat16)})
+    if (precision == to_text(known)) return known;
   return fail(Error{ErrorCode::kUsage,
-                    fmt::format("--precision {} is not there yet on this device", precision),
+                    fmt::format("--precision {} is not known", precision),
                     {},
-                    {"--precision float32", "--precision float64   the slow float64 reference"}});
+                    {"--precision float32", "--precision mixed_bfloat16   on a GPU",
+                     "--precision float64   the slow float64 reference"}});
 }
 
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
-  PLIMSOLL_ASSIGN(const DType precision, parse_precision(options.precision));
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
-  if (options.device == "reference" || precision == DType::kFloat64) return make_reference_backend();
-  if (options.device != "auto" && options.device != "cpu")
-    return fail(Error{ErrorCode::kLibraryMissing,
-                      fmt::format("there is no device '{}' in this build", options.device),
-                      {"it has: cpu"},
-                      {"--device cpu"}});
+  if (options.device == "reference" || precision.variables == DType::kFloat64) return make_reference_backend();
+  if (options.device == "gpu" || options.device.starts_with("gpu:")) return open_gpu(options);
+  if (options.device != "auto" && options.device != "cpu") {
+    PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(options.device));
+    card.tf32 = options.tf32;
+    return make_planned_gpu(std::move(card));
+  }
+#ifdef PLIMSOLL_HAS_CUDA
+  if (options.device == "auto" && visible_cards()) return open_gpu(options);
+#endif
 #ifdef PLIMSOLL_HAS_CPU
   return make_cpu_backend(threads);
 #else
@@ -150,7 +179,7 @@ Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
 }
 
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision,
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, const Precision& precision,
                            const DataTypes& data, const Budget& budget) {
   SearchRequest request;
   request.model = &model;

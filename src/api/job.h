@@ -22,6 +22,8 @@ struct JobOptions {
   std::optional<int64_t> micro_batch;
   std::optional<Bytes> budget;  // absent: what is free, less a margin
   std::string device = "auto";
+  bool tf32 = true;            // float32 matrix work on a GPU may be rounded to tf32
+  bool memory_growth = false;  // of a GPU: map memory as the plan needs it
   std::string precision = "float32";
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;
@@ -41,9 +43,9 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
 
-// "auto" and "cpu" in float32; the reference in float64.
+// "auto", "cpu", "gpu", "gpu:N" or the profile of a card; the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
-Result<DType> parse_precision(const std::string& precision);
+Result<Precision> parse_precision(const std::string& precision);
 
 // A model's ports as the data stage wants them.
 DataSpec data_spec(const Model& model, bool needs_targets);
@@ -60,7 +62,7 @@ struct Budget {
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device);
 
 // A request with what all commands share filled in.
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, DType precision,
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, const Precision& precision,
                            const DataTypes& data, const Budget& budget);
 
 }  // namespace plimsoll

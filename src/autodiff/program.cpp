@@ -61,11 +61,11 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
   ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone)
+  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone)
     loss = b.add1("add", {loss, penalty});
 
   std::vector<ValueId> values;
-  for (const Weight* weight : trainable(model)) values.push_back(weight_value(b, *weight, options.precision));
+  for (const Weight* weight : trainable(model)) values.push_back(weight_value(b, *weight, options.precision.variables));
   const std::vector<ValueId> gradients = append_gradients(b, loss, values);
   std::vector<TrainedWeight> trained;
   for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
@@ -79,9 +79,9 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
 Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   GraphBuilder b = builder_named("begin");
   const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
-    const ValueId id = b.persistent(value, {options.precision, shape}, category);
+    const ValueId id = b.persistent(value, {options.precision.variables, shape}, category);
     b.update(id, b.add1("fill", {},
-                        {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision))}}));
+                        {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision.variables))}}));
   };
   for (const Weight* weight : trainable(model))
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
@@ -97,13 +97,13 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   PLIMSOLL_TRY(b.status());
   std::vector<ValueId> values;
   const auto weights = trainable(model);
-  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, options.precision));
+  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, options.precision.variables));
   const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values);
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
     b.set_layer(weights[i]->layer);
     const ValueId sum =
-        b.persistent(accumulated_value(weights[i]->name), {options.precision, weights[i]->shape}, Category::kGradients);
+        b.persistent(accumulated_value(weights[i]->name), {options.precision.variables, weights[i]->shape}, Category::kGradients);
     b.set_category(Category::kGradients);
     b.update(sum, b.add1("add", {sum, gradients[i]}));
     b.set_category(Category::kActivations);
@@ -118,13 +118,13 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   GraphBuilder b = builder_named("apply");
   std::vector<ValueId> values, sums;
   for (const Weight* weight : trainable(model)) {
-    values.push_back(weight_value(b, *weight, options.precision));
+    values.push_back(weight_value(b, *weight, options.precision.variables));
     sums.push_back(
-        b.persistent(accumulated_value(weight->name), {options.precision, weight->shape}, Category::kGradients));
+        b.persistent(accumulated_value(weight->name), {options.precision.variables, weight->shape}, Category::kGradients));
   }
   std::vector<TrainedWeight> trained;
   std::vector<ValueId> extra(values.size(), kNone);
-  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone) {
+  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone) {
     extra = append_gradients(b, penalty, values);
     store_tally(b, "loss", penalty, true);
   }
@@ -142,7 +142,7 @@ Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOpt
   const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
   PLIMSOLL_TRY(b.status());
   ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision); penalty != kNone)
+  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone)
     loss = b.add1("add", {loss, penalty});
   store_tally(b, "loss", own_copy(b, loss), false);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
@@ -153,7 +153,8 @@ Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOpti
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kPredict, options.data);
   for (size_t i = 0; i < forward.predictions.size(); ++i) {
-    const ValueId own = own_copy(b, forward.predictions[i]);
+    const ValueId own =
+        b.add1("cast", {forward.predictions[i]}, {{"dtype", std::string(name_of(options.precision.variables))}});
     b.rename(own, "prediction:" + model.outputs()[i].name);
     b.output(own);
   }

@@ -22,7 +22,7 @@ struct Phase {
 };
 
 struct GraphOptions {
-  DType precision = DType::kFloat32;
+  Precision precision;
   DataTypes data;
 };
 

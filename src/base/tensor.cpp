@@ -71,6 +71,10 @@ Result<Shape> checked_shape(std::vector<int64_t> dims, std::string_view where) {
 std::string to_text(const Shape& shape) {
   return fmt::format("{}", fmt::join(shape.dims, ","));
 }
+std::string to_text(const Precision& precision) {
+  return (precision.is_mixed() ? "mixed_" : "") + std::string(keras_name(precision.compute));
+}
+
 std::string to_text(const TensorType& type) {
   return fmt::format("{}[{}]", name_of(type.dtype), to_text(type.shape));
 }

@@ -35,6 +35,26 @@ std::string_view name_of(DType dtype);                        // "f32", "i64", "
 std::optional<DType> dtype_from_name(std::string_view name);  // of either spelling: "f32", "float32"
 std::string_view keras_name(DType dtype);                     // "float32"
 
+inline bool is_half(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+// What statistics, sums and losses over tensors of this dtype are held in.
+inline DType wide(DType dtype) {
+  return is_half(dtype) ? DType::kFloat32 : dtype;
+}
+
+// A dtype policy, in Keras's words: weights and optimizer state in one dtype, layers computed in another.
+struct Precision {
+  DType variables = DType::kFloat32, compute = DType::kFloat32;
+
+  Precision() = default;
+  Precision(DType both) : variables(both), compute(both) {}  // NOLINT: float32 is the policy float32
+  Precision(DType held, DType computed) : variables(held), compute(computed) {}
+  bool is_mixed() const { return variables != compute; }
+  bool operator==(const Precision&) const = default;
+};
+std::string to_text(const Precision& precision);  // "float32", "mixed_bfloat16"
+
 // Concrete dimensions. Made through checked_shape() from anything a file says, so the product never overflows.
 struct Shape {
   std::vector<int64_t> dims;

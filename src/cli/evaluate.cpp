@@ -32,7 +32,7 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
                       {},
                       {"train it first: plimsoll fit ... --save FILE.keras"}});
   PLIMSOLL_ASSIGN(job->backend, open_backend(flags.job));
-  PLIMSOLL_ASSIGN(const DType precision, parse_precision(flags.job.precision));
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
   PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, data_spec(job->open.model, targets)));
   const DataTypes types = data_types(data, targets && !data.weights.empty());
   PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), {}));
@@ -89,7 +89,7 @@ Result<int> predict_command(InferenceFlags& flags) {
       const size_t dot = path.rfind(".npy");
       path = (dot == std::string::npos ? path : path.substr(0, dot)) + "." + port.name + ".npy";
     }
-    PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision, dims));
+    PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision.variables, dims));
     writers.push_back(std::move(writer));
   }
   const int64_t batch = job->session->plan().phase("predict")->samples;

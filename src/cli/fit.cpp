@@ -148,8 +148,8 @@ Result<SearchResult> choose_plan(const FitFlags& flags, const SearchRequest& req
     other.fact(fmt::format("batch {} then, {} now", result.plan.batch.effective, request.batch));
   if (result.plan.device != request.device->info().name)
     other.fact(fmt::format("device '{}' then, '{}' now", result.plan.device, request.device->info().name));
-  if (result.plan.precision != keras_name(request.graph.precision))
-    other.fact(fmt::format("precision {} then, {} now", result.plan.precision, keras_name(request.graph.precision)));
+  if (result.plan.precision != to_text(request.graph.precision))
+    other.fact(fmt::format("precision {} then, {} now", result.plan.precision, to_text(request.graph.precision)));
   if (!other.facts.empty()) return fail(std::move(other));
   PLIMSOLL_TRY(validate(result.plan));
   result.fits = result.plan.peak_bytes() <= request.budget;
@@ -201,7 +201,7 @@ class FitCommand {
     PLIMSOLL_TRY(check_flags());
     PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job.model, flags_.job.overrides));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
-    PLIMSOLL_ASSIGN(const DType precision, parse_precision(flags_.job.precision));
+    PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags_.job.precision));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     PLIMSOLL_TRY(open.model.check_batch(flags_.job.batch_size * flags_.job.accumulation_steps));
     budget_ = choose_budget(flags_.job, backend->device().info());
@@ -271,7 +271,7 @@ class FitCommand {
     return {};
   }
 
-  SearchRequest make_request(const Model& model, const Backend& backend, DType precision,
+  SearchRequest make_request(const Model& model, const Backend& backend, const Precision& precision,
                              const Sources& sources) const {
     SearchRequest request = base_request(flags_.job, model, backend.device(), precision, sources.types, budget_);
     const int64_t samples = sources.train->samples();

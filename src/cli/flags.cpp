@@ -42,7 +42,7 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--budget", flags.budget_text,
                      "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
-  command.add_option("--device", flags.job.device, "auto or cpu")->capture_default_str();
+  command.add_option("--device", flags.job.device, "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")->capture_default_str();
   command.add_option("--precision", flags.job.precision, "float32, or float64 for the slow reference")
       ->capture_default_str();
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")

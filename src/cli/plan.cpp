@@ -40,7 +40,7 @@ Result<int> plan(PlanFlags& flags) {
   PLIMSOLL_TRY(flags.resolve(true, true));
   PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job.model, flags.job.overrides));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
-  PLIMSOLL_ASSIGN(const DType precision, parse_precision(flags.job.precision));
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
   PLIMSOLL_TRY(open.model.check_batch(flags.job.batch_size * flags.job.accumulation_steps));
   const DeviceInfo& device = backend->device().info();
   const Budget budget = choose_budget(flags.job, device);

@@ -195,7 +195,7 @@ void Session::find_slots(BoundPhase& bound) {
   }
   for (const TensorView& weight : bound.weights) feed(weight);
   bound.slots.weights.resize(bound.weights.size());
-  if (options_.data.sample_weights && options_.precision == DType::kFloat64) {
+  if (options_.data.sample_weights && options_.precision.variables == DType::kFloat64) {
     staged_weights_.resize(bound.weights.size());
     for (auto& staged : staged_weights_)
       staged.resize(std::max(staged.size(), static_cast<size_t>(phase.samples)));

@@ -39,9 +39,9 @@ Graph fold_epilogues(const Graph& graph) {
     for (ValueId& id : node.inputs) id = rewrite.to(id);
     ValueId result = node.outputs[0];
     NodeId next = only_reader(result);
-    // The bias must be there before this node: a graph input is.
+    // The bias must be there before this node.
     if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 &&
-        graph.value(graph.node(next).inputs[1]).producer == kNone) {
+        graph.value(graph.node(next).inputs[1]).producer < static_cast<NodeId>(n)) {
       node.inputs.push_back(rewrite.to(graph.node(next).inputs[1]));
       absorbed[static_cast<size_t>(next)] = true;
       result = graph.node(next).outputs[0];

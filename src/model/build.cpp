@@ -18,9 +18,16 @@ Shape with_batch(int64_t batch, const Shape& sample) {
 
 class GraphWriter {
  public:
-  GraphWriter(GraphBuilder& b, const Model& model, const ModelPlan& plan, int64_t batch, DType precision, Mode mode,
+  GraphWriter(GraphBuilder& b, const Model& model, const ModelPlan& plan, int64_t batch, const Precision& precision, Mode mode,
               const DataTypes& data)
-      : b_(b), model_(model), plan_(plan), batch_(batch), precision_(precision), mode_(mode), data_(data) {}
+      : b_(b),
+        model_(model),
+        plan_(plan),
+        batch_(batch),
+        precision_(precision.variables),
+        compute_(precision.compute),
+        mode_(mode),
+        data_(data) {}
 
   Forward run() {
     b_.set_category(Category::kActivations);
@@ -54,7 +61,7 @@ class GraphWriter {
     ValueId x = b_.input("x:" + port.name, {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
-    return cast(x, precision_);
+    return cast(x, compute_);
   }
 
   void call(size_t index) {
@@ -64,10 +71,23 @@ class GraphWriter {
     std::vector<ValueId> inputs, weights;
     for (size_t t : call.inputs) inputs.push_back(values_[t]);
     for (size_t i = 0; i < object.specs.size(); ++i)
-      weights.push_back(b_.persistent(model_.weights()[object.first_weight + i].name,
-                                      {precision_, object.specs[i].shape}, Category::kWeights));
-    values_[call.output] = object.layer.build(BuildCall{b_, batch_, precision_, mode_ == Mode::kTrain, object.trainable,
+      weights.push_back(weight(object, i));
+    values_[call.output] = object.layer.build(BuildCall{b_, batch_, compute_, mode_ == Mode::kTrain, object.trainable,
                                                         static_cast<int64_t>(index), inputs, weights, statistics_});
+  }
+
+  // A weight as its layer computes with it: under a mixed policy a copy in the compute dtype, made once a run.
+  ValueId weight(const LayerObject& object, size_t i) {
+    const ValueId held = b_.persistent(model_.weights()[object.first_weight + i].name,
+                                       {precision_, object.specs[i].shape}, Category::kWeights);
+    if (precision_ == compute_ || object.layer.float32_weights) return held;
+    const auto [copy, added] = copies_.try_emplace(held, kNone);
+    if (added) {
+      b_.set_category(Category::kTemporaries);
+      copy->second = cast(held, compute_);
+      b_.set_category(Category::kActivations);
+    }
+    return copy->second;
   }
 
   ValueId scalar(const std::string& name) { return b_.persistent(name, {precision_, Shape{}}, Category::kInputs); }
@@ -129,7 +149,8 @@ class GraphWriter {
   const Model& model_;
   const ModelPlan& plan_;
   const int64_t batch_;
-  const DType precision_;
+  const DType precision_, compute_;
+  std::map<ValueId, ValueId> copies_;
   const Mode mode_;
   const DataTypes& data_;
   std::vector<ValueId> values_, targets_, sample_weights_, rows_;
@@ -138,7 +159,7 @@ class GraphWriter {
 
 }  // namespace
 
-Forward Model::build(GraphBuilder& b, int64_t batch, DType precision, Mode mode, const DataTypes& data) const {
+Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode, const DataTypes& data) const {
   return GraphWriter(b, *this, *plan_, batch, precision, mode, data).run();
 }
 

@@ -54,6 +54,7 @@ struct BuildCall {
 struct Layer {
   size_t least_inputs = 1, most_inputs = 1;
   bool couples_samples = false;  // in training, unless frozen
+  bool float32_weights = false;  // its ops take them as they are held, whatever it computes in: normalisations
   // Shape errors are kBadGeometry; what is unsupported for these shapes is listed, and a shape returned all the same.
   std::function<Result<LayerShape>(std::span<const Shape>, Issues&)> shape;
   std::function<ValueId(const BuildCall&)> build;

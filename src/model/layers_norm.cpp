@@ -88,6 +88,7 @@ Layer batch_normalization(Config& c) {
   const std::string where = c.where();
   Layer layer;
   layer.couples_samples = true;
+  layer.float32_weights = true;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     PLIMSOLL_TRY(last_axis(axis, in[0], where, issues));
     const Shape channels{in[0].back()};
@@ -112,6 +113,7 @@ Layer layer_normalization(Config& c) {
   c.only("rms_scaling", {false});
   const std::string where = c.where();
   Layer layer;
+  layer.float32_weights = true;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     PLIMSOLL_TRY(last_axis(axis, in[0], where, issues));
     const Shape channels{in[0].back()};

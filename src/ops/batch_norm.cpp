@@ -37,8 +37,8 @@ OpDef stats_op() {
   op.couples_samples = true;
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("batch_norm_stats", in, attrs);
-    if (!check.inputs(1) || !check.all_floats() || !check_x(check, in, 0)) return check.failed();
-    const TensorType vector{in[0].dtype, Shape{in[0].shape.back()}};
+    if (!check.inputs(1) || !check.mixed_floats() || !check_x(check, in, 0)) return check.failed();
+    const TensorType vector{wide(in[0].dtype), Shape{in[0].shape.back()}};
     return check.outputs({vector, vector});
   };
   op.gradient = [](const GradientCall&) -> std::vector<ValueId> { return {kNone}; };
@@ -90,7 +90,7 @@ OpDef apply_op() {
     InferCheck check("batch_norm_apply", in, attrs);
     if (!check.optional_flag("scale") || !check.optional_flag("center") || !check.optional_flag("batch_stats") ||
         !check.real("epsilon") || !check.inputs(3 + attrs.flag("scale") + attrs.flag("center")) ||
-        !check.all_floats() || !check_x(check, in, 0) || !check_vectors(check, in, 1, 0))
+        !check.mixed_floats() || !check_x(check, in, 0) || !check_vectors(check, in, 1, 0))
       return check.failed();
     return check.outputs({in[0]});
   };
@@ -136,7 +136,7 @@ OpDef grad_stats_op() {
   OpDef op = make("batch_norm_grad_stats", OpKind::kReduction, Recompute::kCostly);
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("batch_norm_grad_stats", in, attrs);
-    if (!check.inputs(4) || !check.all_floats() || !check_x(check, in, 1) || !check.same_shape(0, 1) ||
+    if (!check.inputs(4) || !check.mixed_floats() || !check_x(check, in, 1) || !check.same_shape(0, 1) ||
         !check_vectors(check, in, 2, 1) || !check.real("epsilon"))
       return check.failed();
     return check.outputs({in[2], in[2]});
@@ -164,7 +164,7 @@ OpDef input_grad_op() {
   op.in_place = {{0, 0}, {1, 0}};
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("batch_norm_input_grad", in, attrs);
-    if (!check.optional_flag("scale") || !check.inputs(6 + attrs.flag("scale")) || !check.all_floats() ||
+    if (!check.optional_flag("scale") || !check.inputs(6 + attrs.flag("scale")) || !check.mixed_floats() ||
         !check_x(check, in, 1) || !check.same_shape(0, 1) || !check_vectors(check, in, 2, 1) || !check.real("epsilon"))
       return check.failed();
     return check.outputs({in[1]});
@@ -203,7 +203,7 @@ OpDef frozen_grad_op() {
   op.in_place = {{0, 0}};
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("batch_norm_frozen_grad", in, attrs);
-    if (!check.optional_flag("scale") || !check.inputs(2 + attrs.flag("scale")) || !check.all_floats() ||
+    if (!check.optional_flag("scale") || !check.inputs(2 + attrs.flag("scale")) || !check.mixed_floats() ||
         !check_x(check, in, 0) || !check_vectors(check, in, 1, 0) || !check.real("epsilon"))
       return check.failed();
     return check.outputs({in[0]});

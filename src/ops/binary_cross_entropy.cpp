@@ -16,15 +16,15 @@ bool check_attrs(InferCheck& check) {
 
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
   InferCheck check("binary_cross_entropy", in, attrs);
-  if (!check.inputs(2) || !check.all_floats() || !check.same_shape(0, 1) || !check_attrs(check) ||
+  if (!check.inputs(2) || !check.mixed_floats() || !check.same_shape(0, 1) || !check_attrs(check) ||
       !check.require(in[0].shape.rank() >= 1, "needs an axis"))
     return check.failed();
-  return check.outputs({{in[0].dtype, Shape{rows_of(in[0].shape)}}});
+  return check.outputs({{wide(in[0].dtype), Shape{rows_of(in[0].shape)}}});
 }
 
 Result<Types> infer_grad(InTypes in, const Attrs& attrs) {
   InferCheck check("binary_cross_entropy_grad", in, attrs);
-  if (!check.inputs(3) || !check.all_floats() || !check.same_shape(1, 2) || !check_attrs(check) ||
+  if (!check.inputs(3) || !check.mixed_floats() || !check.same_shape(1, 2) || !check_attrs(check) ||
       !check.require(in[1].shape.rank() >= 1, "needs an axis"))
     return check.failed();
   const int64_t rows = rows_of(in[1].shape);

@@ -37,7 +37,7 @@ bool check_inputs(InferCheck& check, InTypes in, const Attrs& attrs, size_t firs
 Result<Types> infer_forward(const std::string& name, InTypes in, const Attrs& attrs) {
   InferCheck check(name, in, attrs);
   if (!check.inputs(2) || !check.floats({0}) || !check_inputs(check, in, attrs, 0)) return check.failed();
-  return check.outputs({{in[0].dtype, Shape{rows_of(in[0].shape)}}});
+  return check.outputs({{wide(in[0].dtype), Shape{rows_of(in[0].shape)}}});
 }
 
 Result<Types> infer_grad(const std::string& name, InTypes in, const Attrs& attrs) {

@@ -10,17 +10,17 @@ namespace {
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
   InferCheck check("layer_norm", in, attrs);
   if (!check.optional_flag("scale") || !check.optional_flag("center") || !check.real("epsilon") ||
-      !check.inputs(1 + attrs.flag("scale") + attrs.flag("center")) || !check.all_floats() ||
+      !check.inputs(1 + attrs.flag("scale") + attrs.flag("center")) || !check.mixed_floats() ||
       !check.require(in[0].shape.rank() >= 1, "x needs an axis"))
     return check.failed();
   for (size_t i = 1; i < in.size(); ++i) check.channels(i, 0);
-  const TensorType row{in[0].dtype, Shape{rows_of(in[0].shape)}};
+  const TensorType row{wide(in[0].dtype), Shape{rows_of(in[0].shape)}};
   return check.outputs({in[0], row, row});
 }
 
 // dy, x, mean, rstd and, for the input gradient, gamma.
 bool check_grad(InferCheck& check, InTypes in, size_t inputs) {
-  if (!check.inputs(inputs) || !check.all_floats() || !check.same_shape(0, 1) || !check.same_shape(2, 3) ||
+  if (!check.inputs(inputs) || !check.mixed_floats() || !check.same_shape(0, 1) || !check.same_shape(2, 3) ||
       !check.require(in[1].shape.rank() >= 1, "x needs an axis"))
     return false;
   const int64_t rows = rows_of(in[1].shape);
@@ -139,7 +139,7 @@ OpDef param_grad_op() {
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("layer_norm_param_grad", in, attrs);
     if (!check_grad(check, in, 4)) return check.failed();
-    const TensorType vector{in[1].dtype, Shape{in[1].shape.back()}};
+    const TensorType vector{wide(in[1].dtype), Shape{in[1].shape.back()}};
     return check.outputs({vector, vector});
   };
   op.reference = reference_param_grad;

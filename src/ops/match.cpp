@@ -22,7 +22,7 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
     check.same_shape(0, 1);
     if (kind == "binary") check.real("threshold");
   }
-  return check.outputs({{in[0].dtype, Shape{rows}}});
+  return check.outputs({{wide(in[0].dtype), Shape{rows}}});
 }
 
 // The first of equal maxima.

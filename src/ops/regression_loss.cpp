@@ -15,10 +15,10 @@ OpDef forward_op(const std::string& name, Function value) {
   op.recompute = Recompute::kCostly;
   op.infer = [name](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check(name, in, attrs);
-    if (!check.inputs(2) || !check.all_floats() || !check.same_shape(0, 1) ||
+    if (!check.inputs(2) || !check.mixed_floats() || !check.same_shape(0, 1) ||
         !check.require(in[0].shape.rank() >= 1, "needs an axis"))
       return check.failed();
-    return check.outputs({{in[0].dtype, Shape{rows_of(in[0].shape)}}});
+    return check.outputs({{wide(in[0].dtype), Shape{rows_of(in[0].shape)}}});
   };
   op.gradient = [name](const GradientCall& g) -> std::vector<ValueId> {
     if (!g.wants(0)) return {kNone, kNone};
@@ -47,7 +47,7 @@ OpDef grad_op(const std::string& name, Function slope) {
   op.in_place = {{1, 0}};
   op.infer = [name](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check(name, in, attrs);
-    if (!check.inputs(3) || !check.all_floats() || !check.same_shape(1, 2) ||
+    if (!check.inputs(3) || !check.mixed_floats() || !check.same_shape(1, 2) ||
         !check.require(in[1].shape.rank() >= 1, "needs an axis"))
       return check.failed();
     const int64_t rows = rows_of(in[1].shape);

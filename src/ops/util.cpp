@@ -34,15 +34,21 @@ bool InferCheck::floats(std::initializer_list<size_t> which) {
   bool ok = true;
   for (size_t i : which) {
     if (i >= in_.size()) continue;
-    ok = ok && is_floating(in_[i].dtype) && in_[i].dtype == in_[*which.begin()].dtype;
+    ok = ok && is_floating(in_[i].dtype) && wide(in_[i].dtype) == wide(in_[*which.begin()].dtype);
   }
-  return require(ok, "inputs must be floating numbers of one dtype");
+  return require(ok, "inputs must be floating numbers of one dtype, or half with float32");
 }
 
 bool InferCheck::all_floats() {
   bool ok = true;
   for (const TensorType& type : in_) ok = ok && is_floating(type.dtype) && type.dtype == in_.front().dtype;
   return require(ok, "inputs must be floating numbers of one dtype");
+}
+
+bool InferCheck::mixed_floats() {
+  bool ok = true;
+  for (const TensorType& type : in_) ok = ok && is_floating(type.dtype) && wide(type.dtype) == wide(in_.front().dtype);
+  return require(ok, "inputs must be floating numbers of one dtype, or half with float32");
 }
 
 bool InferCheck::rank(size_t input, size_t rank) {

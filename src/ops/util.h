@@ -25,8 +25,9 @@ class InferCheck {
   bool require(bool ok, std::string_view wanted);
   bool inputs(size_t count) { return inputs(count, count); }
   bool inputs(size_t least, size_t most);
-  bool floats(std::initializer_list<size_t> which);  // floating, all of one dtype
+  bool floats(std::initializer_list<size_t> which);  // floating, of one dtype or half with float32
   bool all_floats();
+  bool mixed_floats();  // all of one dtype, or half ones with float32 beside them
   bool rank(size_t input, size_t rank);
   bool same_shape(size_t a, size_t b);
   bool channels(size_t vector, size_t of);  // input `vector` is [C] of input `of`

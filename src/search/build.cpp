@@ -128,7 +128,7 @@ class Builder {
   Plan finish() {
     plan_.model = request_.model->name();
     plan_.device = request_.device->info().name;
-    plan_.precision = keras_name(request_.graph.precision);
+    plan_.precision = to_text(request_.graph.precision);
     plan_.batch = {request_.batch, micro_};
     plan_.per_micro_batch_norm =
         request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
@@ -150,6 +150,10 @@ class Builder {
     const Bytes staged = align_up(request_.data.per_sample * largest);
     plan_.data_bytes = request_.data.fixed + staged;
     plan_.prefetch = 1;
+    if (request_.device->info().own_memory) {  // one batch on its way in; what the host holds is the host's
+      plan_.data_bytes = staged;
+      return;
+    }
     const bool too_much = request_.budget > 0 && plan_.peak_bytes() > request_.budget;
     if (staged == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
       plan_.prefetch = 0;

@@ -153,7 +153,7 @@ void expect_bitwise(const std::string& what, const std::function<std::unique_ptr
               kept->step(data.source(), i * options.batch, options.batch))
         << what;
   for (const PersistentSlot& slot : kept->plan().persistent) {
-    if (slot.type.dtype != kept->request.graph.precision) continue;
+    if (slot.type.dtype != kept->request.graph.precision.variables) continue;
     EXPECT_EQ(again->values(slot.name), kept->values(slot.name)) << what << ": " << slot.name;
   }
 }

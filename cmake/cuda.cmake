@@ -1,0 +1,38 @@
+# The GPU backend: rules and profiles are always built, so that every build plans for cards; the runtime where nvcc is.
+#
+# Only cudart is linked, statically: the driver, cuDNN, cuBLASLt, NVRTC and NVML are loaded when a GPU is used, so one
+# program runs with or without them.
+set(PLIMSOLL_HAS_CUDA FALSE)
+if(NOT PLIMSOLL_CUDA STREQUAL OFF)
+  find_program(PLIMSOLL_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
+  find_path(PLIMSOLL_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda/include)
+  find_path(PLIMSOLL_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.deps/cudnn-frontend/include)
+  if(PLIMSOLL_NVCC AND PLIMSOLL_CUDNN_INCLUDE AND PLIMSOLL_FRONTEND_INCLUDE)
+    set(CMAKE_CUDA_COMPILER ${PLIMSOLL_NVCC})
+    set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHITECTURES})
+    set(CMAKE_CUDA_STANDARD 20)
+    enable_language(CUDA)
+    find_package(CUDAToolkit 12.8 REQUIRED)
+    set(PLIMSOLL_HAS_CUDA TRUE)
+  elseif(PLIMSOLL_CUDA STREQUAL ON)
+    message(FATAL_ERROR "PLIMSOLL_CUDA=ON needs nvcc (${PLIMSOLL_NVCC}), cudnn.h (${PLIMSOLL_CUDNN_INCLUDE}) and "
+                        "cudnn_frontend.h (${PLIMSOLL_FRONTEND_INCLUDE}; scripts/cuda_deps.sh fetches it)")
+  endif()
+endif()
+message(STATUS "GPU backend: ${PLIMSOLL_HAS_CUDA}")
+
+function(plimsoll_cuda_folder)
+  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cpp)
+  add_library(plimsoll_backends_cuda STATIC ${rules})
+  target_include_directories(plimsoll_backends_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_link_libraries(plimsoll_backends_cuda PUBLIC plimsoll_plan)
+  if(PLIMSOLL_HAS_CUDA)
+    file(GLOB runtime CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/runtime/*.cpp
+         ${CMAKE_SOURCE_DIR}/src/backends/cuda/runtime/*.cu)
+    target_sources(plimsoll_backends_cuda PRIVATE ${runtime})
+    target_include_directories(plimsoll_backends_cuda SYSTEM PRIVATE ${PLIMSOLL_CUDNN_INCLUDE}
+      ${PLIMSOLL_FRONTEND_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(plimsoll_backends_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
+    target_compile_definitions(plimsoll_backends_cuda PUBLIC PLIMSOLL_HAS_CUDA=1)
+  endif()
+endfunction()

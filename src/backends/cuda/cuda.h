@@ -1,0 +1,25 @@
+// GPUs with CUDA. A card that is not in this machine can be planned for by its profile; one that is here also computes.
+#pragma once
+
+#include <memory>
+
+#include "backends/cuda/card.h"
+#include "device/kernel.h"
+
+namespace plimsoll {
+
+// Answers a planner's questions for a card; runs nothing.
+std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
+
+struct GpuOptions {
+  int ordinal = 0;             // among the visible ones
+  bool tf32 = true;            // whether float32 matrix work may be rounded to tf32
+  bool memory_growth = false;  // map memory as the plan needs it, instead of taking the arena whole at start
+};
+
+// Present in builds with CUDA.
+Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options);
+// The cards the driver shows, for `doctor`; an error says why there is none.
+Result<std::vector<cuda::Card>> visible_cards();
+
+}  // namespace plimsoll

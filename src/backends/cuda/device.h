@@ -1,0 +1,24 @@
+#pragma once
+
+#include "backends/cuda/card.h"
+#include "device/device.h"
+
+namespace plimsoll::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(Card card);
+
+  const Card& card() const { return card_; }
+  const DeviceInfo& info() const override { return info_; }
+  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override;
+  bool fuses(const Graph& graph, const Node& node) const override;
+  bool has_epilogues() const override { return true; }
+  Bytes overhead_bound(int primitives) const override;
+
+ private:
+  Card card_;
+  DeviceInfo info_;
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,41 @@
+// A pass over memory: element-wise nodes, and channel sums at their end, written out as the source of one CUDA kernel.
+//
+// The tensors of a pass share one shape, seen as rows of `channels` elements (a pass without channel vectors sees rows
+// of `width`). A thread keeps its channels and walks down the rows: channel vectors are read once, full-size inputs
+// `width` elements at a time. Values between the nodes stay in registers, rounded to their dtype so that a fused result
+// equals an unfused one. Sums are taken per thread, per block, and over the blocks by whichever block comes last, each in
+// a fixed order: the same bits every run. The source names no sizes, so equal bodies share one compiled kernel.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "backends/cuda/card.h"
+#include "graph/graph.h"
+
+namespace plimsoll::cuda {
+
+struct Pass {
+  std::string source;  // defines extern "C" kernel `pass`
+  int64_t rows = 1, channels = 1;
+  int width = 1;  // elements a thread reads at once
+  int sums = 0;   // channel sums
+  size_t inputs = 0, outputs = 0;
+
+  Bytes workspace(const Card& card) const;
+};
+
+struct PassGrid {
+  unsigned block_x = 1, block_y = 1, grid_x = 1, grid_y = 1;
+};
+PassGrid grid_of(const Pass& pass, const Card& card);
+
+// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a pass.
+Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+                       std::span<const ValueId> outputs);
+// A node of op "fused", or a single element-wise or reduction node.
+Result<Pass> make_pass(const Graph& graph, const Node& node);
+
+bool has_pass_form(const Graph& graph, const Node& node);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/device.h"
+#include "backends/cuda/rules.h"
+#include "backends/cuda/runtime/check.h"
+#include "backends/cuda/runtime/device_memory.h"
+#include "backends/cuda/runtime/held.h"
+#include "backends/cuda/runtime/libraries.h"
+
+namespace plimsoll {
+namespace cuda {
+namespace {
+
+using Binder = BoundKernel (*)(Context&, const BoundNode&);
+
+// A rule and the binder that makes its kernels belong together.
+Binder binder_for(Rule rule) {
+  static const std::pair<Rule, Binder> kBinders[] = {
+      {convolution_rule, bind_convolution}, {matmul_rule, bind_matmul}, {attention_rule, bind_attention},
+      {fused_rule, bind_fused},             {pooling_rule, bind_pooling}, {rows_rule, bind_rows},
+      {sums_rule, bind_sums},               {shape_rule, bind_shape},   {table_rule, bind_table},
+  };
+  for (const auto& [known, binder] : kBinders)
+    if (known == rule) return binder;
+  return nullptr;
+}
+
+// A phase captured once.
+class GraphKernel final : public Kernel {
+ public:
+  GraphKernel(Context& context, cudaGraphExec_t graph) : context_(context), graph_(graph) {}
+  ~GraphKernel() override {
+    cudaStreamSynchronize(context_.stream);
+    cudaGraphExecDestroy(graph_);
+  }
+  void run() override { cudaGraphLaunch(graph_, context_.stream); }
+
+ private:
+  Context& context_;
+  cudaGraphExec_t graph_;
+};
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(std::unique_ptr<Context> context, HeldMemory held)
+      : context_(std::move(context)), device_(context_->card), held_(std::move(held)) {}
+
+  ~CudaBackend() override {
+    cudaDeviceSynchronize();
+    if (const auto dnn = load_cudnn(); dnn && context_->dnn != nullptr) (*dnn)->destroy(context_->dnn);
+    if (const auto blas = load_cublas_lt(); blas && context_->blas != nullptr) (*blas)->destroy(context_->blas);
+    cudaFree(context_->counters);
+    cudaStreamDestroy(context_->stream);
+    cudaStreamDestroy(context_->copies);
+  }
+
+  const Device& device() const override { return device_; }
+  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
+    return reserve_device_memory(*context_, bytes);
+  }
+
+  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
+    const Binder binder = binder_for(rule_for(node.node.op));
+    if (binder == nullptr)
+      return fail(ErrorCode::kBadPlan, fmt::format("the GPU backend has no kernel '{}' for {}", node.kernel, node.node.op));
+    return binder(*context_, node);
+  }
+
+  Bytes held_bytes() const override { return held_.now(); }
+  Bytes peak_held_bytes() const override { return held_.peak(); }
+
+  Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
+    cudaGraph_t graph = nullptr;
+    PLIMSOLL_CUDA(cudaStreamBeginCapture(context_->stream, cudaStreamCaptureModeThreadLocal));
+    for (const auto& kernel : kernels) kernel->run();
+    PLIMSOLL_CUDA(cudaStreamEndCapture(context_->stream, &graph));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t code = cudaGraphInstantiate(&executable, graph, 0);
+    cudaGraphDestroy(graph);
+    PLIMSOLL_CUDA(code);
+    return std::unique_ptr<Kernel>(new GraphKernel(*context_, executable));
+  }
+
+  Status finish() const override {
+    PLIMSOLL_CUDA(cudaStreamSynchronize(context_->stream));
+    PLIMSOLL_CUDA(cudaGetLastError());
+    return {};
+  }
+
+  Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return open_device_feed(*context_, bytes); }
+  Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const override {
+    return open_device_readback(*context_, memory, offset, bytes);
+  }
+
+ private:
+  std::unique_ptr<Context> context_;
+  CudaDevice device_;
+  HeldMemory held_;
+};
+
+// The profile of the same name where there is one, so that a plan made elsewhere is the plan made here.
+Result<Card> card_of(int ordinal) {
+  cudaDeviceProp properties{};
+  PLIMSOLL_CUDA(cudaGetDeviceProperties(&properties, ordinal));
+  Card card;
+  for (const Card& known : card_profiles())
+    if (known.name == properties.name && known.multiprocessors == properties.multiProcessorCount) card = known;
+  card.name = properties.name;
+  card.capability = properties.major * 10 + properties.minor;
+  card.multiprocessors = properties.multiProcessorCount;
+  card.l2_bytes = properties.l2CacheSize;
+  card.memory_bytes = static_cast<Bytes>(properties.totalGlobalMem);
+  if (!card.profile.empty()) return card;
+  // No profile: rates by what the chip says of itself.
+  int clock_khz = 0, memory_khz = 0;
+  cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, ordinal);
+  cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, ordinal);
+  const double clock = clock_khz * 1e3 * card.multiprocessors;
+  card.bytes_per_second = 0.9 * 2.0 * memory_khz * 1e3 * properties.memoryBusWidth / 8;
+  card.flops_f32 = clock * 256 * 0.9;
+  card.flops_half = clock * 1024 * 0.8;
+  card.flops_tf32 = card.capability >= 80 ? card.flops_half / 2 : 0;
+  card.host_bytes_per_second = 12e9;
+  card.context_bytes = 600 * kMiB;
+  return card;
+}
+
+}  // namespace
+
+Error cuda_error(cudaError_t code, const std::string& what) {
+  const std::string text = fmt::format("{}: {}", cudaGetErrorName(code), cudaGetErrorString(code));
+  switch (code) {
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+    case cudaErrorSystemDriverMismatch:
+      return Error{ErrorCode::kLibraryMissing,
+                   "there is no GPU this program can use",
+                   {text},
+                   {"a driver of version 580 or newer", "--device cpu"}};
+    case cudaErrorMemoryAllocation:
+      return Error{ErrorCode::kOutOfMemory, "the GPU has no room left", {text, what}, {"a smaller --budget", "plimsoll doctor"}};
+    default:
+      return Error{ErrorCode::kDeviceLost,
+                   "the GPU failed",
+                   {text, what},
+                   {"--resume from the last checkpoint", "plimsoll doctor"}};
+  }
+}
+
+}  // namespace cuda
+
+Result<std::vector<cuda::Card>> visible_cards() {
+  int count = 0;
+  PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
+  std::vector<cuda::Card> cards;
+  for (int i = 0; i < count; ++i) {
+    PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_of(i));
+    cards.push_back(std::move(card));
+  }
+  return cards;
+}
+
+Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
+  using namespace cuda;
+  int count = 0;
+  PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
+  if (options.ordinal >= count)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--device gpu:{}: the driver shows {} GPU{}", options.ordinal, count, count == 1 ? "" : "s"),
+                      {},
+                      {"--device gpu:0"}});
+  auto context = std::make_unique<Context>();
+  context->ordinal = options.ordinal;
+  PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));
+  context->card.tf32 = options.tf32;
+  PLIMSOLL_ASSIGN(HeldMemory held, HeldMemory::open(options.ordinal));  // before the context takes its share
+  PLIMSOLL_CUDA(cudaSetDevice(options.ordinal));
+  PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking));
+  PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->copies, cudaStreamNonBlocking));
+  PLIMSOLL_CUDA(cudaMalloc(reinterpret_cast<void**>(&context->counters), Context::kCounters * sizeof(unsigned)));
+  PLIMSOLL_CUDA(cudaMemset(context->counters, 0, Context::kCounters * sizeof(unsigned)));
+  PLIMSOLL_ASSIGN(const Cudnn* dnn, load_cudnn());
+  if (const cudnnStatus_t status = dnn->create(&context->dnn); status != CUDNN_STATUS_SUCCESS)
+    return fail(cudnn_error(status, "cudnnCreate"));
+  dnn->set_stream(context->dnn, context->stream);
+  PLIMSOLL_ASSIGN(const CublasLt* blas, load_cublas_lt());
+  if (const cublasStatus_t status = blas->create(&context->blas); status != CUBLAS_STATUS_SUCCESS)
+    return fail(cublas_error(status, "cublasLtCreate"));
+  size_t free = 0, total = 0;
+  PLIMSOLL_CUDA(cudaMemGetInfo(&free, &total));
+  context->card.memory_bytes = static_cast<Bytes>(total);
+  // What a budget may be: what is free now, and what this process has taken already.
+  context->card.free_bytes = static_cast<Bytes>(free) + held.now();
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(context), std::move(held)));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,74 @@
+#include "backends/cuda/runtime/held.h"
+
+#include <cuda_runtime.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "backends/cuda/runtime/check.h"
+#include "backends/cuda/runtime/libraries.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+Bytes used_of(const Nvml& nvml, NvmlDevice device) {
+  NvmlMemory memory{};
+  return nvml.memory_info(device, &memory) == kNvmlSuccess ? static_cast<Bytes>(memory.total - memory.free) : 0;
+}
+
+// What the driver's list says of this process, or -1.
+Bytes listed(const Nvml& nvml, NvmlDevice device) {
+  std::vector<NvmlProcess> processes(64);
+  auto count = static_cast<unsigned>(processes.size());
+  if (nvml.running_processes(device, &count, processes.data()) != kNvmlSuccess) return -1;
+  for (unsigned i = 0; i < count && i < processes.size(); ++i)
+    if (processes[i].pid == static_cast<unsigned>(getpid()) && processes[i].used_bytes != ~0ULL)
+      return static_cast<Bytes>(processes[i].used_bytes);
+  return -1;
+}
+
+}  // namespace
+
+Result<HeldMemory> HeldMemory::open(int ordinal) {
+  HeldMemory held;
+  held.state_ = std::make_shared<State>();
+  char bus_id[32] = {};
+  PLIMSOLL_CUDA(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));
+  const auto nvml = load_nvml();
+  NvmlDevice device = nullptr;
+  if (nvml && (*nvml)->init() == kNvmlSuccess && (*nvml)->device_by_pci_bus_id(bus_id, &device) == kNvmlSuccess) {
+    held.state_->device = device;
+    held.state_->used_before = used_of(**nvml, device);
+    held.state_->counted_by = "NVML";
+  } else {
+    held.state_->counted_by = "cudaMemGetInfo";
+  }
+  return held;
+}
+
+Bytes HeldMemory::now() const {
+  Bytes bytes = -1;
+  if (state_->device != nullptr) {
+    const Nvml& nvml = **load_nvml();
+    auto* device = static_cast<NvmlDevice>(state_->device);
+    bytes = listed(nvml, device);
+    if (bytes < 0) {
+      state_->counted_by = "NVML, by the card's free memory: the driver does not list this process";
+      bytes = used_of(nvml, device) - state_->used_before;
+    }
+  } else {
+    size_t free = 0, total = 0;
+    if (cudaMemGetInfo(&free, &total) == cudaSuccess) bytes = static_cast<Bytes>(total - free) - state_->used_before;
+  }
+  bytes = std::max<Bytes>(bytes, 0);
+  state_->peak = std::max(state_->peak, bytes);
+  return bytes;
+}
+
+Bytes HeldMemory::peak() const {
+  now();
+  return state_->peak;
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,32 @@
+// What this process holds of a GPU's memory, as the driver counts it.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/bytes.h"
+#include "base/error.h"
+
+namespace plimsoll::cuda {
+
+class HeldMemory {
+ public:
+  // Before the first context of this process on that GPU. By NVML's list of processes where we are in it; where it
+  // cannot see us (containers, WSL) by how much less is free than was at this call.
+  static Result<HeldMemory> open(int ordinal);
+
+  Bytes now() const;
+  Bytes peak() const;
+  const std::string& counted_by() const { return state_->counted_by; }
+
+ private:
+  struct State {
+    void* device = nullptr;  // NVML's
+    Bytes used_before = 0;
+    Bytes peak = 0;
+    std::string counted_by;
+  };
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,114 @@
+#include "backends/cuda/runtime/pass_kernel.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "backends/cuda/pass.h"
+#include "backends/cuda/runtime/cache.h"
+#include "backends/cuda/runtime/check.h"
+#include "backends/cuda/runtime/libraries.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+// FNV-1a, twice with different starts: names a file, guards nothing.
+std::string digest(const std::string& text) {
+  const auto hash = [&](uint64_t h) {
+    for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+    return h;
+  };
+  return fmt::format("{:016x}{:016x}", hash(0xcbf29ce484222325ULL), hash(0x9e3779b97f4a7c15ULL));
+}
+
+class PassKernel final : public Kernel {
+ public:
+  PassKernel(Context& context, cudaKernel_t kernel, const Pass& pass, const BoundNode& node)
+      : context_(context), kernel_(kernel), grid_(grid_of(pass, context.card)), rows_(pass.rows),
+        channels_(static_cast<int>(pass.channels)) {
+    pointers_.assign(node.inputs.begin(), node.inputs.end());
+    pointers_.insert(pointers_.end(), node.outputs.begin(), node.outputs.end());
+    pointers_.push_back(node.workspace);
+    pointers_.push_back(context.counters);
+    for (void*& pointer : pointers_) arguments_.push_back(&pointer);
+    arguments_.push_back(&rows_);
+    arguments_.push_back(&channels_);
+  }
+
+  void run() override {
+    cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(grid_.grid_x, grid_.grid_y),
+                     dim3(grid_.block_x, grid_.block_y), arguments_.data(), 0, context_.stream);
+  }
+
+ private:
+  Context& context_;
+  cudaKernel_t kernel_;
+  PassGrid grid_;
+  long long rows_;
+  int channels_;
+  std::vector<void*> pointers_, arguments_;
+};
+
+}  // namespace
+
+Result<std::string> compile_source(const std::string& source, int capability) {
+  PLIMSOLL_ASSIGN(const Nvrtc* nvrtc, load_nvrtc());
+  nvrtcProgram program = nullptr;
+  if (nvrtc->create_program(&program, source.c_str(), "pass.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
+    return fail(ErrorCode::kInternal, "the CUDA compiler takes no program");
+  const std::string arch = fmt::format("--gpu-architecture=sm_{}", capability);
+  // Without contraction a value is the same wherever it is computed: recomputed ones must equal saved ones.
+  const char* options[] = {arch.c_str(), "--std=c++17", "--fmad=false"};
+  const nvrtcResult result = nvrtc->compile_program(program, 3, options);
+  std::string code;
+  size_t size = 0;
+  if (result == NVRTC_SUCCESS && nvrtc->get_cubin_size(program, &size) == NVRTC_SUCCESS) {
+    code.resize(size);
+    nvrtc->get_cubin(program, code.data());
+  } else {
+    std::string log;
+    if (nvrtc->get_program_log_size(program, &size) == NVRTC_SUCCESS) {
+      log.resize(size);
+      nvrtc->get_program_log(program, log.data());
+    }
+    nvrtc->destroy_program(&program);
+    return fail(Error{ErrorCode::kInternal, fmt::format("a kernel does not compile for sm_{}", capability),
+                      {log.substr(0, 800)}, {}});
+  }
+  nvrtc->destroy_program(&program);
+  return code;
+}
+
+Result<cudaKernel_t> load_pass(const std::string& source, int capability) {
+  static std::mutex mutex;
+  static std::map<std::string, cudaKernel_t> kernels;
+  int device = 0;
+  PLIMSOLL_CUDA(cudaGetDevice(&device));
+  const std::string key = fmt::format("{}-{}-sm{}", digest(source), device, capability);
+  const std::lock_guard lock(mutex);
+  if (const auto found = kernels.find(key); found != kernels.end()) return found->second;
+  const std::string file = fmt::format("pass-{}-sm{}.cubin", digest(source), capability);
+  std::string code = read_cached(file).value_or("");
+  if (code.empty()) {
+    PLIMSOLL_ASSIGN(code, compile_source(source, capability));
+    write_cached(file, code);
+  }
+  cudaLibrary_t library = nullptr;
+  cudaKernel_t kernel = nullptr;
+  PLIMSOLL_CUDA(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  PLIMSOLL_CUDA(cudaLibraryGetKernel(&kernel, library, "pass"));
+  kernels[key] = kernel;
+  return kernel;
+}
+
+BoundKernel bind_fused(Context& context, const BoundNode& node) {
+  PLIMSOLL_ASSIGN(const Pass pass, make_pass(node.graph, node.node));
+  if (pass.workspace(context.card) > node.workspace_bytes)
+    return fail(ErrorCode::kBadPlan, fmt::format("a pass needs a workspace of {} bytes and the plan grants {}",
+                                                 pass.workspace(context.card), node.workspace_bytes));
+  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_pass(pass.source, context.card.capability));
+  return std::unique_ptr<Kernel>(new PassKernel(context, kernel, pass, node));
+}
+
+}  // namespace plimsoll::cuda
