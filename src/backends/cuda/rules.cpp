@@ -9,7 +9,8 @@ namespace plimsoll::cuda {
 
 namespace {
 
-// What a pass over long tensors reaches of the card's copy speed, and how much faster it goes in the second-level cache.
+// What a pass over long tensors reaches of the card's copy speed, and how much faster it goes in the second-level
+// cache.
 constexpr double kPassEfficiency = 0.85;
 constexpr double kCacheSpeedup = 1.5;
 
