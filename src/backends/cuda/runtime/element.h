@@ -1,0 +1,10 @@
+// Element types as kernels know them: no graph in sight, so that .cu files compile quickly.
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::cuda {
+
+enum class Element : uint8_t { kF32, kF16, kBF16 };
+
+}  // namespace plimsoll::cuda
