@@ -46,6 +46,9 @@ class Device {
 
   // Whether an element-wise or reduction op may stand in the body of a fused node.
   virtual bool fuses(const Graph& graph, const Node& node) const = 0;
+  // Whether equal element-wise nodes over different tensors are better run as one, and how many at most.
+  virtual bool groups(const Graph& /*graph*/, const Node& /*node*/) const { return false; }
+  virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
   // Whether conv2d and matmul take a bias and relu as their epilogue.
   virtual bool has_epilogues() const = 0;
 

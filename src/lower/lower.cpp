@@ -16,7 +16,7 @@ int LoweredGraph::primitives() const {
 
 Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
   Graph lowered = device.has_epilogues() ? fold_bias_gradients(fold_epilogues(graph)) : graph;
-  lowered = fuse_elementwise(lowered, device);
+  lowered = group_equal(fuse_elementwise(lowered, device), device);
   return choose_kernels(lowered, device);
 }
 

@@ -2,10 +2,15 @@
 // kernels chosen by asking the device, reorders added as nodes.
 #pragma once
 
+#include <string_view>
+
 #include "device/device.h"
 #include "graph/graph.h"
 
 namespace plimsoll {
+
+// Name of a fused body whose parts share no computed value and may run at the same time.
+inline constexpr std::string_view kGroupBody = "group";
 
 struct LoweredGraph {
   Graph graph;
@@ -18,6 +23,7 @@ struct LoweredGraph {
 Graph fold_epilogues(const Graph& graph);       // bias_add and relu into the conv2d or matmul before them
 Graph fold_bias_gradients(const Graph& graph);  // a bias's gradient into the weight gradient that reads the same values
 Graph fuse_elementwise(const Graph& graph, const Device& device);
+Graph group_equal(const Graph& graph, const Device& device);  // equal element-wise nodes over many tensors
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 
 Result<LoweredGraph> lower(const Graph& graph, const Device& device);

@@ -16,6 +16,7 @@ bool is_view(const Node& node) {
 // is then read before it is written.
 std::vector<std::pair<size_t, size_t>> fused_pairs(const Graph& body) {
   std::vector<std::pair<size_t, size_t>> pairs;
+  if (body.name == kGroupBody) return pairs;  // its parts run at the same time
   for (size_t o = 0; o < body.outputs.size(); ++o) {
     const Value& out = body.value(body.outputs[o]);
     if (op_def(body.node(out.producer).op).kind != OpKind::kElementwise) continue;

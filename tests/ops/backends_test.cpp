@@ -11,20 +11,38 @@
 #ifdef PLIMSOLL_HAS_CPU
 #include "backends/cpu/cpu.h"
 #endif
+#ifdef PLIMSOLL_HAS_CUDA
+#include "backends/cuda/cuda.h"
+#endif
 
 namespace plimsoll::testing {
 namespace {
 
 struct BackendUnderTest {
   std::string name;
-  std::unique_ptr<Backend> (*make)();
+  std::unique_ptr<Backend> (*make)();  // null: this machine has none
   DType floating;
 };
+
+#ifdef PLIMSOLL_HAS_CUDA
+// Without tf32, whose rounding would hide errors; half precisions have their own entries.
+std::unique_ptr<Backend> make_gpu() {
+  GpuOptions options;
+  options.tf32 = false;
+  auto backend = make_cuda_backend(options);
+  return backend ? std::move(*backend) : nullptr;
+}
+#endif
 
 const std::vector<BackendUnderTest> kBackends = {
     {"reference", [] { return make_reference_backend(); }, DType::kFloat64},
 #ifdef PLIMSOLL_HAS_CPU
     {"cpu", [] { return make_cpu_backend(2); }, DType::kFloat32},
+#endif
+#ifdef PLIMSOLL_HAS_CUDA
+    {"gpu", make_gpu, DType::kFloat32},
+    {"gpu_bfloat16", make_gpu, DType::kBFloat16},
+    {"gpu_float16", make_gpu, DType::kFloat16},
 #endif
 };
 
@@ -39,6 +57,13 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
   void SetUp() override {
     under_test_ = &kBackends[GetParam()];
     backend_ = under_test_->make();
+    if (backend_ == nullptr) GTEST_SKIP() << "no GPU here";
+  }
+
+  // A result in half precision is besides rounded once: by half a unit in the last of its 8 or 11 places.
+  static double allowed(const Node& node, DType dtype) {
+    const double rounding = dtype == DType::kBFloat16 ? 0x1p15 : dtype == DType::kFloat16 ? 0x1p12 : 0;
+    return op_def(node.op).error_units + rounding * 1.01;
   }
 
   // Compares one run with the reference.
@@ -54,7 +79,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     for (size_t i = 0; i < wanted.size(); ++i) {
       const double units = error_in_units(run->outputs[i], wanted[i]);
       record.worst = std::max(record.worst, units);
-      EXPECT_LE(units, op_def(node.op).error_units) << where << ", output " << i << " of " << run->kernel;
+      EXPECT_LE(units, allowed(node, run->outputs[i].type.dtype)) << where << ", output " << i << " of " << run->kernel;
     }
   }
 
@@ -64,8 +89,9 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     const Node& node = graph.nodes[n];
     std::vector<Tensor> inputs, exact;
     for (ValueId id : node.inputs) {
-      inputs.push_back(rounded_as(values[static_cast<size_t>(id)], under_test_->floating));
-      exact.push_back(rounded_as(values[static_cast<size_t>(id)], DType::kFloat64));
+      const DType dtype = graph.type(id).dtype;
+      inputs.push_back(rounded_as(values[static_cast<size_t>(id)], dtype));
+      exact.push_back(rounded_as(values[static_cast<size_t>(id)], DType::kFloat64, dtype));
     }
     const auto wanted = reference_outputs(reference, reference.nodes[n], exact);
     const auto run = run_on_backend(*backend_, graph, node, inputs);

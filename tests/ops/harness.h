@@ -4,6 +4,10 @@
 
 #include <fmt/format.h>
 
+#include <deque>
+#include <map>
+#include <set>
+
 #include "device/kernel.h"
 #include "ops/build.h"
 #include "ops/op.h"
@@ -29,12 +33,28 @@ struct CaseGraph {
   std::vector<ValueId> gradients;  // one an input of the op
 };
 
+// The dtype of an input where tensors are half: what belongs to sums, statistics, losses and optimizers stays float32.
+inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType floating) {
+  static const std::set<std::string> kWide = {"weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "l1_l2_grad",
+                                              "sgd",          "adam",              "squared_norm",  "clip_factor",
+                                              "clip_value",   "moving_average"};
+  if (!is_half(floating)) return floating;
+  const bool norm = op.name.starts_with("batch_norm_") || op.name.starts_with("layer_norm");
+  const bool loss = op.name.find("entropy") != std::string::npos || op.name.find("_error") != std::string::npos ||
+                    op.name == "match";
+  const bool wide = kWide.count(op.name) != 0 || (norm && one.inputs[i].shape.rank() == 1) ||
+                    (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
+                    (op.name == "attention_grad" && i == 5);
+  return wide ? DType::kFloat32 : floating;
+}
+
 inline Result<CaseGraph> graph_of(const OpDef& op, const OpCase& one, DType floating) {
   CaseGraph made;
   GraphBuilder b = make_builder();
   for (size_t i = 0; i < one.inputs.size(); ++i)
-    made.inputs.push_back(
-        b.input(fmt::format("x{}", i), in_precision(one.inputs[i], floating), Category::kInputs, false));
+    made.inputs.push_back(b.input(fmt::format("x{}", i),
+                                  in_precision(one.inputs[i], dtype_of_input(op, one, i, floating)), Category::kInputs,
+                                  false));
   made.outputs = b.add(op.name, made.inputs, in_precision(one.attrs, floating), "y");
   if (!b.status()) return tl::make_unexpected(b.status().error());
   if (!one.differentiate.empty()) {
@@ -99,21 +119,38 @@ struct NodeRun {
   std::string damage;  // what was written that should not have been
 };
 
-// Binds one node whose values are all in the layouts the graph says, and runs it. `alias`: this output lies over that
-// input.
+// Binds one node whose values are all in the layouts the graph says, and runs it where the backend's memory is.
+// Buffers go there and come back with their guards; one that is input and output is one place.
 inline Result<NodeRun> run_bound(const Backend& backend, const Graph& graph, const Node& node,
-                                 const std::vector<void*>& inputs, const std::vector<void*>& outputs) {
+                                 const std::vector<Buffer*>& inputs, const std::vector<Buffer*>& outputs) {
   PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
   Buffer workspace(offer.workspace);
-  PLIMSOLL_ASSIGN(const std::unique_ptr<Kernel> kernel,
-                  backend.bind({graph, node, offer.kernel, inputs, outputs, workspace.data(), offer.workspace}));
+  std::map<Buffer*, Bytes> places = {{&workspace, 0}};
+  Bytes end = workspace.image_bytes();
+  for (const auto* list : {&inputs, &outputs})
+    for (Buffer* buffer : *list)
+      if (places.emplace(buffer, end).second) end += buffer->image_bytes();
+  PLIMSOLL_ASSIGN(const std::unique_ptr<Memory> memory, backend.reserve(end));
+  for (const auto& [buffer, offset] : places)
+    PLIMSOLL_TRY(memory->write(offset, buffer->image(), buffer->image_bytes()));
+  const auto addresses = [&](const std::vector<Buffer*>& list) {
+    std::vector<void*> all;
+    for (Buffer* buffer : list) all.push_back(memory->at(places[buffer] + Buffer::kGuard));
+    return all;
+  };
+  const std::vector<void*> in = addresses(inputs), out = addresses(outputs);
+  PLIMSOLL_ASSIGN(const std::unique_ptr<Kernel> kernel, backend.bind({graph, node, offer.kernel, in, out,
+                                                                      memory->at(Buffer::kGuard), offer.workspace}));
   kernel->run();
+  PLIMSOLL_TRY(backend.finish());
+  for (const auto& [buffer, offset] : places)
+    PLIMSOLL_TRY(memory->read(offset, buffer->image(), buffer->image_bytes()));
   return NodeRun{offer.kernel, {}, workspace.intact() ? "" : " the workspace's guard"};
 }
 
 // Moves a value of the graph between layouts by a reorder node.
-inline Result<std::string> reorder(const Backend& backend, const Value& from, const Value& to, void* source,
-                                   void* target) {
+inline Result<std::string> reorder(const Backend& backend, const Value& from, const Value& to, Buffer* source,
+                                   Buffer* target) {
   Graph graph;
   graph.values = {from, to};
   graph.values[0].name = "from";
@@ -131,22 +168,22 @@ inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const
                                       const std::vector<Tensor>& inputs, const InPlace* alias = nullptr) {
   PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
   std::string damage;
-  std::vector<Buffer> buffers;
-  std::vector<void*> in_data, out_data;
+  std::deque<Buffer> buffers;  // a reference to one must stay good
+  std::vector<Buffer*> in_data, out_data;
   const Graph plain = graph;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     Value& value = graph.value(node.inputs[i]);
     buffers.emplace_back(value.type.bytes());
     store(inputs[i], buffers.back().data());
-    void* data = buffers.back().data();
+    Buffer* data = &buffers.back();
     if (!offer.inputs.empty() && !offer.inputs[i].name.empty()) {
       value.layout = offer.inputs[i].name;
       value.layout_bytes = offer.inputs[i].bytes;
       buffers.emplace_back(value.bytes());
       PLIMSOLL_ASSIGN(const std::string hurt,
-                      reorder(backend, plain.value(node.inputs[i]), value, data, buffers.back().data()));
+                      reorder(backend, plain.value(node.inputs[i]), value, data, &buffers.back()));
       damage += hurt;
-      data = buffers.back().data();
+      data = &buffers.back();
     }
     in_data.push_back(data);
   }
@@ -157,20 +194,20 @@ inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const
       value.layout_bytes = offer.outputs[i].bytes;
     }
     buffers.emplace_back(value.bytes());
-    out_data.push_back(alias && alias->output == i ? in_data[alias->input] : buffers.back().data());
+    out_data.push_back(alias && alias->output == i ? in_data[alias->input] : &buffers.back());
   }
   PLIMSOLL_ASSIGN(NodeRun run, run_bound(backend, graph, node, in_data, out_data));
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const Value& value = graph.value(node.outputs[i]);
-    void* data = out_data[i];
+    Buffer* data = out_data[i];
     if (!value.layout.empty()) {
       buffers.emplace_back(value.type.bytes());
       PLIMSOLL_ASSIGN(const std::string hurt,
-                      reorder(backend, value, plain.value(node.outputs[i]), data, buffers.back().data()));
+                      reorder(backend, value, plain.value(node.outputs[i]), data, &buffers.back()));
       damage += hurt;
-      data = buffers.back().data();
+      data = &buffers.back();
     }
-    run.outputs.push_back(load(value.type, data));
+    run.outputs.push_back(load(value.type, data->data()));
   }
   for (size_t i = 0; i < buffers.size(); ++i)
     if (!buffers[i].intact()) damage += fmt::format(" a tensor's guard ({} of {})", i, buffers.size());

@@ -26,6 +26,11 @@ class Buffer {
 
   void* data() const { return memory_.get() + kGuard; }
   Bytes bytes() const { return bytes_; }
+  // The whole of it, guards included, as it is carried to a device and back; data() stands kGuard into it.
+  char* image() const { return memory_.get(); }
+  Bytes image_bytes() const { return align_up(bytes_) + 2 * kGuard; }
+  static constexpr Bytes kGuard = 256;
+
   bool intact() const {
     const auto is_pattern = [](char c) { return c == kPattern; };
     const char* const begin = memory_.get();
@@ -38,7 +43,6 @@ class Buffer {
   struct Free {
     void operator()(char* p) const { std::free(p); }
   };
-  static constexpr Bytes kGuard = 256;
   static constexpr char kPattern = 0x5A;
   Bytes bytes_;
   std::unique_ptr<char, Free> memory_;
@@ -50,6 +54,24 @@ struct Tensor {
   std::vector<double> values;
 };
 
+// The upper half of a float32, rounded to even.
+struct BFloat16 {
+  uint16_t bits = 0;
+  BFloat16() = default;
+  explicit BFloat16(double value) {
+    const auto narrow = static_cast<float>(value);
+    uint32_t word = 0;
+    std::memcpy(&word, &narrow, sizeof word);
+    bits = static_cast<uint16_t>(std::isnan(value) ? 0x7FFF : (word + 0x7FFF + ((word >> 16) & 1)) >> 16);
+  }
+  explicit operator double() const {
+    const uint32_t word = static_cast<uint32_t>(bits) << 16;
+    float value = 0;
+    std::memcpy(&value, &word, sizeof value);
+    return static_cast<double>(value);
+  }
+};
+
 template <typename F>
 void visit_dtype(DType dtype, F f) {
   switch (dtype) {
@@ -57,6 +79,10 @@ void visit_dtype(DType dtype, F f) {
       return f(float{});
     case DType::kFloat64:
       return f(double{});
+    case DType::kBFloat16:
+      return f(BFloat16{});
+    case DType::kFloat16:
+      return f(_Float16{});
     case DType::kInt32:
       return f(int32_t{});
     case DType::kInt64:
@@ -85,12 +111,19 @@ inline Tensor load(const TensorType& type, const void* from) {
   return tensor;
 }
 
-// Floats rounded to f32, in the wanted floating dtype.
-inline Tensor rounded_as(Tensor tensor, DType floating) {
+// Floats rounded to `rounding` (f32 for f64 too, so that every precision starts from the same numbers), in the wanted
+// floating dtype.
+inline Tensor rounded_as(Tensor tensor, DType floating, DType rounding) {
   if (!is_floating(tensor.type.dtype)) return tensor;
   tensor.type.dtype = floating;
-  for (double& v : tensor.values) v = static_cast<double>(static_cast<float>(v));
+  visit_dtype(is_half(rounding) ? rounding : DType::kFloat32, [&](auto zero) {
+    using T = decltype(zero);
+    for (double& v : tensor.values) v = static_cast<double>(static_cast<T>(v));
+  });
   return tensor;
+}
+inline Tensor rounded_as(Tensor tensor, DType floating) {
+  return rounded_as(std::move(tensor), floating, floating);
 }
 
 inline void normalise_rows(Tensor& tensor) {

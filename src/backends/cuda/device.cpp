@@ -48,6 +48,21 @@ bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
   return node.op != "batch_norm_stats" && has_pass_form(graph, node);
 }
 
+// A tensor that fills the card on its own gains nothing; one kernel's start is worth some megabytes of traffic.
+bool CudaDevice::groups(const Graph& graph, const Node& node) const {
+  if (node.body) {
+    for (const Node& inner : node.body->nodes)
+      if (!has_pass_form(*node.body, inner)) return false;
+    return true;
+  }
+  return has_pass_form(graph, node);
+}
+
+size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
+  const size_t pointers = node.inputs.size() + node.outputs.size();
+  return kMostTableBytes / table_bytes(1, pointers);
+}
+
 // The context with the libraries' handles, then what kernels and captured graphs take as they are loaded.
 Bytes CudaDevice::overhead_bound(int primitives) const {
   constexpr Bytes kPrimitive = 16 * kKiB;

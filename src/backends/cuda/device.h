@@ -13,6 +13,8 @@ class CudaDevice final : public Device {
   const DeviceInfo& info() const override { return info_; }
   Result<KernelOffer> offer(const Graph& graph, const Node& node) const override;
   bool fuses(const Graph& graph, const Node& node) const override;
+  bool groups(const Graph& graph, const Node& node) const override;
+  size_t largest_group(const Graph& graph, const Node& node) const override;
   bool has_epilogues() const override { return true; }
   Bytes overhead_bound(int primitives) const override;
 

@@ -1,9 +1,10 @@
 #include "backends/cuda/pass.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "backends/cuda/pass_writer.h"
-#include "ops/op.h"
+#include "lower/lower.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -42,10 +43,6 @@ const char* type_text(DType dtype) {
   return "?";
 }
 
-bool is_half(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
 bool uses_channels(const std::string& op) {
   return is_channel_sum(op) || op == "bias_add" || op.rfind("batch_norm_", 0) == 0;
 }
@@ -79,6 +76,10 @@ void PassWriter::choose_width() {
   for (ValueId id : inputs_) look(id);
   for (ValueId id : outputs_) look(id);
   int width = static_cast<int>(16 / narrowest);
+  if (parts_ > 0) {  // ends are looked after in the kernel
+    pass_.width = width;
+    return;
+  }
   while (pass_.channels % width != 0) width /= 2;
   pass_.width = width;
   if (by_channel_) return;
@@ -214,46 +215,92 @@ std::string PassWriter::finish_text() const {
   return text;
 }
 
+// One tensor shape: channels across x, rows along y and the grid.
+std::string PassWriter::single_head() const {
+  std::string text = "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    text += fmt::format("    const {}* i{},\n", type_text(graph_.type(inputs_[i]).dtype), i);
+  for (size_t o = 0; o < outputs_.size(); ++o)
+    text += fmt::format("    {}* o{},\n", type_text(graph_.type(outputs_[o]).dtype), o);
+  text +=
+      "    float* partial, unsigned* counters, long long rows, int channels) {\n"
+      "  const bool first_thread = threadIdx.x == 0 && threadIdx.y == 0;\n"
+      "  const int c0 = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * W;\n"
+      "  const bool inside = c0 < channels;\n"
+      "  const long long begin = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y, end = rows;\n"
+      "  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;\n";
+  return text;
+}
+
+// Many: each block finds its part in the table and takes a stretch of it.
+std::string PassWriter::table_head() const {
+  const size_t pointers = inputs_.size() + outputs_.size();
+  std::string text = fmt::format(
+      "struct Table {{ int first[{0} + 1]; long long elements[{0}]; void* data[{0}][{1}]; }};\n"
+      "extern \"C\" __global__ void __launch_bounds__(256) pass(const __grid_constant__ Table table) {{\n"
+      "  const bool first_thread = threadIdx.y == 0;\n"
+      "  int part = 0;\n"
+      "  for (int half = {2}; half > 0; half /= 2)\n"
+      "    if (part + half < {0} && table.first[part + half] <= static_cast<int>(blockIdx.x)) part += half;\n",
+      parts_, pointers, std::bit_ceil(parts_));
+  for (size_t i = 0; i < inputs_.size(); ++i)
+    text += fmt::format("  const {0}* i{1} = static_cast<const {0}*>(table.data[part][{1}]);\n",
+                        type_text(graph_.type(inputs_[i]).dtype), i);
+  for (size_t o = 0; o < outputs_.size(); ++o)
+    text += fmt::format("  {0}* o{1} = static_cast<{0}*>(table.data[part][{2}]);\n",
+                        type_text(graph_.type(outputs_[o]).dtype), o, inputs_.size() + o);
+  text += fmt::format(
+      "  constexpr int channels = W, c0 = 0;\n"
+      "  constexpr bool inside = true;\n"
+      "  const long long elements = table.elements[part], rows = (elements + W - 1) / W;\n"
+      "  const long long stretch = (static_cast<int>(blockIdx.x) - table.first[part]) * {0}LL;\n"
+      "  const long long begin = stretch + threadIdx.y, end = stretch + {0} < rows ? stretch + {0} : rows;\n"
+      "  const long long step = blockDim.y;\n",
+      kRowsPerBlock);
+  return text;
+}
+
 std::string PassWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
   const int unroll = loads <= 1 ? 4 : loads <= 3 ? 2 : 1;
+  // The last row of a part may be short.
+  const char* const limit = parts_ > 0 ? ", elements - at" : "";
   std::string text = pass_prelude();
   text += fmt::format("constexpr int W = {};\nconstexpr int U = {};\n", pass_.width, unroll);
   text +=
       "template <typename T> using Pack = PackOf<T, W>;\n"
       "template <typename T> __device__ inline Pack<T> load(const T* p) { return *reinterpret_cast<const Pack<T>*>(p); }\n"
-      "template <typename T> __device__ inline void store(T* p, Pack<T> q) { *reinterpret_cast<Pack<T>*>(p) = q; }\n\n";
-  text += "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
-  for (size_t i = 0; i < inputs_.size(); ++i)
-    text += fmt::format("    const {}* i{},\n", type_text(graph_.type(inputs_[i]).dtype), i);
-  for (size_t o = 0; o < outputs_.size(); ++o)
-    text += fmt::format("    {}* o{},\n", type_text(graph_.type(outputs_[o]).dtype), o);
-  text += "    float* partial, unsigned* counters, long long rows, int channels) {\n";
-  text +=
-      "  const bool first_thread = threadIdx.x == 0 && threadIdx.y == 0;\n"
-      "  const int c0 = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * W;\n"
-      "  const bool inside = c0 < channels;\n";
+      "template <typename T> __device__ inline void store(T* p, Pack<T> q) { *reinterpret_cast<Pack<T>*>(p) = q; }\n"
+      "template <typename T> __device__ inline Pack<T> load(const T* p, long long left) {\n"
+      "  if (left >= W) return load(p);\n"
+      "  Pack<T> q = {};\n"
+      "  for (int k = 0; k < left; ++k) q.v[k] = p[k];\n"
+      "  return q;\n"
+      "}\n"
+      "template <typename T> __device__ inline void store(T* p, Pack<T> q, long long left) {\n"
+      "  if (left >= W) return store(p, q);\n"
+      "  for (int k = 0; k < left; ++k) p[k] = q.v[k];\n"
+      "}\n\n";
+  text += parts_ > 0 ? table_head() : single_head();
   text += shared_;
   if (!shared_.empty()) text += "  __syncthreads();\n";
   for (int a = 0; a < pass_.sums; ++a) text += fmt::format("  float a{}[W] = {{}};\n", a);
   text += "  if (inside) {\n" + vectors_text_;
-  text +=
-      "    const long long step = static_cast<long long>(gridDim.x) * blockDim.y;\n"
-      "    for (long long r0 = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y; r0 < rows; r0 += U * step) {\n";
+  text += "    for (long long r0 = begin; r0 < end; r0 += U * step) {\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("      Pack<{}> p{}[U];\n", type_text(graph_.type(inputs_[i]).dtype), i);
   text +=
       "#pragma unroll\n"
       "      for (int u = 0; u < U; ++u) {\n"
-      "        if (r0 + u * step >= rows) break;\n"
+      "        if (r0 + u * step >= end) break;\n"
       "        const long long at = (r0 + u * step) * channels + c0;\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
-    if (loaded_[i]) text += fmt::format("        p{0}[u] = load(i{0} + at);\n", i);
+    if (loaded_[i]) text += fmt::format("        p{0}[u] = load(i{0} + at{1});\n", i, limit);
   text +=
       "      }\n"
       "#pragma unroll\n"
       "      for (int u = 0; u < U; ++u) {\n"
-      "        if (r0 + u * step >= rows) break;\n"
+      "        if (r0 + u * step >= end) break;\n"
       "        const long long at = (r0 + u * step) * channels + c0;\n";
   text += row_;
   for (int o : stored_)
@@ -262,13 +309,14 @@ std::string PassWriter::assemble() const {
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("          const float x{0} = to_float(p{0}[u].v[k]);\n", i);
   text += body_ + "        }\n";
-  for (int o : stored_) text += fmt::format("        store(o{0} + at, q{0});\n", o);
+  for (int o : stored_) text += fmt::format("        store(o{0} + at, q{0}{1});\n", o, limit);
   text += "      }\n    }\n  }\n";
   if (pass_.sums > 0) text += finish_text();
   return text + "}\n";
 }
 
-Result<Pass> PassWriter::run() {
+Result<Pass> PassWriter::run(size_t parts) {
+  parts_ = parts;
   if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of several shapes do not run in one pass");
   choose_width();
   loaded_.assign(inputs_.size(), false);
@@ -278,8 +326,7 @@ Result<Pass> PassWriter::run() {
     form(*this);
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
   }
-  pass_.inputs = inputs_.size();
-  pass_.outputs = outputs_.size();
+  if (parts_ > 0 && (by_channel_ || pass_.sums > 0)) return fail(ErrorCode::kUnsupported, "parts are flat");
   pass_.source = assemble();
   return std::move(pass_);
 }
@@ -290,8 +337,13 @@ Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::spa
 }
 
 Result<Pass> make_pass(const Graph& graph, const Node& node) {
+  if (node.body && node.body->name == kGroupBody) return make_group_pass(*node.body);
   if (node.body) return make_pass(*node.body, node.body->nodes, node.body->inputs, node.body->outputs);
   return make_pass(graph, {&node, 1}, node.inputs, node.outputs);
+}
+
+int64_t part_blocks(const Pass& pass, const Pass::Part& part) {
+  return ((part.elements + pass.width - 1) / pass.width + kRowsPerBlock - 1) / kRowsPerBlock;
 }
 
 bool has_pass_form(const Graph& graph, const Node& node) {
@@ -308,6 +360,12 @@ bool has_pass_form(const Graph& graph, const Node& node) {
 
 PassGrid grid_of(const Pass& pass, const Card& card) {
   PassGrid grid;
+  if (!pass.parts.empty()) {
+    grid.block_y = kThreads;
+    grid.grid_x = 0;
+    for (const Pass::Part& part : pass.parts) grid.grid_x += static_cast<unsigned>(part_blocks(pass, part));
+    return grid;
+  }
   const auto groups = static_cast<unsigned>((pass.channels + pass.width - 1) / pass.width);
   grid.block_x = std::min(groups, kLanes);
   grid.block_y = std::max(1U, kThreads / grid.block_x);

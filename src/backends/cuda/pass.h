@@ -9,6 +9,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/card.h"
 #include "graph/graph.h"
@@ -20,7 +21,13 @@ struct Pass {
   int64_t rows = 1, channels = 1;
   int width = 1;  // elements a thread reads at once
   int sums = 0;   // channel sums
-  size_t inputs = 0, outputs = 0;
+  // A body of equal parts over different tensors runs as one kernel that is given a table of them: for each part the
+  // positions of its inputs and outputs among the node's, and its elements.
+  struct Part {
+    std::vector<size_t> inputs, outputs;
+    int64_t elements = 0;
+  };
+  std::vector<Part> parts;  // empty: one tensor shape, inputs and outputs in the node's order
 
   Bytes workspace(const Card& card) const;
 };
@@ -30,11 +37,21 @@ struct PassGrid {
 };
 PassGrid grid_of(const Pass& pass, const Card& card);
 
+// Rows a block takes of one part, and what the table may take of a kernel's parameters.
+inline constexpr int64_t kRowsPerBlock = 1024;
+inline constexpr size_t kMostTableBytes = 30000;
+
 // `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a pass.
 Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
                        std::span<const ValueId> outputs);
 // A node of op "fused", or a single element-wise or reduction node.
 Result<Pass> make_pass(const Graph& graph, const Node& node);
+
+int64_t part_blocks(const Pass& pass, const Pass::Part& part);
+size_t table_bytes(size_t parts, size_t pointers);
+
+// A body named "group": equal parts over different tensors.
+Result<Pass> make_group_pass(const Graph& body);
 
 bool has_pass_form(const Graph& graph, const Node& node);
 

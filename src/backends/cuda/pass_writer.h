@@ -17,7 +17,8 @@ class PassWriter {
              std::span<const ValueId> outputs)
       : graph_(graph), nodes_(nodes), inputs_(inputs), outputs_(outputs) {}
 
-  Result<Pass> run();
+  // With `parts` above 0, the kernel for so many sets of tensors like these.
+  Result<Pass> run(size_t parts = 0);
 
   // The node being written, and expressions for what it reads.
   const Node& node() const { return nodes_[at_]; }
@@ -50,6 +51,8 @@ class PassWriter {
   int output_index(ValueId id) const;
   bool is_full(ValueId id) const { return graph_.type(id).shape.elements() == elements_; }
   std::string assemble() const;
+  std::string single_head() const;
+  std::string table_head() const;
   std::string finish_text() const;
 
   const Graph& graph_;
@@ -65,6 +68,7 @@ class PassWriter {
   std::vector<bool> loaded_;
   std::string shared_, vectors_text_, row_, body_, finish_;
   std::vector<int> stored_;  // outputs written element by element
+  size_t parts_ = 0;
   std::string error_;
 };
 

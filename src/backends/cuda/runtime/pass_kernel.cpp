@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "backends/cuda/pass.h"
 #include "backends/cuda/runtime/cache.h"
@@ -22,11 +24,35 @@ std::string digest(const std::string& text) {
   return fmt::format("{:016x}{:016x}", hash(0xcbf29ce484222325ULL), hash(0x9e3779b97f4a7c15ULL));
 }
 
+// The table of a group as its kernel reads it: int first[n + 1], long long elements[n], void* data[n][pointers].
+std::vector<std::byte> table_of(const Pass& pass, const BoundNode& node) {
+  const size_t n = pass.parts.size(), pointers = pass.parts[0].inputs.size() + pass.parts[0].outputs.size();
+  const size_t elements_at = align_up(static_cast<Bytes>(4 * (n + 1)), 8), data_at = elements_at + 8 * n;
+  std::vector<std::byte> table(data_at + 8 * n * pointers);
+  int first = 0;
+  for (size_t i = 0; i < n; ++i) {
+    const Pass::Part& part = pass.parts[i];
+    std::memcpy(&table[4 * i], &first, 4);
+    first += static_cast<int>(part_blocks(pass, part));
+    std::memcpy(&table[elements_at + 8 * i], &part.elements, 8);
+    size_t at = data_at + 8 * pointers * i;
+    for (size_t input : part.inputs) std::memcpy(&table[std::exchange(at, at + 8)], &node.inputs[input], 8);
+    for (size_t output : part.outputs) std::memcpy(&table[std::exchange(at, at + 8)], &node.outputs[output], 8);
+  }
+  std::memcpy(&table[4 * n], &first, 4);
+  return table;
+}
+
 class PassKernel final : public Kernel {
  public:
   PassKernel(Context& context, cudaKernel_t kernel, const Pass& pass, const BoundNode& node)
       : context_(context), kernel_(kernel), grid_(grid_of(pass, context.card)), rows_(pass.rows),
         channels_(static_cast<int>(pass.channels)) {
+    if (!pass.parts.empty()) {
+      table_ = table_of(pass, node);
+      arguments_ = {table_.data()};
+      return;
+    }
     pointers_.assign(node.inputs.begin(), node.inputs.end());
     pointers_.insert(pointers_.end(), node.outputs.begin(), node.outputs.end());
     pointers_.push_back(node.workspace);
@@ -48,6 +74,7 @@ class PassKernel final : public Kernel {
   long long rows_;
   int channels_;
   std::vector<void*> pointers_, arguments_;
+  std::vector<std::byte> table_;
 };
 
 }  // namespace

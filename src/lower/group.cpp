@@ -1,0 +1,179 @@
+// Equal element-wise nodes over different tensors become one node: on a device where starting a kernel costs more than a
+// small tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another dtype.
+//
+// A group is a `fused` node whose body holds each member's nodes side by side. It stands where its last member stood, or,
+// if somebody reads a member before that, where its first member stood.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_flat(const Graph& graph, const Node& node, const Shape& shape) {
+  if (op_def(node.op).kind != OpKind::kElementwise || node.op == "dropout") return false;
+  for (ValueId id : node.outputs)
+    if (graph.type(id).shape != shape) return false;
+  // A vector beside a vector may be meant by channel: what is as long as the whole reads the same either way.
+  for (ValueId id : node.inputs)
+    if (graph.type(id).shape.rank() != 0 && graph.type(id).shape != shape) return false;
+  return true;
+}
+
+// What two nodes must share to stand in one group; empty for a node that stands in none. Sizes are left out.
+std::string signature(const Graph& graph, const Node& node) {
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  if (shape.rank() == 0) return "";
+  const Graph& inner = node.body ? *node.body : graph;
+  const std::vector<Node> single = node.body ? std::vector<Node>() : std::vector<Node>{node};
+  const std::vector<Node>& nodes = node.body ? node.body->nodes : single;
+  std::string text;
+  std::map<ValueId, int> numbers;
+  const auto add = [&](ValueId id) {
+    const int number = numbers.emplace(id, static_cast<int>(numbers.size())).first->second;
+    text += fmt::format(" {}:{}{}", number, name_of(inner.type(id).dtype), inner.type(id).shape.rank() == 0 ? "s" : "");
+  };
+  const std::vector<ValueId>& inputs = node.body ? node.body->inputs : node.inputs;
+  for (ValueId id : inputs) add(id);
+  for (const Node& member : nodes) {
+    if (!is_flat(inner, member, shape)) return "";
+    text += "|" + member.op;
+    for (ValueId id : member.inputs) add(id);
+    text += ">";
+    for (ValueId id : member.outputs) add(id);
+    for (const auto& [key, value] : member.attrs.items())
+      text += std::visit(
+          [&](const auto& v) {
+            if constexpr (std::is_same_v<std::decay_t<decltype(v)>, AttrList>)
+              return fmt::format(" {}=[{}]", key, fmt::join(v, ","));
+            else
+              return fmt::format(" {}={}", key, v);
+          },
+          value);
+  }
+  text += "=>";
+  for (ValueId id : node.body ? node.body->outputs : node.outputs) add(id);
+  return text;
+}
+
+class Grouper {
+ public:
+  Grouper(const Graph& graph, const Device& device) : graph_(graph), readers_(readers_of(graph)) {
+    std::map<std::string, size_t> open;  // the group that takes more members of a signature
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      const std::string text = signature(graph, node);
+      if (text.empty() || !device.groups(graph, node)) continue;
+      const auto found = open.find(text);
+      if (found == open.end() || !joins(groups_[found->second], static_cast<NodeId>(n), device)) {
+        open[text] = groups_.size();
+        groups_.push_back({{static_cast<NodeId>(n)}, true, true});
+      }
+    }
+  }
+
+  Graph run() {
+    std::map<NodeId, const Group*> at;
+    std::vector<bool> member(graph_.nodes.size(), false);
+    for (const Group& group : groups_) {
+      if (group.members.size() < 2) continue;
+      at[group.late ? group.members.back() : group.members.front()] = &group;
+      for (NodeId id : group.members) member[static_cast<size_t>(id)] = true;
+    }
+    Rewrite rewrite(graph_);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (const auto found = at.find(static_cast<NodeId>(n)); found != at.end())
+        emit(rewrite, *found->second);
+      else if (!member[n])
+        rewrite.copy_node(static_cast<NodeId>(n));
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  struct Group {
+    std::vector<NodeId> members;
+    bool late, early;  // where it may stand: at its last member, at its first
+  };
+
+  bool joins(Group& group, NodeId id, const Device& device) const {
+    if (group.members.size() >= device.largest_group(graph_, graph_.node(id))) return false;
+    bool late = group.late, early = group.early;
+    for (NodeId member : group.members)
+      for (ValueId out : graph_.node(member).outputs)
+        for (NodeId reader : readers_[static_cast<size_t>(out)]) late = late && reader > id;
+    for (ValueId in : graph_.node(id).inputs) early = early && graph_.value(in).producer < group.members.front();
+    if (!late && !early) return false;
+    group.late = late;
+    group.early = early;
+    group.members.push_back(id);
+    return true;
+  }
+
+  void emit(Rewrite& rewrite, const Group& group) const {
+    Graph body;
+    body.name = kGroupBody;
+    Node fused{"fused", {}, {}, {}, "", nullptr};
+    std::map<ValueId, ValueId> shared;  // graph inputs of the body, by the outer value
+    for (NodeId id : group.members) {
+      const Node& node = graph_.node(id);
+      const Graph& inner = node.body ? *node.body : graph_;
+      std::map<ValueId, ValueId> inside;
+      const auto add = [&](ValueId old) {
+        const auto made = static_cast<ValueId>(body.values.size());
+        body.values.push_back(inner.value(old));
+        body.values.back().name = fmt::format("{}.{}", id, inner.value(old).name);
+        body.values.back().persistent = false;
+        body.values.back().producer = kNone;
+        return inside[old] = made;
+      };
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const ValueId old = node.body ? node.body->inputs[i] : node.inputs[i];
+        if (const auto known = shared.find(node.inputs[i]); known != shared.end()) {
+          inside[old] = known->second;
+          continue;
+        }
+        shared[node.inputs[i]] = add(old);
+        body.inputs.push_back(inside[old]);
+        fused.inputs.push_back(rewrite.to(node.inputs[i]));
+      }
+      const auto copy = [&](Node member) {
+        for (ValueId& in : member.inputs) in = inside.at(in);
+        for (ValueId& out : member.outputs) {
+          out = add(out);
+          body.value(out).producer = static_cast<NodeId>(body.nodes.size());
+        }
+        body.nodes.push_back(std::move(member));
+      };
+      if (node.body)
+        for (const Node& member : node.body->nodes) copy(member);
+      else
+        copy(node);
+      for (size_t o = 0; o < node.outputs.size(); ++o) {
+        body.outputs.push_back(inside.at(node.body ? node.body->outputs[o] : node.outputs[o]));
+        const ValueId result = rewrite.add_value(graph_.value(node.outputs[o]));
+        rewrite.bind(node.outputs[o], result);
+        fused.outputs.push_back(result);
+      }
+    }
+    fused.body = std::make_shared<const Graph>(std::move(body));
+    rewrite.add_node(std::move(fused));
+  }
+
+  const Graph& graph_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<Group> groups_;
+};
+
+}  // namespace
+
+Graph group_equal(const Graph& graph, const Device& device) {
+  return Grouper(graph, device).run();
+}
+
+}  // namespace plimsoll
