@@ -153,6 +153,17 @@ __device__ inline T block_sum(T v, T* scratch) {
   return warp_sum(lane < warps ? scratch[lane] : T(0));
 }
 
+// f.operator()<T, N>(): packs of 16 bytes where the channels divide into them, else single elements.
+template <typename F>
+void with_packs(Element element, int channels, F f) {
+  with_element(element, [&]<typename T>() {
+    if (channels % kPack<T> == 0)
+      f.template operator()<T, kPack<T>>();
+    else
+      f.template operator()<T, 1>();
+  });
+}
+
 inline unsigned blocks_for(int64_t items, int threads) {
   return static_cast<unsigned>((items + threads - 1) / threads);
 }

@@ -12,11 +12,11 @@ namespace {
 constexpr int kThreads = 256;
 
 // `lanes` threads side by side over channels, the others over pixels; both powers of two.
-struct Layout {
+struct ChannelLanes {
   int lanes, tiles;
 };
 
-Layout layout_of(int packs) {
+ChannelLanes lanes_of(int packs) {
   int lanes = 1;
   while (lanes < packs && lanes < kWarp) lanes *= 2;
   return {lanes, (packs + lanes - 1) / lanes};
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) global_max(GlobalPool g, int lanes, 
   store_pack(index + image * g.c + channel, places);
 }
 
-// One thread a pack of dx; blockIdx.y counts pixels of one image, blockIdx.z and the loop images.
+// One thread a pack of dx; blockIdx.x counts inside an image, blockIdx.y and the loop images.
 template <typename T, int N, bool kMax>
 __global__ void __launch_bounds__(kThreads) global_grad(GlobalPool g, Divider packs, const T* __restrict__ dy,
                                                         const int32_t* __restrict__ index, T* __restrict__ dx) {
@@ -139,16 +139,6 @@ __global__ void __launch_bounds__(kThreads) global_grad(GlobalPool g, Divider pa
   }
 }
 
-template <typename F>
-void with_packs(Element element, int channels, F f) {
-  with_element(element, [&]<typename T>() {
-    if (channels % kPack<T> == 0)
-      f.template operator()<T, kPack<T>>();
-    else
-      f.template operator()<T, 1>();
-  });
-}
-
 template <bool kMax>
 void backward(const GlobalPool& g, Element element, const void* dy, const int32_t* index, void* dx,
               cudaStream_t stream) {
@@ -165,7 +155,7 @@ void backward(const GlobalPool& g, Element element, const void* dy, const int32_
 
 void launch_global_avg_pool(const GlobalPool& g, Element element, const void* x, void* y, cudaStream_t stream) {
   with_packs(element, g.c, [&]<typename T, int N>() {
-    const Layout at = layout_of(g.c / N);
+    const ChannelLanes at = lanes_of(g.c / N);
     global_mean<T, N><<<static_cast<unsigned>(g.n * at.tiles), kThreads, 0, stream>>>(
         g, at.lanes, at.tiles, static_cast<const T*>(x), static_cast<T*>(y));
     check_launch();
@@ -175,7 +165,7 @@ void launch_global_avg_pool(const GlobalPool& g, Element element, const void* x,
 void launch_global_max_pool(const GlobalPool& g, Element element, const void* x, void* y, int32_t* index,
                             cudaStream_t stream) {
   with_packs(element, g.c, [&]<typename T, int N>() {
-    const Layout at = layout_of(g.c / N);
+    const ChannelLanes at = lanes_of(g.c / N);
     global_max<T, N><<<static_cast<unsigned>(g.n * at.tiles), kThreads, 0, stream>>>(
         g, at.lanes, at.tiles, static_cast<const T*>(x), static_cast<T*>(y), index);
     check_launch();

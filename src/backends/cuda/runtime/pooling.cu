@@ -245,8 +245,9 @@ __global__ void __launch_bounds__(kThreads)
           if (tap.v[k] == here) sum[k] += to_float(gradient.v[k]);
       } else {
         const int count = (min(top + g.kh, g.h) - max(top, 0)) * (min(left + g.kw, g.w) - max(left, 0));
+        const float share = 1.0F / static_cast<float>(count);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum[k] += to_float(gradient.v[k]) / static_cast<float>(count);
+        for (int k = 0; k < N; ++k) sum[k] += to_float(gradient.v[k]) * share;
       }
     }
   Pack<T, N> result;
@@ -299,17 +300,6 @@ void backward(const PoolWindow& g, const T* dy, const uint8_t* index, T* dx, cud
   }
   for_images(g, g.h, g.w, g.c / N, kPatchRows, [&](const Tiling& tiling, int64_t first) {
     pool_grad<T, N, kMax><<<blocks_for(tiling.items, kThreads), kThreads, 0, stream>>>(g, tiling, first, dy, index, dx);
-  });
-}
-
-// f.operator()<T, N>(): packs of 16 bytes where the channels divide into them, else single elements.
-template <typename F>
-void with_packs(Element element, int channels, F f) {
-  with_element(element, [&]<typename T>() {
-    if (channels % kPack<T> == 0)
-      f.template operator()<T, kPack<T>>();
-    else
-      f.template operator()<T, 1>();
   });
 }
 

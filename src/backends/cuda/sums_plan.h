@@ -1,0 +1,48 @@
+// How sums are cut into pieces: by shapes alone, so that the workspace planned for a card elsewhere is the one used
+// here. Each piece writes a partial sum into the workspace; the last to finish adds the partial sums up, in order.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace plimsoll::cuda {
+
+inline constexpr int kSumThreads = 256;
+inline constexpr int64_t kSumBlocks = 512;  // enough to fill a large card; more would only lengthen the last addition
+
+// Sums over the middle axis of [outer, rows, columns]. Threads stand `lanes` wide over packs of columns.
+struct ColumnSums {
+  int64_t outer = 1, rows = 1, columns = 1;
+  int pack = 1, lanes = 1;
+  int64_t tiles = 1;  // of lanes * pack columns
+  int64_t chunks = 1, chunk_rows = 1;
+
+  int64_t partials() const { return chunks > 1 ? outer * chunks * columns : 0; }
+};
+
+inline ColumnSums plan_column_sums(int64_t outer, int64_t rows, int64_t columns, int64_t element_bytes) {
+  ColumnSums plan;
+  plan.outer = outer, plan.rows = rows, plan.columns = columns;
+  const auto full = static_cast<int>(16 / element_bytes);
+  plan.pack = columns % full == 0 ? full : 1;
+  const int widest = plan.pack == 1 ? 32 : 16;
+  const int64_t packs = columns / plan.pack;
+  while (plan.lanes < packs && plan.lanes < widest) plan.lanes *= 2;
+  plan.tiles = (packs + plan.lanes - 1) / plan.lanes;
+  const int64_t slots = kSumThreads / plan.lanes, worth_a_block = slots * 8;
+  const int64_t wanted = std::max<int64_t>(1, kSumBlocks / (plan.tiles * outer));
+  plan.chunks = std::clamp<int64_t>((rows + worth_a_block - 1) / worth_a_block, 1, wanted);
+  plan.chunk_rows = (rows + plan.chunks - 1) / plan.chunks;
+  plan.chunks = (rows + plan.chunk_rows - 1) / plan.chunk_rows;
+  return plan;
+}
+
+// Blocks for the sum of all elements of something.
+inline int64_t total_sum_blocks(int64_t elements) {
+  return std::clamp<int64_t>(elements / (kSumThreads * 16), 1, kSumBlocks);
+}
+inline int64_t total_sum_bytes(int64_t elements) {
+  return total_sum_blocks(elements) * static_cast<int64_t>(sizeof(double));
+}
+
+}  // namespace plimsoll::cuda
