@@ -1,0 +1,104 @@
+// conv2d and its gradients: cuDNN for everything with more than one channel a group, own loops for depthwise kernels,
+// which are memory-bound and for which cuDNN's channels-last engines are slow.
+#include <algorithm>
+
+#include "backends/cuda/convolution.h"
+#include "backends/cuda/workspace.h"
+#include "ops/op.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
+constexpr int64_t kSplits = 16;  // partial weight gradients in float32 that an engine may keep
+
+bool is_weight_grad(const NodeView& node) {
+  return node.node.op == "conv2d_weight_grad";
+}
+
+Bytes parts_bytes(int64_t rows, int64_t columns) {
+  const int64_t parts = sum_parts(rows, columns);
+  return parts > 1 ? parts * columns * 4 : 0;
+}
+
+// Engines copy tensors into other layouts, or sum weight gradients in parts: at most the tensors' own size, capped.
+Bytes library_scratch(const Convolution& c, const NodeView& node) {
+  const Bytes tensors = static_cast<Bytes>(node.traffic());
+  if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
+  return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weights()));
+}
+
+// Shares of the matrix units' peak seen with channels last; thin inputs leave most of a tile empty.
+double efficiency_of(const Convolution& c, const NodeView& node) {
+  const bool thin = c.group_channels() < 8;
+  if (node.node.op == "conv2d") return thin ? 0.15 : 0.6;
+  return thin ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
+}
+
+Status check(const Card& card, const NodeView& node, const Convolution& c) {
+  const bool known = c.dtype == DType::kFloat32 || c.dtype == DType::kFloat16 || c.dtype == DType::kBFloat16;
+  if (!known)
+    return fail(ErrorCode::kUnsupported,
+                node.node.op + ": the GPU convolves f32, f16 and bf16, not " + std::string(name_of(c.dtype)));
+  if (c.dtype == DType::kBFloat16 && !card.has_bfloat16())
+    return fail(ErrorCode::kUnsupported, node.node.op + ": " + card.name + " has no bfloat16");
+  return {};
+}
+
+}  // namespace
+
+Convolution::Convolution(const NodeView& node) {
+  const std::string& op = node.node.op;
+  const Shape& x = op == "conv2d_input_grad" ? node.out_shape(0) : node.in_shape(0);
+  const Shape& weights_shape = op == "conv2d_weight_grad" ? node.out_shape(0) : node.in_shape(1);
+  const Shape& y = op == "conv2d" ? node.out_shape(0) : op == "conv2d_input_grad" ? node.in_shape(0) : node.in_shape(1);
+  const auto &strides = node.attrs().list("strides"), &pads = node.attrs().list("pads"),
+             &dilations = node.attrs().list("dilations");
+  n = x[0], h = x[1], w = x[2], c = x[3];
+  oh = y[1], ow = y[2], o = y[3];
+  kh = weights_shape[0], kw = weights_shape[1];
+  groups = node.attrs().integer("groups");
+  sh = strides[0], sw = strides[1];
+  dh = dilations[0], dw = dilations[1];
+  top = pads[0], bottom = pads[1], left = pads[2], right = pads[3];
+  dtype = node.in_dtype(0);
+  bias = op == "conv2d" ? node.inputs() == 3 : node.outputs() == 2;
+  relu = op == "conv2d" && node.attrs().has("activation");
+}
+
+int64_t sum_parts(int64_t rows, int64_t columns) {
+  // Enough threads to fill a card, but no part so short that summing the parts costs more than the rows.
+  constexpr int64_t kThreads = int64_t{1} << 19, kLeastRows = 64, kMostParts = 1024, kMostFloats = 8 << 20;
+  const int64_t most = std::min({kThreads / columns, rows / kLeastRows, kMostParts, kMostFloats / columns});
+  return std::max<int64_t>(1, most);
+}
+
+int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
+  return std::clamp<int64_t>(bytes / (columns * 4), 1, sum_parts(rows, columns));
+}
+
+Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
+  const Convolution c(node);
+  PLIMSOLL_TRY(check(card, node, c));
+  KernelOffer offer;
+  const Bytes bias_sums = is_weight_grad(node) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
+  if (c.depthwise()) {
+    offer.kernel = kDirectKernel;
+    const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weights()) : 0;
+    offer.workspace = granted(std::max(sums, bias_sums));
+    offer.seconds = pass_seconds(card, node.traffic());
+    return offer;
+  }
+  offer.kernel = kCudnnKernel;
+  offer.inputs.resize(node.inputs());
+  offer.outputs.resize(node.outputs());
+  Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
+  weights = {kWeightLayout, c.weights() * size_of(c.dtype)};
+  offer.workspace = granted(std::max(library_scratch(c, node), bias_sums));
+  offer.seconds =
+      matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c, node));
+  offer.primitives = 1;
+  return offer;
+}
+
+}  // namespace plimsoll::cuda

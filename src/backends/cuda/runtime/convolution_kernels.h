@@ -1,0 +1,34 @@
+// Own kernels around convolutions. Sums are taken in float32 in an order that does not change from run to run.
+// Launches report through cudaGetLastError().
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "base/tensor.h"
+
+namespace plimsoll::cuda {
+
+// Sizes as in Convolution, and where the weight of (tap, channel in its group, output channel) lies.
+struct DirectConvolution {
+  int n, h, w, c, oh, ow, o, kh, kw, groups;
+  int sh, sw, dh, dw, top, left;
+  int64_t tap_stride, channel_stride, output_stride;
+};
+
+// y = relu?(conv(x, w) + bias?). bias may be null.
+void direct_forward(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* w,
+                    const void* bias, bool relu, void* y);
+void direct_input_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* dy, const void* w,
+                       void* dx);
+// `sums`: parts * kh*kw * c/groups * o floats, unused where parts is 1.
+void direct_weight_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* dy,
+                        void* dw, float* sums, int64_t parts);
+
+// out[c] = sum over rows of x[row, c]. `sums`: parts * channels floats, unused where parts is 1.
+void channel_sum(cudaStream_t stream, DType dtype, const void* x, int64_t rows, int64_t channels, void* out,
+                 float* sums, int64_t parts);
+
+// y = relu?(y + bias?), one bias a channel; bias may be null.
+void bias_relu(cudaStream_t stream, DType dtype, void* y, int64_t rows, int64_t channels, const void* bias, bool relu);
+
+}  // namespace plimsoll::cuda
