@@ -53,6 +53,7 @@ class Feed {
   // Host memory for the next batch, one address a slot; waits until an earlier batch has left it.
   virtual Result<std::span<void* const>> acquire(std::span<const Slot> slots) = 0;
   virtual Status submit() = 0;  // enqueues the copies; what is enqueued afterwards sees them
+  virtual Status again() = 0;   // the batch submitted last, once more, from where it lies on the device
   virtual Bytes device_bytes() const = 0;
 };
 

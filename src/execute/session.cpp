@@ -300,13 +300,26 @@ void Session::begin(const Window& window, int64_t done) {
   if (micro_batched_ && done == 0) run(*find("begin", 0));
 }
 
-Status Session::accumulate(int64_t count, const Fill& fill) {
+Result<Session::BoundPhase*> Session::next_accumulate(int64_t count) {
   BoundPhase* phase = find(micro_batched_ ? "accumulate" : "train", count);
   if (phase == nullptr)
     return fail(ErrorCode::kInternal, fmt::format("the plan has no phase for a batch of {} samples", count));
   set_integers("first_sample", {first_sample_});
   first_sample_ += count;
+  return phase;
+}
+
+Status Session::accumulate(int64_t count, const Fill& fill) {
+  PLIMSOLL_ASSIGN(BoundPhase * phase, next_accumulate(count));
   return run_batch(*phase, fill);
+}
+
+Status Session::accumulate_again(int64_t count) {
+  PLIMSOLL_ASSIGN(BoundPhase * phase, next_accumulate(count));
+  if (!feed_) return fail(ErrorCode::kInternal, "a batch in host memory is gone once it was read");
+  PLIMSOLL_TRY(feed_->again());
+  run(*phase);
+  return {};
 }
 
 void Session::apply() {

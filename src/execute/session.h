@@ -74,6 +74,8 @@ class Session {
   void begin(const Window& window, int64_t done = 0);
   // `count` samples: the plan's micro-batch, or one of its tails.
   Status accumulate(int64_t count, const Fill& fill);
+  // The same on the batch that came last, which a device with memory of its own still has: for benchmarks.
+  Status accumulate_again(int64_t count);
   void apply();
 
   Status evaluate(int64_t count, const Fill& fill);
@@ -114,6 +116,7 @@ class Session {
   Status bind_phase(const PhasePlan& phase);
   void find_slots(BoundPhase& phase);
   BoundPhase* find(const std::string& name, int64_t samples) const;
+  Result<BoundPhase*> next_accumulate(int64_t count);
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);
   void flush_pokes();

@@ -247,14 +247,14 @@ Store store_of(DType dtype) {
   }
 }
 
-bool wide(DType dtype) {
+bool is_integer_64(DType dtype) {
   return dtype == DType::kInt64 || dtype == DType::kUInt64;
 }
 
 Result<Recipe> cast(const Problem& p) {
   if (auto tiled = tile_recipe(p)) return tiled;
   const DType from = p.in(0).type.dtype, to = p.out(0).type.dtype;
-  if (from == to || (wide(from) && wide(to))) return reshape(p);  // the same bits
+  if (from == to || (is_integer_64(from) && is_integer_64(to))) return reshape(p);  // the same bits
   const Load load = load_of(from);
   const Store store = store_of(to);
   if (store == nullptr) return fail(ErrorCode::kUnsupported, "the CPU backend does not write half precision");

@@ -1,4 +1,4 @@
-// Files that save work and may be lost: compiled kernels, and which engine was fastest.
+// Files in the cache folder that save work and may be lost: compiled kernels, and which engine was fastest.
 #pragma once
 
 #include <optional>
@@ -6,8 +6,6 @@
 
 namespace plimsoll::cuda {
 
-// PLIMSOLL_CACHE, else plimsoll under XDG_CACHE_HOME or ~/.cache; empty where there is none.
-std::string cache_folder();
 std::optional<std::string> read_cached(const std::string& name);
 void write_cached(const std::string& name, const std::string& content);  // aside, then renamed; failures are ignored
 

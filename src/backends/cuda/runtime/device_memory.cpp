@@ -100,6 +100,11 @@ class DeviceFeed final : public Feed {
                                   context_.copies));
     PLIMSOLL_CUDA(cudaEventRecord(sent_[next_], context_.copies));
     PLIMSOLL_CUDA(cudaStreamWaitEvent(context_.stream, sent_[next_], 0));
+    next_ = 1 - next_;
+    return again();
+  }
+
+  Status again() override {
     Bytes offset = 0;
     for (const Slot& slot : slots_) {
       if (slot.device != nullptr)
@@ -108,7 +113,6 @@ class DeviceFeed final : public Feed {
       offset += align_up(slot.bytes);
     }
     PLIMSOLL_CUDA(cudaEventRecord(taken_, context_.stream));
-    next_ = 1 - next_;
     return {};
   }
 
