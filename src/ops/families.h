@@ -9,6 +9,7 @@ namespace plimsoll {
 
 std::vector<OpDef> activation_ops();
 std::vector<OpDef> arithmetic_ops();
+std::vector<OpDef> attention_ops();
 std::vector<OpDef> batch_norm_ops();
 std::vector<OpDef> binary_cross_entropy_ops();
 std::vector<OpDef> broadcast_ops();
@@ -18,6 +19,7 @@ std::vector<OpDef> concat_ops();
 std::vector<OpDef> conv2d_ops();
 std::vector<OpDef> cross_entropy_ops();
 std::vector<OpDef> dropout_ops();
+std::vector<OpDef> embedding_ops();
 std::vector<OpDef> fused_ops();
 std::vector<OpDef> global_pool2d_ops();
 std::vector<OpDef> layer_norm_ops();

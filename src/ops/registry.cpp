@@ -19,6 +19,8 @@ std::vector<OpDef> collect() {
                        batch_norm_ops,
                        layer_norm_ops,
                        softmax_ops,
+                       attention_ops,
+                       embedding_ops,
                        pool2d_ops,
                        global_pool2d_ops,
                        upsample2d_ops,

@@ -64,6 +64,8 @@ const std::map<std::string, RecipeFunction>& recipes() {
                            "clip_factor", "layer_norm_param_grad"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
     add(shape_recipe, {"reshape", "concat", "slice", "broadcast", "fill", "cast", "pad2d", "crop2d"});
+    add(attention_recipe, {"attention", "attention_grad"});
+    add(table_recipe, {"embedding", "embedding_grad"});
     return map;
   }();
   return kRecipes;

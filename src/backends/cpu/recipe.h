@@ -83,5 +83,7 @@ Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, loss
 Result<Recipe> reduction_recipe(const Problem& problem);
 Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
 Result<Recipe> shape_recipe(const Problem& problem);  // reshape, concat, slice, broadcast, fill, cast between any types
+Result<Recipe> attention_recipe(const Problem& problem);
+Result<Recipe> table_recipe(const Problem& problem);  // embedding
 
 }  // namespace plimsoll::cpu

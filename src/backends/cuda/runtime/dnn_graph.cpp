@@ -74,12 +74,13 @@ fe::error_t guarded(const F& f) {
   }
 }
 
-// Results must not depend on luck: engines that sum in no fixed order, or in half precision, are out.
-std::vector<fe::NumericalNote_t> unwanted_notes(bool full_f32) {
+// Sums in half precision are out, and sums in no fixed order unless the problem has no other engines.
+std::vector<fe::NumericalNote_t> unwanted_notes(const DnnProblem& problem) {
   using enum fe::NumericalNote_t;
-  std::vector<fe::NumericalNote_t> notes = {NONDETERMINISTIC,  REDUCED_PRECISION_REDUCTION, WINOGRAD_TILE_4x4,
-                                            WINOGRAD_TILE_6x6, WINOGRAD_TILE_13x13,         FFT};
-  if (full_f32) notes.insert(notes.end(), {TENSOR_CORE, DOWN_CONVERT_INPUTS, WINOGRAD});
+  std::vector<fe::NumericalNote_t> notes = {REDUCED_PRECISION_REDUCTION, WINOGRAD_TILE_4x4, WINOGRAD_TILE_6x6,
+                                            WINOGRAD_TILE_13x13, FFT};
+  if (!problem.any_order) notes.push_back(NONDETERMINISTIC);
+  if (problem.full_f32) notes.insert(notes.end(), {TENSOR_CORE, DOWN_CONVERT_INPUTS, WINOGRAD});
   return notes;
 }
 
@@ -91,7 +92,7 @@ fe::error_t prepare(Context& context, const DnnProblem& problem, Bytes grant, Op
   if (auto status = graph.create_execution_plans({fe::HeurMode_t::A, fe::HeurMode_t::B, fe::HeurMode_t::FALLBACK});
       status.is_bad())
     return status;
-  graph.deselect_numeric_notes(unwanted_notes(problem.full_f32));
+  graph.deselect_numeric_notes(unwanted_notes(problem));
   graph.deselect_workspace_greater_than(grant);
   return {fe::error_code_t::OK, ""};
 }

@@ -24,7 +24,8 @@ struct DnnTensor {
 struct DnnProblem {
   std::string text;  // everything the graph depends on; no tabs, no line ends
   std::function<void(cudnn_frontend::graph::Graph&)> build;
-  bool full_f32 = false;  // neither tf32 nor transforms that lose as much
+  bool full_f32 = false;   // neither tf32 nor transforms that lose as much
+  bool any_order = false;  // engines whose sums come out differently from run to run in the last bits may serve
   // No scalars passed by value and no memory cleared beforehand: cuDNN then needs nothing but the tensors, and run() is
   // one call with a list of addresses prepared once.
   bool tensors_only = true;

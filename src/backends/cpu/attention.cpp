@@ -1,0 +1,131 @@
+// attention and attention_grad, one pass over the keys of each query with a running maximum: nothing of size T x T is
+// stored. Plain loops; sums over positions are taken in double.
+#include <cmath>
+#include <limits>
+
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/recipe.h"
+#include "ops/op.h"
+
+namespace plimsoll::cpu {
+
+namespace {
+
+struct Heads {
+  int64_t n, t, h, d;
+  bool causal;
+  float scale;
+
+  int64_t row(int64_t sample, int64_t position, int64_t head) const { return ((sample * t + position) * h + head) * d; }
+  int64_t visible(int64_t position) const { return causal ? position + 1 : t; }
+};
+
+Heads heads_of(const Shape& q, const Attrs& attrs) {
+  return {q[0], q[1], q[2], q[3], attrs.flag("causal"), static_cast<float>(attrs.real("scale"))};
+}
+
+double dot(const float* a, const float* b, int64_t count) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
+  return sum;
+}
+
+struct Forward {
+  const float *q, *k, *v;
+  float *y, *stats;
+};
+
+// `sums`: d numbers of scratch.
+void attend(const Heads& s, const Forward& f, int64_t item, double* sums) {
+  const int64_t position = item % s.t, head = item / s.t % s.h, sample = item / s.t / s.h;
+  const int64_t row = s.row(sample, position, head);
+  double most = -std::numeric_limits<double>::infinity(), sum = 0;
+  std::fill(sums, sums + s.d, 0.0);
+  for (int64_t j = 0; j < s.visible(position); ++j) {
+    const double score = static_cast<double>(s.scale) * dot(f.q + row, f.k + s.row(sample, j, head), s.d);
+    if (score > most) {
+      const double shrink = std::exp(most - score);
+      for (int64_t i = 0; i < s.d; ++i) sums[i] *= shrink;
+      sum *= shrink;
+      most = score;
+    }
+    const double weight = std::exp(score - most);
+    const float* from = f.v + s.row(sample, j, head);
+    for (int64_t i = 0; i < s.d; ++i) sums[i] += weight * static_cast<double>(from[i]);
+    sum += weight;
+  }
+  for (int64_t i = 0; i < s.d; ++i) f.y[row + i] = static_cast<float>(sums[i] / sum);
+  f.stats[item] = static_cast<float>(most + std::log(sum));
+}
+
+struct Backward {
+  const float *dy, *q, *k, *v, *y, *stats;
+  float *dq, *dk, *dv;
+};
+
+// The weight of a pair, and its score's gradient times the scale.
+std::pair<double, double> pair_gradient(const Heads& s, const Backward& b, int64_t row, int64_t other, double lse,
+                                        double own) {
+  const double weight = std::exp(static_cast<double>(s.scale) * dot(b.q + row, b.k + other, s.d) - lse);
+  return {weight, static_cast<double>(s.scale) * weight * (dot(b.dy + row, b.v + other, s.d) - own)};
+}
+
+// dq of one position, then dk and dv of the same: each sums over the others by itself, so no two items write one place.
+void attend_back(const Heads& s, const Backward& b, int64_t item, double* sums) {
+  const int64_t position = item % s.t, head = item / s.t % s.h, sample = item / s.t / s.h;
+  const int64_t row = s.row(sample, position, head), first = item - position;
+  double *dq = sums, *dk = sums + s.d, *dv = sums + 2 * s.d;
+  std::fill(sums, sums + 3 * s.d, 0.0);
+  const double own = dot(b.dy + row, b.y + row, s.d), lse = static_cast<double>(b.stats[item]);
+  for (int64_t j = 0; j < s.visible(position); ++j) {
+    const int64_t other = s.row(sample, j, head);
+    const double gradient = pair_gradient(s, b, row, other, lse, own).second;
+    for (int64_t i = 0; i < s.d; ++i) dq[i] += gradient * static_cast<double>(b.k[other + i]);
+  }
+  for (int64_t j = s.causal ? position : 0; j < s.t; ++j) {
+    const int64_t query = s.row(sample, j, head);
+    const auto [weight, gradient] =
+        pair_gradient(s, b, query, row, static_cast<double>(b.stats[first + j]), dot(b.dy + query, b.y + query, s.d));
+    for (int64_t i = 0; i < s.d; ++i) {
+      dv[i] += weight * static_cast<double>(b.dy[query + i]);
+      dk[i] += gradient * static_cast<double>(b.q[query + i]);
+    }
+  }
+  for (int64_t i = 0; i < s.d; ++i) {
+    b.dq[row + i] = static_cast<float>(dq[i]);
+    b.dk[row + i] = static_cast<float>(dk[i]);
+    b.dv[row + i] = static_cast<float>(dv[i]);
+  }
+}
+
+constexpr double kEfficiency = 0.05;  // of the peak: scalar loops in double
+
+}  // namespace
+
+Result<Recipe> attention_recipe(const Problem& p) {
+  const bool forward = p.node.op == "attention";
+  const Heads s = heads_of(p.in_shape(forward ? 0 : 1), p.attrs());
+  const int threads = p.machine.threads;
+  const int64_t scratch = (forward ? 1 : 3) * s.d;
+  const double seconds = p.machine.seconds(flops_of(p.graph, p.node), kEfficiency, p.traffic());
+  const auto each = [=](const BoundNode& node, auto work) {
+    return [=, sums = static_cast<double*>(node.workspace)] {
+      parallel_items(threads, s.n * s.h * s.t, [&](int64_t item, int thread) { work(item, sums + thread * scratch); });
+    };
+  };
+  const Bytes workspace = threads * scratch * static_cast<Bytes>(sizeof(double));
+  if (forward)
+    return own_recipe("attention", workspace, seconds, [=](const BoundNode& node) {
+      const Forward f{input<const float>(node, 0), input<const float>(node, 1), input<const float>(node, 2),
+                      output<float>(node, 0), output<float>(node, 1)};
+      return each(node, [=](int64_t item, double* sums) { attend(s, f, item, sums); });
+    });
+  return own_recipe("attention_grad", workspace, seconds, [=](const BoundNode& node) {
+    const Backward b{input<const float>(node, 0), input<const float>(node, 1), input<const float>(node, 2),
+                     input<const float>(node, 3), input<const float>(node, 4), input<const float>(node, 5),
+                     output<float>(node, 0),      output<float>(node, 1),      output<float>(node, 2)};
+    return each(node, [=](int64_t item, double* sums) { attend_back(s, b, item, sums); });
+  });
+}
+
+}  // namespace plimsoll::cpu
