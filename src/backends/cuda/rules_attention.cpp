@@ -7,10 +7,6 @@
 namespace plimsoll::cuda {
 namespace {
 
-bool is_half(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-}
-
 // cuDNN's fused attention: heads in whole 16-byte pieces, up to 128 wide both ways.
 bool library_takes(const Card& card, const Attention& a) {
   return is_half(a.dtype) && card.capability >= 80 && a.d % 8 == 0 && a.d <= 128 && a.t > 1;

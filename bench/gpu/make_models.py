@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Writes the architectures the GPU benchmark trains, as Keras's own JSON.
+
+    bench/gpu/make_models.py [FOLDER]        default: build-models
+
+resnet50 is the network torchvision has (stride in the 3x3 convolution, no bias before BatchNormalization, 1,000 logits), so
+that both sides do the same work; the seeds are those of the peers' script.
+"""
+
+import pathlib
+import sys
+
+import keras
+from keras import layers
+
+
+def convolution(x, filters, size, stride, name, activate=True):
+    # Keras's "same" pads as torchvision does only where the stride is 1.
+    if size > 1 and stride > 1:
+        x = layers.ZeroPadding2D(size // 2, name=f"{name}_pad")(x)
+    padding = "same" if stride == 1 else "valid"
+    x = layers.Conv2D(filters, size, strides=stride, padding=padding, use_bias=False, name=f"{name}_conv")(x)
+    x = layers.BatchNormalization(momentum=0.9, epsilon=1e-5, name=f"{name}_bn")(x)
+    return layers.ReLU(name=f"{name}_relu")(x) if activate else x
+
+
+def bottleneck(x, filters, stride, name):
+    shortcut = x
+    if stride != 1 or x.shape[-1] != 4 * filters:
+        shortcut = convolution(x, 4 * filters, 1, stride, f"{name}_0", activate=False)
+    y = convolution(x, filters, 1, 1, f"{name}_1")
+    y = convolution(y, filters, 3, stride, f"{name}_2")
+    y = convolution(y, 4 * filters, 1, 1, f"{name}_3", activate=False)
+    return layers.ReLU(name=f"{name}_out")(layers.Add(name=f"{name}_add")([y, shortcut]))
+
+
+def resnet50():
+    inputs = keras.Input((224, 224, 3))
+    x = convolution(inputs, 64, 7, 2, "stem")
+    x = layers.ZeroPadding2D(1, name="pool_pad")(x)
+    x = layers.MaxPooling2D(3, strides=2, name="pool")(x)
+    for stage, (filters, blocks) in enumerate([(64, 3), (128, 4), (256, 6), (512, 3)]):
+        for block in range(blocks):
+            x = bottleneck(x, filters, 2 if stage > 0 and block == 0 else 1, f"stage{stage}_{block}")
+    x = layers.GlobalAveragePooling2D(name="average")(x)
+    return keras.Model(inputs, layers.Dense(1000, activation="softmax", name="head")(x), name="resnet50")
+
+
+def seed(size, filters):
+    inputs = keras.Input((size, size, 3))
+    x = inputs
+    for f in filters:
+        x = layers.MaxPooling2D()(layers.Conv2D(f, 3, activation="relu")(x))
+    return keras.Model(inputs, layers.Dense(10, activation="softmax")(layers.Flatten()(x)), name=f"seed{size}")
+
+
+def main():
+    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build-models")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, model in (("resnet50", resnet50()), ("seed64", seed(64, [32])), ("seed128", seed(128, [32, 64]))):
+        (folder / f"{name}.json").write_text(model.to_json())
+        print(folder / f"{name}.json", f"{model.count_params():,} parameters")
+
+
+if __name__ == "__main__":
+    main()

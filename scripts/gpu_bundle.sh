@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Puts GPU programs built here beside the shared libraries they need, so that they run on a GPU machine that has none of our
+# packages (NVIDIA's driver and libraries aside).
+#
+#   scripts/gpu_bundle.sh BUILD-FOLDER [INTO]      default INTO: build-bundle
+#
+# There: LD_LIBRARY_PATH=build-bundle build-bundle/plimsoll doctor
+set -euo pipefail
+build=${1:?usage: scripts/gpu_bundle.sh BUILD-FOLDER [INTO]}
+into=${2:-build-bundle}
+
+rm -rf "$into"
+mkdir -p "$into"
+for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan test_gpu; do
+  [ -x "$build/$program" ] || continue
+  cp "$build/$program" "$into/"
+  strip "$into/$program"
+  # fmt's version differs between systems; HDF5, zlib and OpenMP are the GPU machine's own.
+  ldd "$build/$program" | awk '$3 ~ /libfmt/ { print $3 }' | xargs -r cp -Lu -t "$into"
+done
+du -sh "$into"
