@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <map>
 
 #include "api/job.h"
 #include "plimsoll/plimsoll.h"
@@ -44,6 +45,38 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
   return {};
 }
 
+// Each node's time, how far it is above its prediction, and the sums by op.
+void print_profile(Session& session, int64_t batch) {
+  const PhasePlan* phase = session.plan().phase(session.plan().batch.micro < batch ? "accumulate" : "train");
+  const auto seconds = require(session.measure_nodes(phase->name, phase->samples, 10));
+  std::map<std::string, std::pair<int, double>> by_op;
+  double sum = 0;
+  for (size_t n = 0; n < seconds.size(); ++n) {
+    const Node& node = phase->graph.nodes[n];
+    std::string what = node.op;
+    if (node.body) {
+      what += ":";
+      for (size_t i = 0; i < node.body->nodes.size() && i < 6; ++i) what += " " + node.body->nodes[i].op;
+      if (node.body->nodes.size() > 6) what += fmt::format(" +{}", node.body->nodes.size() - 6);
+    }
+    double bytes = 0;
+    for (ValueId id : node.inputs) bytes += static_cast<double>(phase->graph.value(id).bytes());
+    for (ValueId id : node.outputs) bytes += static_cast<double>(phase->graph.value(id).bytes());
+    fmt::print(stderr, "{:9.1f} us {:9.1f} predicted {:6.2f} TB/s  {} [{}] {} {}\n", seconds[n] * 1e6,
+               phase->nodes[n].seconds * 1e6, bytes / seconds[n] * 1e-12, what, to_text(phase->graph.type(node.outputs[0])),
+               node.layer, phase->nodes[n].kernel);
+    auto& [count, total] = by_op[what];
+    ++count;
+    total += seconds[n];
+    sum += seconds[n];
+  }
+  std::vector<std::pair<std::string, std::pair<int, double>>> sorted(by_op.begin(), by_op.end());
+  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  for (const auto& [what, total] : sorted)
+    fmt::print(stderr, "{:10.1f} us in {:3}  {}\n", total.second * 1e6, total.first, what);
+  fmt::print(stderr, "{:10.1f} us in all nodes\n", sum * 1e6);
+}
+
 int run(int argc, char** argv) {
   const auto start = Clock::now();
   JobOptions job;
@@ -54,11 +87,12 @@ int run(int argc, char** argv) {
   job.overrides.optimizer = "adam";
   job.overrides.loss = "sparse_categorical_crossentropy";
   int steps = 50;
-  bool plan_only = false;
+  bool plan_only = false, profile = false;
   for (int i = 4; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--steps") == 0) steps = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--budget") == 0) job.budget = require(parse_bytes(argv[i + 1]));
     if (std::strcmp(argv[i], "--device") == 0) job.device = argv[i + 1];
+    if (std::strcmp(argv[i], "--profile") == 0) profile = std::strcmp(argv[i + 1], "1") == 0;
     if (std::strcmp(argv[i], "--plan-only") == 0) plan_only = std::strcmp(argv[i + 1], "1") == 0;
   }
   const OpenModel open = require(open_model(job.model, job.overrides));
@@ -111,6 +145,7 @@ int run(int argc, char** argv) {
     times.push_back(seconds_since(begin) * 1e3 / kTogether);
   }
   std::sort(times.begin(), times.end());
+  if (profile) print_profile(*session, job.batch_size);
   fmt::print(
       R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "micro": {}, "levers": {}, "first_loss": {:.5f}, "last_loss": {:.5f}}})"
       "\n",

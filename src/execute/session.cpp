@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstring>
 #include <limits>
 
@@ -391,6 +392,23 @@ double Session::tally(const std::string& name) {
   for (size_t i = 0; i < tallies_.size(); ++i)
     if (tallies_[i].name == name) return newest.tallies[i];
   return std::numeric_limits<double>::quiet_NaN();
+}
+
+Result<std::vector<double>> Session::measure_nodes(const std::string& name, int64_t samples, int repeats) {
+  using Clock = std::chrono::steady_clock;
+  BoundPhase* phase = find(name, samples);
+  if (phase == nullptr) return fail(ErrorCode::kInternal, fmt::format("the plan has no phase {}", name));
+  flush_pokes();
+  std::vector<double> seconds;
+  for (const auto& kernel : phase->kernels) {
+    kernel->run();
+    PLIMSOLL_TRY(backend_.finish());
+    const auto start = Clock::now();
+    for (int i = 0; i < repeats; ++i) kernel->run();
+    PLIMSOLL_TRY(backend_.finish());
+    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count() / repeats);
+  }
+  return seconds;
 }
 
 void Session::fill_pattern() {

