@@ -21,9 +21,10 @@ Bytes parts_bytes(int64_t rows, int64_t columns) {
   return parts > 1 ? parts * columns * 4 : 0;
 }
 
-// Engines copy tensors into other layouts, or sum weight gradients in parts: at most the tensors' own size, capped.
+// Engines copy tensors into other layouts, or sum weight gradients in parts: at most the tensors' own size, capped; and
+// they keep tables of their own, which small problems must have room for too.
 Bytes library_scratch(const Convolution& c, const NodeView& node) {
-  const Bytes tensors = static_cast<Bytes>(node.traffic());
+  const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
   if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
   return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weights()));
 }

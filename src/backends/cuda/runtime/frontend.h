@@ -7,12 +7,7 @@
 
 #include <dlfcn.h>
 
-namespace plimsoll::cuda {
-
-void* frontend_open(const char* file, int flags);
-void* frontend_symbol(void* library, const char* name);
-
-}  // namespace plimsoll::cuda
+#include "backends/cuda/runtime/frontend_loader.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
 #define dlopen(file, flags) ::plimsoll::cuda::frontend_open(file, flags)

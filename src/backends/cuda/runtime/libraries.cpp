@@ -9,11 +9,7 @@
 #include <initializer_list>
 #include <vector>
 
-#include "backends/cuda/runtime/frontend.h"
-
-namespace cudnn_frontend {
-void* cudnn_dlhandle = nullptr;  // declared by cudnn-frontend, defined by whoever loads cuDNN
-}
+#include "backends/cuda/runtime/frontend_loader.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -83,14 +79,14 @@ Result<void*> open_library(const Library& library) {
   Error missing{ErrorCode::kLibraryMissing, fmt::format("{} cannot be loaded", library.name), {}, library.remedies};
   for (const char* file : library.files) {
     if (void* handle = dlopen(file, RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
-    missing.fact(fmt::format("{}: {}", file, dlerror()));
+    missing.fact(dlerror());
   }
   for (const char* file : library.files)
     for (const auto& folder : other_folders(library)) {
       const auto path = folder + "/" + file;
       if (access(path.c_str(), R_OK) != 0) continue;
       if (void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL); handle != nullptr) return handle;
-      missing.fact(fmt::format("{}: {}", path, dlerror()));
+      missing.fact(dlerror());
     }
   return fail(std::move(missing));
 }

@@ -1,10 +1,15 @@
-#include "backends/cuda/runtime/frontend.h"
+#include "backends/cuda/runtime/frontend_loader.h"
 
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <cstring>
 #include <string>
 #include <string_view>
+
+namespace cudnn_frontend {
+void* cudnn_dlhandle = nullptr;
+}
 
 namespace plimsoll::cuda {
 namespace {
