@@ -19,10 +19,23 @@ ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const std:
   return result;
 }
 
+// The same, once for weights, which the forward and the backward pass both read; other values are large, and keeping
+// them in two layouts would cost more than moving them twice.
+ValueId moved_to(std::map<std::pair<ValueId, std::string>, ValueId>& moved, Rewrite& rewrite, ValueId id,
+                 const Layout& layout, const std::string& layer) {
+  const Category category = rewrite.graph().value(id).category;
+  if (category != Category::kWeights && category != Category::kTemporaries)
+    return reordered(rewrite, id, layout, layer);
+  const auto [place, added] = moved.try_emplace({id, layout.name}, kNone);
+  if (added) place->second = reordered(rewrite, id, layout, layer);
+  return place->second;
+}
+
 }  // namespace
 
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
   Rewrite rewrite(graph);
+  std::map<std::pair<ValueId, std::string>, ValueId> moved;  // a value in another layout, made once
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node node = graph.nodes[n];
     PLIMSOLL_ASSIGN(const KernelOffer offer, device.offer(graph, node));
@@ -30,7 +43,7 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
       node.inputs[i] = rewrite.to(node.inputs[i]);
       const Layout wanted = offer.inputs.empty() ? Layout{} : offer.inputs[i];
       if (rewrite.graph().value(node.inputs[i]).layout != wanted.name)
-        node.inputs[i] = reordered(rewrite, node.inputs[i], wanted, node.layer);
+        node.inputs[i] = moved_to(moved, rewrite, node.inputs[i], wanted, node.layer);
     }
     std::vector<ValueId> plain;
     for (size_t i = 0; i < node.outputs.size(); ++i) {

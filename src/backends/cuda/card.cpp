@@ -17,8 +17,8 @@ struct Row {
 // read and written, 790 TFLOP/s in bf16, 526 MiB of context), for the rest the data sheet's times the share the H200
 // reaches (0.9 of bandwidth, 0.8 of the matrix units with float32 sums). Memory is what the driver shows of it.
 constexpr Row kRows[] = {
-    {"h200-141g", "NVIDIA H200", 90, 132, 143771, 60, 556, 4300, 60, 380, 790, 55},
-    {"h100-80g", "NVIDIA H100 80GB HBM3", 90, 132, 81559, 50, 556, 3000, 60, 380, 790, 55},
+    {"h200-141g", "NVIDIA H200", 90, 132, 143771, 60, 580, 4300, 60, 380, 790, 55},
+    {"h100-80g", "NVIDIA H100 80GB HBM3", 90, 132, 81559, 50, 580, 3000, 60, 380, 790, 55},
     {"a100-80g", "NVIDIA A100-SXM4-80GB", 80, 108, 81920, 40, 480, 1800, 17, 125, 250, 25},
     {"a100-40g", "NVIDIA A100-SXM4-40GB", 80, 108, 40960, 40, 480, 1400, 17, 125, 250, 25},
     {"l4-24g", "NVIDIA L4", 89, 58, 23034, 48, 320, 270, 25, 48, 97, 25},

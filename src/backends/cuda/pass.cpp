@@ -10,7 +10,9 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr unsigned kLanes = 32;  // threads across the channels at most: with 16 bytes each, 512 contiguous bytes
+// Threads across the channels at most: with 16 bytes each, 128 contiguous bytes. Sums are finished by one block for each
+// stretch of channels, so narrow stretches mean that more blocks finish, each with less to add.
+constexpr unsigned kLanes = 8;
 
 const char* type_text(DType dtype) {
   switch (dtype) {
@@ -165,25 +167,42 @@ void PassWriter::result_of_sums(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const int index = output_index(id);
   if (index == kNone) return;
-  finish_ += fmt::format("          o{}[c0 + k] = from_float<{}>(static_cast<float>({}));\n", index,
+  finish_ += fmt::format("  o{}[c] = from_float<{}>(static_cast<float>({}));\n", index,
                          type_text(graph_.type(id).dtype), expression);
 }
 
-// The sums of a block, then, in the block that comes last, of all blocks.
+// The sums of a block, then, in the block that comes last, of all blocks. The block's threads share its channels: a
+// thread adds every `slices`-th row or block of one channel, and the slices are added in order.
 std::string PassWriter::finish_text() const {
-  std::string text = "  __shared__ double staged[256 * W];\n  __shared__ bool is_last;\n";
+  std::string text =
+      "  __shared__ float staged[256 * W];\n"
+      "  __shared__ double sliced[256];\n"
+      "  __shared__ bool is_last;\n"
+      "  const int columns = static_cast<int>(blockDim.x) * W, slices = static_cast<int>(blockDim.y) / W;\n"
+      "  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);\n"
+      "  const int column = thread % columns, slice = thread / columns;\n"
+      "  const int c = static_cast<int>(blockIdx.y) * columns + column;\n"
+      "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n";
+  const char* const add_slices =
+      "  __syncthreads();\n"
+      "  if (ends)\n"
+      "    for (int s = 1; s < slices; ++s) sum += sliced[s * columns + column];\n";
   for (int a = 0; a < pass_.sums; ++a) {
     text += fmt::format(
-        "  for (int k = 0; k < W; ++k) staged[(threadIdx.y * blockDim.x + threadIdx.x) * W + k] = a{0}[k];\n"
+        "  for (int k = 0; k < W; ++k) staged[threadIdx.y * columns + threadIdx.x * W + k] = a{}[k];\n"
         "  __syncthreads();\n"
-        "  if (threadIdx.y == 0 && inside)\n"
-        "    for (int k = 0; k < W; ++k) {{\n"
-        "      double sum = 0;\n"
-        "      for (unsigned y = 0; y < blockDim.y; ++y) sum += staged[(y * blockDim.x + threadIdx.x) * W + k];\n"
-        "      partial[(static_cast<long long>(blockIdx.x) * {1} + {0}) * channels + c0 + k] = static_cast<float>(sum);\n"
-        "    }}\n"
+        "  {{\n"
+        "  double sum = 0;\n"
+        "  if (adds)\n"
+        "    for (int y = slice; y < static_cast<int>(blockDim.y); y += slices) sum += staged[y * columns + column];\n"
+        "  if (adds) sliced[thread] = sum;\n",
+        a);
+    text += add_slices;
+    text += fmt::format(
+        "  if (ends) partial[(static_cast<long long>(blockIdx.x) * {} + {}) * channels + c] = static_cast<float>(sum);\n"
+        "  }}\n"
         "  __syncthreads();\n",
-        a, pass_.sums);
+        pass_.sums, a);
   }
   text +=
       "  __threadfence();\n"
@@ -193,26 +212,20 @@ std::string PassWriter::finish_text() const {
       "  __threadfence();\n";
   for (int a = 0; a < pass_.sums; ++a) {
     text += fmt::format(
-        "  double total{0}[W];\n"
-        "  for (int k = 0; k < W; ++k) {{\n"
-        "    double sum = 0;\n"
-        "    if (inside)\n"
-        "      for (unsigned b = threadIdx.y; b < gridDim.x; b += blockDim.y)\n"
-        "        sum += __ldcg(partial + (static_cast<long long>(b) * {1} + {0}) * channels + c0 + k);\n"
-        "    staged[(threadIdx.y * blockDim.x + threadIdx.x) * W + k] = sum;\n"
-        "  }}\n"
-        "  __syncthreads();\n"
-        "  for (int k = 0; k < W; ++k) {{\n"
-        "    total{0}[k] = 0;\n"
-        "    if (threadIdx.y == 0)\n"
-        "      for (unsigned y = 0; y < blockDim.y; ++y) total{0}[k] += staged[(y * blockDim.x + threadIdx.x) * W + k];\n"
-        "  }}\n"
-        "  __syncthreads();\n",
+        "  double total{0} = 0;\n"
+        "  {{\n"
+        "  double sum = 0;\n"
+        "  if (adds) {{\n"
+        "#pragma unroll 8\n"
+        "    for (int b = slice; b < static_cast<int>(gridDim.x); b += slices)\n"
+        "      sum += __ldcg(partial + (static_cast<long long>(b) * {1} + {0}) * channels + c);\n"
+        "    sliced[thread] = sum;\n"
+        "  }}\n",
         a, pass_.sums);
+    text += add_slices;
+    text += fmt::format("  total{} = sum;\n  }}\n  __syncthreads();\n", a);
   }
-  text += "  if (first_thread) counters[blockIdx.y] = 0;\n  if (threadIdx.y != 0 || !inside) return;\n";
-  text += "  for (int k = 0; k < W; ++k) {\n" + finish_ + "  }\n";
-  return text;
+  return text + "  if (first_thread) counters[blockIdx.y] = 0;\n  if (!ends) return;\n" + finish_;
 }
 
 // One tensor shape: channels across x, rows along y and the grid.
@@ -372,7 +385,7 @@ PassGrid grid_of(const Pass& pass, const Card& card) {
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;
   // Sums want few blocks, since the last one reads what all of them left; passes without sums enough to fill the card.
-  const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 3 : 8) * card.multiprocessors / grid.grid_y);
+  const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 2 : 8) * card.multiprocessors / grid.grid_y);
   grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(needed, 1, most));
   return grid;
 }

@@ -92,16 +92,16 @@ void write_batch_norm_frozen_grad(PassWriter& w) {  // dy, var, gamma?
 
 void write_reduce_to(PassWriter& w) {
   const int sum = w.sum(w.full(0));
-  w.result_of_sums(0, fmt::format("total{}[k]", sum));
+  w.result_of_sums(0, fmt::format("total{}", sum));
 }
 
 void write_batch_norm_grad_stats(PassWriter& w) {  // dy, x, mean, var -> dgamma, dbeta
   const std::string dy = w.full(0), x = w.full(1), mean = w.vector(2);
   const int centered = w.sum(fmt::format("{} * ({} - {})", dy, x, mean));
   const int plain = w.sum(dy);
-  w.result_of_sums(0, fmt::format("total{}[k] / sqrt(static_cast<double>(to_float({}[c0 + k])) + {})", centered,
+  w.result_of_sums(0, fmt::format("total{} / sqrt(static_cast<double>(to_float({}[c])) + {})", centered,
                                   w.raw_scalar(3), wide_number(w.attrs().real("epsilon"))));
-  w.result_of_sums(1, fmt::format("total{}[k]", plain));
+  w.result_of_sums(1, fmt::format("total{}", plain));
 }
 
 // Moments about the first row, so that the difference of squares does not cancel.
@@ -110,9 +110,9 @@ void write_batch_norm_stats(PassWriter& w) {
   const std::string shift = w.derived_vector(fmt::format("to_float({}[c0 + k])", from));
   const int sum = w.sum(fmt::format("{} - {}", x, shift));
   const int squares = w.sum(fmt::format("({0} - {1}) * ({0} - {1})", x, shift));
-  const std::string mean = fmt::format("total{}[k] / rows", sum);
-  w.result_of_sums(0, fmt::format("to_float({}[c0 + k]) + {}", from, mean));
-  w.result_of_sums(1, fmt::format("fmax(0.0, total{}[k] / rows - ({}) * ({}))", squares, mean, mean));
+  const std::string mean = fmt::format("total{} / rows", sum);
+  w.result_of_sums(0, fmt::format("to_float({}[c]) + {}", from, mean));
+  w.result_of_sums(1, fmt::format("fmax(0.0, total{} / rows - ({}) * ({}))", squares, mean, mean));
 }
 
 void write_sgd(PassWriter& w) {  // w, g, learning_rate, momentum state?

@@ -36,7 +36,7 @@ class PassWriter {
   std::string fresh(const char* stem) { return fmt::format("{}{}", stem, names_++); }
   // A channel sum of an expression; its index.
   int sum(const std::string& expression);
-  // Output i of the node from the finished sums, which are doubles total<index>.
+  // Output i of the node from the finished sums, which are doubles total<index>, of channel `c`.
   void result_of_sums(size_t i, const std::string& expression);
   void refuse(std::string why) {
     if (error_.empty()) error_ = fmt::format("{} {}", node().op, why);

@@ -7,6 +7,8 @@
 #include "backends/cuda/device.h"
 #include "backends/cuda/rules.h"
 #include "backends/cuda/runtime/check.h"
+#include "backends/cuda/runtime/choices.h"
+#include "backends/cuda/runtime/failures.h"
 #include "backends/cuda/runtime/device_memory.h"
 #include "backends/cuda/runtime/held.h"
 #include "backends/cuda/runtime/libraries.h"
@@ -74,6 +76,7 @@ class CudaBackend final : public Backend {
   Bytes peak_held_bytes() const override { return held_.peak(); }
 
   Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
+    save_choices();  // what was tried so far survives a run that is killed
     cudaGraph_t graph = nullptr;
     PLIMSOLL_CUDA(cudaStreamBeginCapture(context_->stream, cudaStreamCaptureModeThreadLocal));
     for (const auto& kernel : kernels) kernel->run();
@@ -88,6 +91,7 @@ class CudaBackend final : public Backend {
   Status finish() const override {
     PLIMSOLL_CUDA(cudaStreamSynchronize(context_->stream));
     PLIMSOLL_CUDA(cudaGetLastError());
+    if (auto failure = take_failure()) return fail(std::move(*failure));
     return {};
   }
 
