@@ -63,7 +63,9 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
   // A result in half precision is besides rounded once: by half a unit in the last of its 8 or 11 places.
   static double allowed(const Node& node, DType dtype) {
     const double rounding = dtype == DType::kBFloat16 ? 0x1p16 : dtype == DType::kFloat16 ? 0x1p13 : 0;
-    return op_def(node.op).error_units + rounding * 1.01;
+    // The gradient of attention rounds the weights and their gradients too, before they are multiplied.
+    const double times = node.op == "attention_grad" ? 2 : 1.01;
+    return op_def(node.op).error_units + rounding * times;
   }
 
   // Compares one run with the reference.

@@ -44,7 +44,7 @@ inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType 
                     op.name == "match";
   const bool wide = kWide.count(op.name) != 0 || (norm && one.inputs[i].shape.rank() == 1) ||
                     (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
-                    (op.name == "attention_grad" && i == 5);
+                    (op.name == "attention_grad" && i + 1 == one.inputs.size());
   return wide ? DType::kFloat32 : floating;
 }
 

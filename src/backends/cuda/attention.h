@@ -1,6 +1,8 @@
 // Attention's sizes and where its tensors lie. Shared by the rule and the runtime.
 #pragma once
 
+#include <cstddef>
+
 #include "backends/cuda/rules.h"
 
 namespace plimsoll::cuda {
@@ -15,6 +17,7 @@ struct HeadStrides {
 
 struct Attention {
   int64_t n, t, h, d;
+  bool packed;  // q, k and v are slices of one [N,T,3,H,D]
   bool causal;
   float scale;
   DType dtype;
@@ -24,6 +27,8 @@ struct Attention {
   explicit Attention(const NodeView& node);
 
   int64_t rows() const { return n * h * t; }
+  // Slice i of a packed tensor.
+  void* part(void* first, int64_t i) const { return static_cast<std::byte*>(first) + i * h * d * size_of(dtype); }
 };
 
 // Of a [N,T,H,D] tensor that is every `parts`-th slice of [N,T,parts,H,D]: 1 for a tensor of its own.

@@ -10,9 +10,9 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-// Threads across the channels at most: with 16 bytes each, 128 contiguous bytes. Sums are finished by one block for each
+// Threads across the channels at most, each with 16 bytes. Sums are finished by one block for each
 // stretch of channels, so narrow stretches mean that more blocks finish, each with less to add.
-constexpr unsigned kLanes = 8;
+constexpr unsigned kLanes = 32, kSummingLanes = 8;
 
 const char* type_text(DType dtype) {
   switch (dtype) {
@@ -380,7 +380,7 @@ PassGrid grid_of(const Pass& pass, const Card& card) {
     return grid;
   }
   const auto groups = static_cast<unsigned>((pass.channels + pass.width - 1) / pass.width);
-  grid.block_x = std::min(groups, kLanes);
+  grid.block_x = std::min(groups, pass.sums > 0 ? kSummingLanes : kLanes);
   grid.block_y = std::max(1U, kThreads / grid.block_x);
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;

@@ -175,10 +175,15 @@ const std::map<std::string, PassForm>& forms() {
          w.result(0, fmt::format("{0} > 0.0f ? {1} : {1} * ({0} + {2})", y, dy, number(w.attrs().real("alpha"))));
        }},
       {"gelu",
-       [](PassWriter& w) { w.attrs().flag("approximate") ? unary(w, "gelu_tanh({})") : unary(w, "gelu({})"); }},
+       [](PassWriter& w) {
+         // Tails of the normal distribution matter to float32 alone: half a result is rounded far above them.
+         if (w.attrs().flag("approximate")) return unary(w, "gelu_tanh({})");
+         is_half(w.output_dtype(0)) ? unary(w, "gelu_half({})") : unary(w, "gelu({})");
+       }},
       {"gelu_grad",
        [](PassWriter& w) {
-         w.attrs().flag("approximate") ? binary(w, "gelu_tanh_grad({}, {})") : binary(w, "gelu_grad({}, {})");
+         if (w.attrs().flag("approximate")) return binary(w, "gelu_tanh_grad({}, {})");
+         is_half(w.output_dtype(0)) ? binary(w, "gelu_grad_half({}, {})") : binary(w, "gelu_grad({}, {})");
        }},
       {"silu", [](PassWriter& w) { unary(w, "silu({})"); }},
       {"silu_grad", [](PassWriter& w) { binary(w, "silu_grad({}, {})"); }},
@@ -261,6 +266,11 @@ __device__ inline float normal_cdf(float x) { return 0.5f * erfcf(-0.70710678118
 __device__ inline float gelu(float x) { return x * normal_cdf(x); }
 __device__ inline float gelu_grad(float d, float x) {
   return d * (normal_cdf(x) + x * (0.3989422804014327f * expf(-0.5f * x * x)));
+}
+__device__ inline float normal_cdf_half(float x) { return 0.5f + 0.5f * erff(0.7071067811865476f * x); }
+__device__ inline float gelu_half(float x) { return x * normal_cdf_half(x); }
+__device__ inline float gelu_grad_half(float d, float x) {
+  return d * (normal_cdf_half(x) + x * (0.3989422804014327f * __expf(-0.5f * x * x)));
 }
 __device__ inline float gelu_inner(float x) { return 1.5957691216057308f * (x + 0.044715f * x * x * x); }
 __device__ inline float gelu_tanh(float x) { return x * sigmoid(gelu_inner(x)); }

@@ -24,6 +24,7 @@ class PassWriter {
   const Node& node() const { return nodes_[at_]; }
   const Attrs& attrs() const { return node().attrs; }
   const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
+  DType output_dtype(size_t i) const { return graph_.type(node().outputs[i]).dtype; }
   std::string full(size_t i);               // an element of a full-size input
   std::string vector(size_t i);             // of a channel vector, as float
   std::string scalar(size_t i);             // a scalar as float

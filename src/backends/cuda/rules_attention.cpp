@@ -30,9 +30,11 @@ Attention::Attention(const NodeView& node)
     : causal(node.attrs().flag("causal")), scale(static_cast<float>(node.attrs().real("scale"))) {
   const size_t q = node.node.op == "attention" ? 0 : 1;
   const Shape& shape = node.in_shape(q);
-  n = shape[0], t = shape[1], h = shape[2], d = shape[3];
+  packed = shape.rank() == 5;
+  n = shape[0], t = shape[1], h = shape[packed ? 3 : 2], d = shape.back();
   dtype = node.in_dtype(q);
-  in = out = head_strides(t, h, d, 1);
+  in = head_strides(t, h, d, packed ? 3 : 1);
+  out = head_strides(t, h, d, 1);
 }
 
 Result<KernelOffer> attention_rule(const Card& card, const NodeView& node) {

@@ -79,6 +79,24 @@ std::string text_of(const std::string& op, const Attention& a) {
                      a.out.position, a.out.head);
 }
 
+// The tensors of a node, wherever they come from.
+struct Bound {
+  void *q, *k, *v, *y, *stats, *dy = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
+Bound tensors_of(const BoundNode& node, const Attention& a) {
+  const auto &in = node.inputs, &out = node.outputs;
+  if (node.node.op == "attention") {
+    if (a.packed) return {in[0], a.part(in[0], 1), a.part(in[0], 2), out[0], out[1]};
+    return {in[0], in[1], in[2], out[0], out[1]};
+  }
+  if (a.packed)
+    return {in[1], a.part(in[1], 1), a.part(in[1], 2), in[2],
+            in[3], in[0],            out[0],           a.part(out[0], 1),
+            a.part(out[0], 2)};
+  return {in[1], in[2], in[3], in[4], in[5], in[0], out[0], out[1], out[2]};
+}
+
 BoundKernel bind_library(Context& context, const BoundNode& node, const Attention& a) {
   const bool backward = node.node.op == "attention_grad";
   DnnProblem problem;
@@ -88,17 +106,11 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Attentio
   };
   problem.tensors_only = false;
   problem.any_order = backward;  // parts of dq meet in memory in whatever order the blocks finish
-  std::vector<DnnTensor> tensors;
+  const Bound at = tensors_of(node, a);
+  std::vector<DnnTensor> tensors = {{kQ, at.q}, {kK, at.k}, {kV, at.v}, {kY, at.y}, {kStats, at.stats}};
   if (backward)
-    tensors = {{kDy, node.inputs[0]},  {kQ, node.inputs[1]},   {kK, node.inputs[2]},
-               {kV, node.inputs[3]},   {kY, node.inputs[4]},   {kStats, node.inputs[5]},
-               {kDq, node.outputs[0]}, {kDk, node.outputs[1]}, {kDv, node.outputs[2]}};
-  else
-    tensors = {{kQ, node.inputs[0]},
-               {kK, node.inputs[1]},
-               {kV, node.inputs[2]},
-               {kY, node.outputs[0]},
-               {kStats, node.outputs[1]}};
+    for (const DnnTensor& more : {DnnTensor{kDy, at.dy}, {kDq, at.dq}, {kDk, at.dk}, {kDv, at.dv}})
+      tensors.push_back(more);
   const Workspace workspace = workspace_of(node);
   PLIMSOLL_ASSIGN(const ChosenPlan chosen, choose_plan(context, problem, tensors, workspace));
   return make_dnn_kernel(context, chosen.plan, tensors, workspace);
@@ -111,21 +123,19 @@ BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention&
     if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) note_failure(cuda_error(code, what));
   };
   const cudaStream_t stream = context.stream;
-  const std::vector<void*> in(node.inputs.begin(), node.inputs.end()), out(node.outputs.begin(), node.outputs.end());
+  const Bound at = tensors_of(node, a);
   if (node.node.op == "attention")
     return make_kernel([=] {
-      flash_forward(stream, a, in[0], in[1], in[2], out[0], static_cast<float*>(out[1]));
+      flash_forward(stream, a, at.q, at.k, at.v, at.y, static_cast<float*>(at.stats));
       checked();
     });
   const Workspace workspace = workspace_of(node);
   if (workspace.bytes < a.rows() * 4)
     return fail(ErrorCode::kBadPlan, fmt::format("attention_grad needs a workspace of {} bytes and the plan grants {}",
                                                  a.rows() * 4, workspace.bytes));
-  const FlashGradients g{in[0],  in[1],
-                         in[2],  in[3],
-                         in[4],  static_cast<const float*>(in[5]),
-                         out[0], out[1],
-                         out[2], static_cast<float*>(workspace.data)};
+  const FlashGradients g{at.dy, at.q,  at.k,  at.v,  at.y,
+                         static_cast<const float*>(at.stats), at.dq, at.dk, at.dv,
+                         static_cast<float*>(workspace.data)};
   return make_kernel([=] {
     flash_backward(stream, a, g);
     checked();
