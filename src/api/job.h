@@ -18,6 +18,7 @@ struct JobOptions {
   std::string model;  // a file or a built-in name
   ModelOptions overrides;
   int64_t batch_size = 32;
+  bool automatic_batch = false;  // --batch-size auto: batch_size is not read
   int64_t accumulation_steps = 1;
   std::optional<int64_t> micro_batch;
   std::optional<Bytes> budget;  // absent: what is free, less a margin

@@ -47,6 +47,23 @@ ValueId own_copy(GraphBuilder& b, ValueId scalar) {
   return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}});
 }
 
+ValueId with_penalty(GraphBuilder& b, const Model& model, ValueId loss, DType precision) {
+  const ValueId penalty = append_penalty(b, model, precision);
+  return penalty == kNone ? loss : b.add1("add", {loss, penalty});
+}
+
+// The sums of a whole window or of an evaluated batch, in place of what was there.
+void replace_tallies(GraphBuilder& b, ValueId loss, const Forward& forward) {
+  store_tally(b, "loss", own_copy(b, loss), false);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+}
+
+std::vector<ValueId> weight_values(GraphBuilder& b, const std::vector<const Weight*>& weights, DType precision) {
+  std::vector<ValueId> values;
+  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, precision));
+  return values;
+}
+
 }  // namespace
 
 std::string tally_value(const std::string& tally) {
@@ -60,19 +77,14 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
-  ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone)
-    loss = b.add1("add", {loss, penalty});
-
-  std::vector<ValueId> values;
-  for (const Weight* weight : trainable(model)) values.push_back(weight_value(b, *weight, options.precision.variables));
+  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  const std::vector<ValueId> values = weight_values(b, trainable(model), options.precision.variables);
   const std::vector<ValueId> gradients = append_gradients(b, loss, values);
   std::vector<TrainedWeight> trained;
   for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
   append_updates(b, model.optimizer(), trained);
 
-  store_tally(b, "loss", own_copy(b, loss), false);
-  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+  replace_tallies(b, loss, forward);
   return finish(b, samples);
 }
 
@@ -95,9 +107,8 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
-  std::vector<ValueId> values;
   const auto weights = trainable(model);
-  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, options.precision.variables));
+  const std::vector<ValueId> values = weight_values(b, weights, options.precision.variables);
   const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values);
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
@@ -141,11 +152,8 @@ Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOpt
   GraphBuilder b = builder_named(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
   PLIMSOLL_TRY(b.status());
-  ValueId loss = forward.loss;
-  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone)
-    loss = b.add1("add", {loss, penalty});
-  store_tally(b, "loss", own_copy(b, loss), false);
-  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  replace_tallies(b, loss, forward);
   return finish(b, samples);
 }
 

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <bit>
+
 #include "cli/command.h"
 #include "execute/fit.h"
 #include "device/process_memory.h"
 #include "formats/npy/npy.h"
+#include "search/batch.h"
 
 namespace plimsoll {
 namespace {
@@ -40,6 +43,8 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   job->budget = choose_budget(flags.job, job->backend->device().info());
   SearchRequest request =
       base_request(flags.job, job->open.model, job->backend->device(), precision, types, job->budget);
+  if (flags.job.automatic_batch)
+    request.batch = std::bit_floor(static_cast<uint64_t>(std::min(job->source->samples(), kLargestAutomaticBatch)));
   (targets ? request.evaluate_batch : request.predict_batch) = request.batch;
   (targets ? request.evaluate_samples : request.predict_samples) = job->source->samples();
   request.batch = 0;
@@ -118,7 +123,8 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
   CLI::App* command = app.add_subcommand(name, what);
   command->add_option("MODEL", flags->job.model, "a .keras file")->required();
   add_model_flags(*command, *flags);
-  command->add_option("--batch-size", flags->batch_text, "samples at a time; fewer where the budget asks for it")
+  command
+      ->add_option("--batch-size", flags->batch_text, "samples at a time, or auto; fewer where the budget asks for it")
       ->capture_default_str();
   return command;
 }

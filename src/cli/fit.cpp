@@ -3,23 +3,21 @@
 #include <chrono>
 #include <fstream>
 
-#include "cli/command.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
+#include "cli/sources.h"
 #include "execute/fit.h"
 #include "device/process_memory.h"
 #include "report/profile.h"
+#include "search/suits.h"
 
 namespace plimsoll {
 namespace {
 
-struct FitFlags : CommonFlags {
-  std::string data, validation_data, save, checkpoint, checkpoint_every = "epoch", plan, log, class_weight,
-                                                       early_stopping;
-  double validation_split = 0;
-  int64_t validation_batch = 0, epochs = 1, steps_per_epoch = 0;
-  uint64_t seed = 0;
-  bool shuffle = true, resume = false, profile = false;
+struct FitFlags : CommonFlags, DataFlags {
+  std::string save, checkpoint, checkpoint_every = "epoch", plan, log, early_stopping;
+  int64_t epochs = 1, steps_per_epoch = 0;
+  bool resume = false, profile = false;
 };
 
 // The observer that writes the log and draws the bar.
@@ -45,53 +43,6 @@ class Watcher : public FitObserver {
   ProgressBar& bar_;
   RunLog& log_;
 };
-
-struct Sources {
-  std::unique_ptr<ColumnSource> train, validation;
-  DataTypes types;
-};
-
-Result<Sources> open_sources(const FitFlags& flags, const Model& model) {
-  Sources sources;
-  const DataSpec spec = data_spec(model, true);
-  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, spec));
-  SourceOptions train{0, -1, flags.shuffle, flags.seed, {}};
-  if (!flags.class_weight.empty()) {
-    PLIMSOLL_ASSIGN(train.class_weights, ClassWeights::parse(flags.class_weight));
-  }
-  std::optional<DataSet> validation;
-  SourceOptions held_out;
-  if (!flags.validation_data.empty()) {
-    PLIMSOLL_ASSIGN(validation, open_data(flags.validation_data, spec));
-  } else if (flags.validation_split > 0) {
-    PLIMSOLL_ASSIGN(train.end, validation_split_at(data.samples, flags.validation_split));
-    held_out.begin = train.end;
-    validation = data;
-  }
-  const bool weights =
-      !data.weights.empty() || !train.class_weights.empty() || (validation && !validation->weights.empty());
-  sources.types = data_types(data, weights);
-  // One graph serves training and validation: both give weights or neither does.
-  const auto with_weights = [&](DataSet& set) {
-    Column ones;
-    ones.role = Role::kWeights;
-    if (weights && set.weights.empty()) set.weights.assign(set.targets.size(), ones);
-  };
-  with_weights(data);
-  PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), train));
-  sources.train = std::make_unique<ColumnSource>(std::move(source));
-  if (!validation) return sources;
-  with_weights(*validation);
-  const DataTypes other = data_types(*validation, weights);
-  if (other.inputs != sources.types.inputs || other.targets != sources.types.targets)
-    return fail(Error{ErrorCode::kDataShape,
-                      "training and validation data have different dtypes",
-                      {},
-                      {"convert one of them: array.astype(...)"}});
-  PLIMSOLL_ASSIGN(ColumnSource held, ColumnSource::create(std::move(*validation), held_out));
-  sources.validation = std::make_unique<ColumnSource>(std::move(held));
-  return sources;
-}
 
 Result<EarlyStopping> parse_early_stopping(const std::string& text) {
   const size_t colon = text.rfind(':');
@@ -126,40 +77,53 @@ bool file_exists(const std::string& path) {
   return std::ifstream(path).good();
 }
 
-// The plan to run: a checkpoint's, a saved one, or the search's. A given plan must be for this model, batch and budget.
-Result<SearchResult> choose_plan(const FitFlags& flags, const SearchRequest& request) {
+// A plan made before: of the checkpoint to go on from, or saved by `plan`.
+struct GivenPlan {
+  Plan plan;
+  std::string from;
+  bool of_checkpoint = false;
+};
+
+Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {
   const bool resuming = flags.resume && file_exists(checkpoint_path(flags.checkpoint));
-  if (!resuming && flags.plan.empty()) {
-    PLIMSOLL_ASSIGN(SearchResult result, search(request));
-    if (!result.fits) return fail(does_not_fit(request, result));
-    return result;
-  }
-  SearchResult result;
-  PLIMSOLL_ASSIGN(result.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
-  const std::string from = resuming ? checkpoint_path(flags.checkpoint) : flags.plan;
-  Error other{resuming ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
-              fmt::format("{}: this {} was made for something else", from, resuming ? "checkpoint" : "plan"),
-              {},
-              {resuming ? "the flags it was started with, or another --checkpoint folder"
-                        : "make it again with the same flags and data: plimsoll plan ... --data D --save FILE"}};
-  if (result.plan.model != request.model->name())
-    other.fact(fmt::format("model '{}' then, '{}' now", result.plan.model, request.model->name()));
-  if (result.plan.batch.effective != request.batch)
-    other.fact(fmt::format("batch {} then, {} now", result.plan.batch.effective, request.batch));
-  if (result.plan.device != request.device->info().name)
-    other.fact(fmt::format("device '{}' then, '{}' now", result.plan.device, request.device->info().name));
-  if (result.plan.precision != to_text(request.graph.precision))
-    other.fact(fmt::format("precision {} then, {} now", result.plan.precision, to_text(request.graph.precision)));
-  if (!other.facts.empty()) return fail(std::move(other));
-  PLIMSOLL_TRY(validate(result.plan));
-  result.fits = result.plan.peak_bytes() <= request.budget;
-  result.least_bytes = result.plan.peak_bytes();
-  if (!result.fits)
+  if (!resuming && flags.plan.empty()) return std::nullopt;
+  GivenPlan given{{}, resuming ? checkpoint_path(flags.checkpoint) : flags.plan, resuming};
+  PLIMSOLL_ASSIGN(given.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
+  // Whoever wrote the file, a wrong plan in it is no bug of this program.
+  if (const Status valid = validate(given.plan); !valid)
+    return fail(Error{resuming ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
+                      fmt::format("{}: the plan in it is damaged", given.from),
+                      {valid.error().what},
+                      {resuming ? "another --checkpoint folder" : "make it again: plimsoll plan ... --save FILE"}});
+  return given;
+}
+
+// A given plan as the search would return it, if it is a plan of this run and fits its budget.
+Result<SearchResult> accept_plan(GivenPlan given, const SearchRequest& request) {
+  PLIMSOLL_ASSIGN(auto others, differences(given.plan, request));
+  if (!others.empty())
+    return fail(Error{
+        given.of_checkpoint ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
+        fmt::format("{}: this {} was made for something else", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
+        std::move(others),
+        {given.of_checkpoint ? "the flags it was started with, or another --checkpoint folder"
+                             : "make it again with the flags and data of this run: plimsoll plan ... --save FILE"}});
+  if (given.plan.peak_bytes() > request.budget)
     return fail(Error{ErrorCode::kDoesNotFit,
-                      fmt::format("{}: this plan needs {}, the budget is {}", from,
-                                  format_bytes(result.plan.peak_bytes()), format_bytes(request.budget)),
+                      fmt::format("{}: this plan needs {}, the budget is {}", given.from,
+                                  format_bytes(given.plan.peak_bytes()), format_bytes(request.budget)),
                       {},
                       {"a larger --budget"}});
+  SearchResult result;
+  result.plan = std::move(given.plan);
+  result.fits = true;
+  result.least_bytes = result.plan.peak_bytes();
+  return result;
+}
+
+Result<SearchResult> search_plan(const SearchRequest& request) {
+  PLIMSOLL_ASSIGN(SearchResult result, search(request));
+  if (!result.fits) return fail(does_not_fit(request, result));
   return result;
 }
 
@@ -201,12 +165,15 @@ class FitCommand {
     PLIMSOLL_TRY(check_flags());
     PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job.model, flags_.job.overrides));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
-    PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags_.job.precision));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
-    PLIMSOLL_TRY(open.model.check_batch(flags_.job.batch_size * flags_.job.accumulation_steps));
     budget_ = choose_budget(flags_.job, backend->device().info());
-    const SearchRequest request = make_request(open.model, *backend, precision, sources);
-    PLIMSOLL_ASSIGN(SearchResult found, choose_plan(flags_, request));
+    PLIMSOLL_ASSIGN(auto given, given_plan(flags_));
+    if (given) take_batch(given->plan);
+    PLIMSOLL_ASSIGN(const TrainingRequest training,
+                    training_request(flags_, flags_, open.model, backend->device(), sources, budget_));
+    flags_.job.batch_size = training.batch_size;
+    const SearchRequest& request = training.request;
+    PLIMSOLL_ASSIGN(SearchResult found, given ? accept_plan(std::move(*given), request) : search_plan(request));
     for (const LeverUse& lever : found.plan.levers)
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
@@ -259,9 +226,7 @@ class FitCommand {
     PLIMSOLL_TRY(flags_.resolve(true, true));
     if (flags_.resume && flags_.checkpoint.empty())
       return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
-    if (flags_.validation_split < 0 || flags_.validation_split >= 1)
-      return fail(ErrorCode::kUsage, fmt::format("--validation-split takes a fraction from 0 to below 1, got {}",
-                                                 flags_.validation_split));
+    PLIMSOLL_TRY(flags_.check());
     if (!flags_.early_stopping.empty()) {
       PLIMSOLL_ASSIGN(early_stopping_, parse_early_stopping(flags_.early_stopping));
     }
@@ -271,18 +236,11 @@ class FitCommand {
     return {};
   }
 
-  SearchRequest make_request(const Model& model, const Backend& backend, const Precision& precision,
-                             const Sources& sources) const {
-    SearchRequest request = base_request(flags_.job, model, backend.device(), precision, sources.types, budget_);
-    const int64_t samples = sources.train->samples();
-    request.batch = std::min(request.batch, samples);
-    request.partial_window = samples % request.batch;
-    if (sources.validation) {
-      request.evaluate_samples = sources.validation->samples();
-      request.evaluate_batch = flags_.validation_batch > 0 ? flags_.validation_batch : flags_.job.batch_size;
-    }
-    request.data = data_demand(model, sources.types);
-    return request;
+  // --batch-size auto was answered when the plan was made: free memory may have changed since, what training means not.
+  void take_batch(const Plan& plan) {
+    if (!flags_.job.automatic_batch) return;
+    flags_.job.automatic_batch = false;
+    flags_.job.batch_size = plan.batch.effective / flags_.job.accumulation_steps;
   }
 
   Result<OptimizerState> first_weights(Session& session, const OpenModel& open) const {
@@ -358,18 +316,13 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("MODEL", flags->job.model, "a .keras file, a Keras .json, or a built-in name")->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  command->add_option("--data", flags->data, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
-  command->add_option("--validation-data", flags->validation_data, "as --data");
-  command->add_option("--validation-split", flags->validation_split, "the last part of --data, held out");
-  command->add_option("--validation-batch-size", flags->validation_batch, "default: --batch-size")
-      ->check(CLI::PositiveNumber);
+  add_data_flags(*command, *flags, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
   command->add_option("--epochs", flags->epochs, "passes over the data")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   command
       ->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")
       ->check(CLI::PositiveNumber);
-  command->add_option("--class-weight", flags->class_weight, "0:1,1:5");
   command->add_option("--shuffle", flags->shuffle, "a new order each epoch, set by --seed")->capture_default_str();
   command->add_option("--early-stopping", flags->early_stopping, "METRIC:PATIENCE, as val_loss:3");
   command->add_option("--checkpoint", flags->checkpoint, "folder for checkpoints");

@@ -43,7 +43,7 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--budget", flags.budget_text,
                      "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
   command.add_option("--device", flags.job.device, "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")->capture_default_str();
-  command.add_option("--precision", flags.job.precision, "float32, or float64 for the slow reference")
+  command.add_option("--precision", flags.job.precision, "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
       ->capture_default_str();
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
       ->check(CLI::NonNegativeNumber);
@@ -55,7 +55,11 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
 }
 
 void add_training_flags(CLI::App& command, CommonFlags& flags) {
-  command.add_option("--batch-size", flags.batch_text, "the effective batch: what training means")
+  command
+      .add_option(
+          "--batch-size", flags.batch_text,
+          "the effective batch: what training means; auto: the largest power of two that runs in one piece inside "
+          "the budget")
       ->capture_default_str();
   command
       .add_option("--micro-batch", flags.micro_text,
@@ -88,7 +92,16 @@ void name_environment(CLI::App& command) {
 }
 
 Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
-  PLIMSOLL_ASSIGN(job.batch_size, positive(batch_text, "--batch-size"));
+  job.automatic_batch = batch_text == "auto";
+  if (!job.automatic_batch) {
+    PLIMSOLL_ASSIGN(job.batch_size, positive(batch_text, "--batch-size"));
+  } else if (micro_text != "auto") {
+    return fail(
+        Error{ErrorCode::kUsage,
+              "--batch-size auto chooses a batch that runs in one piece: --micro-batch leaves it nothing to choose by",
+              {},
+              {"leave --micro-batch out", "--batch-size N"}});
+  }
   if (micro_text != "auto") {
     PLIMSOLL_ASSIGN(const int64_t micro, positive(micro_text, "--micro-batch"));
     if (micro > job.batch_size)

@@ -1,14 +1,14 @@
 #include <fmt/format.h>
 
 #include "api/builtin.h"
-#include "cli/command.h"
+#include "cli/sources.h"
 #include "formats/file/file.h"
 
 namespace plimsoll {
 namespace {
 
-struct PlanFlags : CommonFlags {
-  std::string save, data;
+struct PlanFlags : CommonFlags, DataFlags {
+  std::string save;
   bool list = false;
 };
 
@@ -38,25 +38,15 @@ Result<int> plan(PlanFlags& flags) {
   if (flags.job.model.empty())
     return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
   PLIMSOLL_TRY(flags.resolve(true, true));
+  PLIMSOLL_TRY(flags.check());
   PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job.model, flags.job.overrides));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
-  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
-  PLIMSOLL_TRY(open.model.check_batch(flags.job.batch_size * flags.job.accumulation_steps));
+  PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags, open.model));
   const DeviceInfo& device = backend->device().info();
   const Budget budget = choose_budget(flags.job, device);
-
-  DataTypes types = assumed_data_types(open.model, false);
-  int64_t samples = 0;
-  if (!flags.data.empty()) {
-    PLIMSOLL_ASSIGN(const DataSet data, open_data(flags.data, data_spec(open.model, true)));
-    types = data_types(data, !data.weights.empty());
-    samples = data.samples;
-  }
-  SearchRequest request = base_request(flags.job, open.model, backend->device(), precision, types, budget);
-  request.partial_window = samples % request.batch;
-  if (samples > 0 && samples < request.batch) request.batch = samples, request.partial_window = 0;
-  request.evaluate_batch = flags.job.batch_size;
-  request.data = data_demand(open.model, types);
+  PLIMSOLL_ASSIGN(const TrainingRequest training,
+                  training_request(flags, flags, open.model, backend->device(), sources, budget));
+  const SearchRequest& request = training.request;
   PLIMSOLL_ASSIGN(const SearchResult result, search(request));
   const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
   if (flags.json) fmt::print("{}\n", plan_json(report).dump(2));
@@ -81,7 +71,7 @@ void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("MODEL", flags->job.model, "a .keras file, a Keras .json, or a built-in name");
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  command->add_option("--data", flags->data, "plan for these data: their types and the last partial batch");
+  add_data_flags(*command, *flags, "plan for these data: their types and the last partial batch");
   command->add_option("--save", flags->save, "write the plan here, for fit --plan");
   command->add_flag("--list", flags->list, "list the built-in models");
   command->footer("Example: plimsoll plan model.keras --batch-size 128 --budget 256MiB");

@@ -12,17 +12,24 @@ bool check_limit(InferCheck& check, const Attrs& attrs) {
          check.require(attrs.real("limit") > 0, fmt::format("limit={} must be above 0", attrs.real("limit")));
 }
 
-OpDef clip_value_op() {
+// One tensor in, the same out, and a limit.
+OpDef limited_op(const std::string& name, bool scalar) {
   OpDef op;
-  op.name = "clip_value";
+  op.name = name;
   op.kind = OpKind::kElementwise;
   op.recompute = Recompute::kCheap;
   op.in_place = {{0, 0}};
-  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
-    InferCheck check("clip_value", in, attrs);
-    if (!check.inputs(1) || !check.all_floats() || !check_limit(check, attrs)) return check.failed();
+  op.infer = [name, scalar](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check(name, in, attrs);
+    if (!check.inputs(1) || !check.all_floats() || (scalar && !check.scalar(0)) || !check_limit(check, attrs))
+      return check.failed();
     return check.outputs({in[0]});
   };
+  return op;
+}
+
+OpDef clip_value_op() {
+  OpDef op = limited_op("clip_value", false);
   op.reference = [](const ReferenceCall& call) {
     const double limit = call.attrs.real("limit");
     map_elements(out(call), call.outputs[0].elements(), [=, g = in(call, 0)](int64_t i) {
@@ -57,17 +64,7 @@ OpDef squared_norm_op() {
 }
 
 OpDef clip_factor_op() {
-  OpDef op;
-  op.name = "clip_factor";
-  op.kind = OpKind::kElementwise;
-  op.recompute = Recompute::kCheap;
-  op.in_place = {{0, 0}};
-  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
-    InferCheck check("clip_factor", in, attrs);
-    if (!check.inputs(1) || !check.all_floats() || !check.scalar(0) || !check_limit(check, attrs))
-      return check.failed();
-    return check.outputs({in[0]});
-  };
+  OpDef op = limited_op("clip_factor", true);
   op.reference = [](const ReferenceCall& call) {
     const double limit = call.attrs.real("limit"), norm = std::sqrt(*in(call, 0));
     *out(call) = norm <= limit ? 1.0 : limit / norm;  // a NaN stays one

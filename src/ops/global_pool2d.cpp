@@ -1,11 +1,11 @@
 // Pooling over whole images: global_avg_pool2d, and global_max_pool2d with the position of each maximum.
 #include "ops/families.h"
-#include "ops/util.h"
+#include "ops/pooling.h"
 
 namespace plimsoll {
 namespace {
 
-Result<Types> infer_forward(const std::string& name, bool with_index, InTypes in, const Attrs& attrs) {
+Result<Types> infer_forward(std::string_view name, bool with_index, InTypes in, const Attrs& attrs) {
   InferCheck check(name, in, attrs);
   if (!check.inputs(1) || !check.all_floats() || !check.rank(0, 4)) return check.failed();
   const Shape y{in[0].shape[0], in[0].shape[3]};
@@ -13,7 +13,7 @@ Result<Types> infer_forward(const std::string& name, bool with_index, InTypes in
   return check.outputs({{in[0].dtype, y}, {DType::kInt32, y}});
 }
 
-Result<Types> infer_grad(const std::string& name, bool with_index, InTypes in, const Attrs& attrs) {
+Result<Types> infer_grad(std::string_view name, bool with_index, InTypes in, const Attrs& attrs) {
   InferCheck check(name, in, attrs);
   if (!check.inputs(with_index ? 2 : 1) || !check.floats({0}) || !check.rank(0, 2) || !check.list("input_size", 2, 1))
     return check.failed();
@@ -71,18 +71,8 @@ void reference_max_grad(const ReferenceCall& call) {
 }
 
 OpDef forward_op(const std::string& name, bool with_index, void (*reference)(const ReferenceCall&)) {
-  OpDef op;
-  op.name = name;
-  op.recompute = Recompute::kCostly;
-  op.infer = [name, with_index](InTypes in, const Attrs& attrs) { return infer_forward(name, with_index, in, attrs); };
-  op.gradient = [name, with_index](const GradientCall& g) -> std::vector<ValueId> {
-    if (!g.wants(0)) return {kNone};
-    const Shape& x = g.type(g.in(0)).shape;
-    std::vector<ValueId> inputs = {g.grad()};
-    if (with_index) inputs.push_back(g.out(1));
-    return {g.b.add1(name + "_grad", inputs, {{"input_size", Ints{x[1], x[2]}}})};
-  };
-  op.reference = reference;
+  OpDef op = pooling_op(name, with_index, infer_forward, reference);
+  op.gradient = pooling_gradient(name, with_index);
   op.flops = [](InTypes in, InTypes, const Attrs&) { return static_cast<double>(in[0].shape.elements()); };
   op.error_units = with_index ? 0 : 8;
   op.cases = {{"image", {f32({2, 3, 4, 5})}, {}, {"distinct"}, {0}},
@@ -92,20 +82,14 @@ OpDef forward_op(const std::string& name, bool with_index, void (*reference)(con
 }
 
 OpDef grad_op(const std::string& name, bool with_index, void (*reference)(const ReferenceCall&)) {
-  OpDef op;
-  op.name = name;
+  OpDef op = pooling_op(name, with_index, infer_grad, reference);
   op.recompute = Recompute::kCheap;
-  op.infer = [name, with_index](InTypes in, const Attrs& attrs) { return infer_grad(name, with_index, in, attrs); };
-  op.reference = reference;
   op.error_units = 2;
   for (const auto& [label, n, c, h, w] :
        {std::tuple{"image", 2, 5, 3, 4}, std::tuple{"wide", 1, 33, 7, 7}, std::tuple{"pixel", 3, 17, 1, 1}}) {
-    OpCase one{label, {f32({n, c})}, {{"input_size", Ints{h, w}}}, {"normal"}, {}};
-    if (with_index) {
-      one.inputs.push_back(i32({n, c}));
-      one.fill.push_back(fmt::format("labels:{}", h * w));
-    }
-    op.cases.push_back(std::move(one));
+    std::optional<PoolingIndex> index;
+    if (with_index) index = PoolingIndex{DType::kInt32, fmt::format("labels:{}", h * w)};
+    op.cases.push_back(pooling_grad_case(label, f32({n, c}), {{"input_size", Ints{h, w}}}, index));
   }
   return op;
 }

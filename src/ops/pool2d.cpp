@@ -2,7 +2,7 @@
 #include <limits>
 
 #include "ops/families.h"
-#include "ops/util.h"
+#include "ops/pooling.h"
 
 namespace plimsoll {
 namespace {
@@ -54,13 +54,6 @@ Result<Types> infer_grad(std::string_view name, bool with_index, InTypes in, con
   check.require(g.output[0] == dy[1] && g.output[1] == dy[2],
                 fmt::format("{} give {}x{}, but dy is {}x{}", window_text(g), g.output[0], g.output[1], dy[1], dy[2]));
   return check.outputs({{in[0].dtype, Shape{dy[0], size[0], size[1], dy[3]}}});
-}
-
-Attrs grad_attrs(const GradientCall& g) {
-  Attrs attrs = g.node.attrs;
-  const Shape& x = g.type(g.in(0)).shape;
-  attrs.set("input_size", std::vector<int64_t>{x[1], x[2]});
-  return attrs;
 }
 
 // body(sample, row, column): output pixels of one sample in order, samples side by side.
@@ -178,17 +171,8 @@ std::vector<OpCase> forward_cases() {
 }
 
 OpDef forward_op(const std::string& name, bool with_index, void (*reference)(const ReferenceCall&)) {
-  OpDef op;
-  op.name = name;
-  op.recompute = Recompute::kCostly;
-  op.infer = [name, with_index](InTypes in, const Attrs& attrs) { return infer_forward(name, with_index, in, attrs); };
-  op.gradient = [name, with_index](const GradientCall& g) -> std::vector<ValueId> {
-    if (!g.wants(0)) return {kNone};
-    std::vector<ValueId> inputs = {g.grad()};
-    if (with_index) inputs.push_back(g.out(1));
-    return {g.b.add1(name + "_grad", inputs, grad_attrs(g))};
-  };
-  op.reference = reference;
+  OpDef op = pooling_op(name, with_index, infer_forward, reference);
+  op.gradient = pooling_gradient(name, with_index);
   op.flops = [](InTypes, InTypes out, const Attrs& attrs) { return window_flops(attrs, out[0].shape); };
   op.error_units = with_index ? 0 : 4;
   op.cases = forward_cases();
@@ -196,19 +180,12 @@ OpDef forward_op(const std::string& name, bool with_index, void (*reference)(con
 }
 
 OpDef grad_op(const std::string& name, bool with_index, void (*reference)(const ReferenceCall&)) {
-  OpDef op;
-  op.name = name;
-  op.recompute = Recompute::kCostly;
-  op.infer = [name, with_index](InTypes in, const Attrs& attrs) { return infer_grad(name, with_index, in, attrs); };
-  op.reference = reference;
+  OpDef op = pooling_op(name, with_index, infer_grad, reference);
   op.flops = [](InTypes in, InTypes, const Attrs& attrs) { return window_flops(attrs, in[0].shape); };
-  const auto add_case = [&](const std::string& label, TensorType dy, Attrs attrs, const std::string& index) {
-    OpCase one{label, {dy}, std::move(attrs), {"normal"}, {}};
-    if (with_index) {
-      one.inputs.push_back({DType::kUInt8, dy.shape});
-      one.fill.push_back(index);
-    }
-    op.cases.push_back(std::move(one));
+  const auto add_case = [&](const std::string& label, const TensorType& dy, Attrs attrs, const std::string& fill) {
+    std::optional<PoolingIndex> index;
+    if (with_index) index = PoolingIndex{DType::kUInt8, fill};
+    op.cases.push_back(pooling_grad_case(label, dy, std::move(attrs), index));
   };
   add_case("2x2", f32({2, 3, 3, 5}), pooling({2, 2}, {2, 2}, {0, 0, 0, 0}, {6, 6}), "labels:4");
   add_case("rest", f32({1, 2, 3, 3}), pooling({2, 2}, {2, 2}, {0, 0, 0, 0}, {5, 7}), "labels:4");

@@ -91,16 +91,16 @@ const std::vector<OpDef>& all_ops() {
 }
 
 const OpDef* find_op(std::string_view name) {
-  static const auto* const by_name = [] {
-    auto* map = new std::unordered_map<std::string_view, const OpDef*>;
+  static const auto by_name = [] {
+    std::unordered_map<std::string_view, const OpDef*> map;
     for (const OpDef& op : all_ops()) {
-      [[maybe_unused]] const bool added = map->emplace(op.name, &op).second;
+      [[maybe_unused]] const bool added = map.emplace(op.name, &op).second;
       assert(added);
     }
     return map;
   }();
-  const auto found = by_name->find(name);
-  return found == by_name->end() ? nullptr : found->second;
+  const auto found = by_name.find(name);
+  return found == by_name.end() ? nullptr : found->second;
 }
 
 const OpDef& op_def(std::string_view name) {

@@ -58,6 +58,7 @@ Result<Plan> read_plan(const json& j) {
   plan.model = j.at("model");
   plan.device = j.at("device");
   plan.precision = j.at("precision");
+  plan.program = j.at("program");
   plan.batch = {j.at("batch"), j.at("micro_batch")};
   plan.per_micro_batch_norm = j.at("per_micro_batch_norm");
   for (const json& slot : j.at("persistent")) {
@@ -102,6 +103,7 @@ json to_json(const Plan& plan) {
           {"model", plan.model},
           {"device", plan.device},
           {"precision", plan.precision},
+          {"program", plan.program},
           {"batch", plan.batch.effective},
           {"micro_batch", plan.batch.micro},
           {"per_micro_batch_norm", plan.per_micro_batch_norm},

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "search/build.h"
+#include "search/suits.h"
 
 namespace plimsoll {
 namespace {
@@ -95,13 +96,15 @@ Result<SearchResult> search(const SearchRequest& request) {
         whole = candidate;
       else if (!recompute && !half)
         half = candidate;
+      // What the budget is has no say in what the least is: reading ahead is given up first.
+      const Bytes least = plan.arena_bytes + plan.overhead_bytes + request.data.fixed;
+      result.least_bytes = result.candidates.size() == 1 ? least : std::min(result.least_bytes, least);
       if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
       const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
       if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
     }
   }
   result.fits = fastest.has_value();
-  result.least_bytes = smallest->peak_bytes();
   result.plan = fastest ? std::move(*fastest) : std::move(*smallest);
   result.unlevered_arena_bytes = whole->arena_bytes;
   PLIMSOLL_TRY(fill_growth(request, result));
@@ -109,6 +112,7 @@ Result<SearchResult> search(const SearchRequest& request) {
     lever.saves_bytes = std::max<Bytes>(0, whole->arena_bytes - result.plan.arena_bytes);
     lever.costs_seconds = result.plan.step_seconds - whole->seconds;
   }
+  PLIMSOLL_ASSIGN(result.plan.program, program_digest(request, result.plan.batch.micro));
   PLIMSOLL_TRY(validate(result.plan));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

@@ -102,23 +102,6 @@ def test_error_as_json():
     ), ended
 
 
-def test_plan_of_something_else(tmp_path):
-    (tmp_path / "p").write_text("not a plan")
-    fit_refused(tmp_path, 211, None, None, "--plan", tmp_path / "p")
-
-
-def test_plan_made_for_another_model(tmp_path):
-    program.run("plan", GOLDEN / "mlp.keras", "--batch-size", 4, "--save", tmp_path / "p")
-    fit_refused(tmp_path, 211, None, None, "--plan", tmp_path / "p")
-
-
-def test_saved_plan_is_obeyed(tmp_path):
-    program.run("plan", MODEL, "--batch-size", 4, "--data", data(), "--threads", 2, "--save", tmp_path / "p")
-    wanted = program.plan(MODEL, batch_size=4, data=data(), threads=2)
-    trained = program.fit(tmp_path, MODEL, data(), batch_size=4, epochs=1, plan=tmp_path / "p", steps=5)
-    assert trained.done["arena_planned_bytes"] == wanted["arena_bytes"]
-
-
 def test_damaged_checkpoint(tmp_path):
     flags = [
         "fit",

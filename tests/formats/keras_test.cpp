@@ -8,6 +8,7 @@
 #include "formats/keras/layer_paths.h"
 #include "formats/zip/zip_writer.h"
 #include "tests/formats/support.h"
+#include "tests/formats/write_zip.h"
 
 namespace plimsoll {
 namespace {
@@ -17,6 +18,7 @@ using test::golden;
 using test::slurp;
 using test::spill;
 using test::TempFolder;
+using test::write_zip;
 
 std::vector<float> read_floats(const WeightsFile& weights, const Dataset& dataset) {
   std::vector<float> out(static_cast<size_t>(dataset.type.shape.elements()));
@@ -228,15 +230,6 @@ TEST(Keras, DamagedBytesAreFoundByTheirChecksum) {
   }
 }
 
-void write_archive(const std::string& path, const std::vector<std::pair<std::string, std::string>>& entries) {
-  auto file = AtomicFile::create(path);
-  ASSERT_OK(file);
-  ZipWriter zip(*file);
-  for (const auto& [name, text] : entries) ASSERT_OK(zip.add_text(name, text));
-  ASSERT_OK(zip.finish());
-  ASSERT_OK(file->commit());
-}
-
 TEST(Keras, AMissingEntryIsNamed) {
   const TempFolder folder;
   const std::vector<std::pair<std::string, std::string>> all = {
@@ -244,15 +237,15 @@ TEST(Keras, AMissingEntryIsNamed) {
   for (size_t missing = 0; missing < all.size(); ++missing) {
     auto some = all;
     some.erase(some.begin() + static_cast<std::ptrdiff_t>(missing));
-    write_archive(folder / "m.keras", some);
+    write_zip(folder / "m.keras", some);
     EXPECT_FAILS(open_keras(folder / "m.keras"), kNotAKerasFile, "no entry " + all[missing].first);
   }
 }
 
 TEST(Keras, BadJsonNamesLineAndColumn) {
   const TempFolder folder;
-  write_archive(folder / "m.keras",
-                {{"config.json", "{\n \"a\": ]\n}"}, {"metadata.json", "{}"}, {"model.weights.h5", ""}});
+  write_zip(folder / "m.keras",
+            {{"config.json", "{\n \"a\": ]\n}"}, {"metadata.json", "{}"}, {"model.weights.h5", ""}});
   EXPECT_FAILS(open_keras(folder / "m.keras"), kBadConfig, "m.keras: config.json: line 2, column 7");
   spill(folder / "m.json", "{\"a\": 1");
   EXPECT_FAILS(open_keras(folder / "m.json"), kBadConfig, "line 1, column 8");
@@ -262,7 +255,7 @@ TEST(Keras, BadJsonNamesLineAndColumn) {
 
 TEST(Keras, BadHdf5IsP213) {
   const TempFolder folder;
-  write_archive(folder / "m.keras", {{"config.json", "{}"}, {"metadata.json", "{}"}, {"model.weights.h5", "not HDF5"}});
+  write_zip(folder / "m.keras", {{"config.json", "{}"}, {"metadata.json", "{}"}, {"model.weights.h5", "not HDF5"}});
   EXPECT_FAILS(open_keras(folder / "m.keras"), kBadWeightsFile, "m.keras: model.weights.h5");
 }
 

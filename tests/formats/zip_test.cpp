@@ -2,6 +2,7 @@
 
 #include "formats/zip/zip_writer.h"
 #include "tests/formats/support.h"
+#include "tests/formats/write_zip.h"
 
 namespace plimsoll {
 namespace {
@@ -9,17 +10,9 @@ namespace {
 using test::slurp;
 using test::spill;
 using test::TempFolder;
+using test::write_zip;
 
 constexpr auto kBad = ErrorCode::kNotAKerasFile;
-
-void write_zip(const std::string& path, const std::vector<std::pair<std::string, std::string>>& entries) {
-  auto file = AtomicFile::create(path);
-  ASSERT_OK(file);
-  ZipWriter zip(*file);
-  for (const auto& [name, text] : entries) ASSERT_OK(zip.add_text(name, text));
-  ASSERT_OK(zip.finish());
-  ASSERT_OK(file->commit());
-}
 
 TEST(Zip, ReadsBackWhatWasWritten) {
   const TempFolder folder;

@@ -218,8 +218,8 @@ inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const
 // The largest |got - wanted| in units of 2^-24 of the largest |wanted|; infinite for a NaN, or for any difference of
 // integers.
 inline double error_in_units(const Tensor& got, const Tensor& wanted) {
-  // Below the smallest normal float32, 2^-126, there are no 24 bits to be right in, nor in a product of such a number with an
-  // input of up to 2^7 (silu of -100): a unit is no smaller than that product's.
+  // Below the smallest normal float32, 2^-126, there are no 24 bits to be right in, nor in a product of such a number
+  // with an input of up to 2^7 (silu of -100): a unit is no smaller than that product's.
   double most = 0x1p-119, worst = 0;
   for (double w : wanted.values) most = std::max(most, std::fabs(w));
   for (size_t i = 0; i < wanted.values.size(); ++i) {

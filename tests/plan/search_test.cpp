@@ -1,6 +1,9 @@
 // What a budget selects, on real models.
 #include "search/search.h"
 
+#include <fstream>
+
+#include "plan/order.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -78,6 +81,19 @@ TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
   }
 }
 
+TEST(Search, TheLeastDoesNotDependOnTheBudget) {
+  for (const std::string& model : models()) {
+    Problem problem(model, 32);
+    const Bytes least = require(search(problem.request)).least_bytes;
+    for (const Bytes budget : {kMiB, least - 1, least, 2 * least}) {
+      problem.request.budget = budget;
+      const SearchResult result = require(search(problem.request));
+      EXPECT_EQ(result.least_bytes, least) << model << " in " << budget;
+      EXPECT_EQ(result.fits, budget >= least) << model << " in " << budget;
+    }
+  }
+}
+
 TEST(Search, TheSameRequestGivesTheSamePlan) {
   Problem problem(golden("resnet.keras"), 32);
   EXPECT_EQ(to_json(require(search(problem.request)).plan), to_json(require(search(problem.request)).plan));
@@ -106,6 +122,39 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
         }
     }
   std::printf("largest gap %.3f %% (%s)\n", 100 * worst, where.c_str());
+}
+
+// Architectures of keras.applications at 64 px, as tests/golden/model/make.py wrote them.
+OpenModel application(const std::string& name) {
+  std::ifstream file(golden("model/" + name + ".json"));
+  ModelOptions compiled;
+  compiled.optimizer = "adam";
+  compiled.loss = "sparse_categorical_crossentropy";
+  const Description description{nlohmann::json::parse(file).at(0).at("config"), nlohmann::json()};
+  return require(open_description(description, name, compiled));
+}
+
+void expect_order_no_worse(const Model& model, const Device& device, const std::string& name) {
+  const GraphOptions options{DType::kFloat32, assumed_data_types(model, false)};
+  for (const bool recompute : {false, true}) {
+    Graph graph = mask_relu_after_pooling(require(train_phase(model, 32, options)).graph).graph;
+    if (recompute) graph = recompute_cheap(graph).graph;
+    const LoweredGraph program = require(lower(graph, device));
+    const Bytes before = live_set_of(program), after = live_set_of(reorder_for_memory(program));
+    EXPECT_LE(after, before) << name;
+    std::printf("%-14s %9s in program order, %9s as run%s\n", name.c_str(), format_bytes(before).c_str(),
+                format_bytes(after).c_str(), recompute ? ", recomputing" : "");
+  }
+}
+
+TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
+  for (const std::string& model : models()) {
+    const Problem problem(model, 32);
+    expect_order_no_worse(problem.open.model, *problem.request.device, problem.open.model.name());
+  }
+  const auto backend = open_device(fast_device());
+  for (const std::string name : {"resnet50", "mobilenet_v2"})
+    expect_order_no_worse(application(name).model, backend->device(), name);
 }
 
 TEST(Search, APlanComesBackFromItsTextAsItWas) {

@@ -2,6 +2,7 @@
 //
 //   PLIMSOLL_FAIL_ALLOCATION=N     the N-th allocation, from 1 on, throws std::bad_alloc
 //   PLIMSOLL_ALLOCATION_LOG=FILE   for every allocation a line with a number for the path of calls that led to it
+//   PLIMSOLL_LEAK=1                one allocation is lost, to see whether somebody notices
 //
 // Counted is what the program's own code asks for, through the C++ library and libfmt or without them; other libraries'
 // own allocations always succeed.
@@ -110,8 +111,16 @@ bool fails(const void* caller) {
 using Main = int (*)(int, char**, char**);
 Main main_of_program = nullptr;
 
+// Many times over: the address of the last may stay on the stack or in a register.
+[[gnu::noinline]] void lose_some_memory() {
+  [[maybe_unused]] void* volatile lost = nullptr;  // or the compiler leaves it all out
+  for (int i = 0; i < 100; ++i) lost = std::malloc(1000);
+  lost = nullptr;
+}
+
 // Objects that live outside main() are made and destroyed where nobody can catch an exception.
 int counted_main(int argc, char** argv, char** environment) {
+  if (std::getenv("PLIMSOLL_LEAK") != nullptr) lose_some_memory();
   ready = true;
   const int code = main_of_program(argc, argv, environment);
   ready = false;

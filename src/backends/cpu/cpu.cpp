@@ -189,6 +189,9 @@ class CpuBackend final : public HostBackend {
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     use_threads(device_.machine());
     PLIMSOLL_ASSIGN(const Recipe recipe, recipe_for({device_.machine(), node.graph, node.node, true, node.kernel}));
+    if (recipe.offer.kernel != node.kernel)
+      return fail(ErrorCode::kBadPlan, fmt::format("{} runs by {} here, the plan asks for {}", node.node.op,
+                                                   recipe.offer.kernel, node.kernel));
     if (recipe.offer.workspace > node.workspace_bytes) {
       return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes and the plan grants {}",
                                                    node.kernel, recipe.offer.workspace, node.workspace_bytes));

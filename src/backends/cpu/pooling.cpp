@@ -28,54 +28,53 @@ double work_of(const Window& w) {
   return static_cast<double>(w.n * w.oh * w.ow) * static_cast<double>(w.c * w.kh * w.kw);
 }
 
+// bind(node) gives what runs over a range of `count` things of `elements` each, side by side.
+template <typename Bind>
+Recipe over_ranges(const Problem& p, double seconds, int64_t count, int64_t elements, Bind bind) {
+  const int64_t grain = 1 + kGrain / elements;
+  return own_recipe(p.node.op, 0, seconds, [=, threads = p.machine.threads](const BoundNode& node) {
+    return [=, run = bind(node)] { parallel_ranges(threads, count, grain, run); };
+  });
+}
+
 Recipe forward(const Problem& p, bool max) {
   const Window w = window_of(p.attrs(), p.in_shape(0), p.out_shape(0));
-  const int threads = p.machine.threads;
-  const int64_t rows = w.n * w.oh, grain = 1 + kGrain / (w.ow * w.c);
-  return own_recipe(p.node.op, 0, p.machine.seconds(work_of(w), kEfficiency, p.traffic()), [=](const BoundNode& node) {
+  const double seconds = p.machine.seconds(work_of(w), kEfficiency, p.traffic());
+  return over_ranges(p, seconds, w.n * w.oh, w.ow * w.c, [=](const BoundNode& node) {
     const auto* x = input<const float>(node, 0);
     auto* y = output<float>(node, 0);
     auto* index = max ? output<uint8_t>(node, 1) : nullptr;
-    return [=] {
-      parallel_ranges(threads, rows, grain, [&](int64_t begin, int64_t end) {
-        if (max) {
-          simd().max_pool(w, x, y, index, begin, end);
-        } else {
-          simd().avg_pool(w, x, y, begin, end);
-        }
-      });
+    return [=](int64_t begin, int64_t end) {
+      if (max) {
+        simd().max_pool(w, x, y, index, begin, end);
+      } else {
+        simd().avg_pool(w, x, y, begin, end);
+      }
     };
   });
 }
 
 Recipe backward(const Problem& p, bool max) {
   const Window w = window_of(p.attrs(), p.out_shape(0), p.in_shape(0));
-  const int threads = p.machine.threads;
-  const int64_t rows = w.n * w.h, grain = 1 + kGrain / (w.w * w.c);
-  return own_recipe(p.node.op, 0, p.machine.seconds(work_of(w), kEfficiency, p.traffic()), [=](const BoundNode& node) {
+  const double seconds = p.machine.seconds(work_of(w), kEfficiency, p.traffic());
+  return over_ranges(p, seconds, w.n * w.h, w.w * w.c, [=](const BoundNode& node) {
     const auto* dy = input<const float>(node, 0);
     const auto* index = max ? input<const uint8_t>(node, 1) : nullptr;
     auto* dx = output<float>(node, 0);
-    return [=] {
-      parallel_ranges(threads, rows, grain, [&](int64_t begin, int64_t end) {
-        if (max) {
-          simd().max_pool_grad(w, dy, index, dx, begin, end);
-        } else {
-          simd().avg_pool_grad(w, dy, dx, begin, end);
-        }
-      });
+    return [=](int64_t begin, int64_t end) {
+      if (max) {
+        simd().max_pool_grad(w, dy, index, dx, begin, end);
+      } else {
+        simd().avg_pool_grad(w, dy, dx, begin, end);
+      }
     };
   });
 }
 
-// f(node, begin, end) over images.
-template <typename F>
-Recipe over_images(const Problem& p, const Shape& image, F f) {
-  const int64_t images = image[0], grain = 1 + kGrain / (image[1] * image[2] * image[3]);
-  const int threads = p.machine.threads;
-  return own_recipe(p.node.op, 0, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
-    return [=, call = f(node)] { parallel_ranges(threads, images, grain, call); };
-  });
+// bind(node) gives what runs over a range of images.
+template <typename Bind>
+Recipe over_images(const Problem& p, const Shape& image, Bind bind) {
+  return over_ranges(p, p.machine.seconds(0, 1, p.traffic()), image[0], image[1] * image[2] * image[3], bind);
 }
 
 Recipe global(const Problem& p) {

@@ -11,8 +11,9 @@ namespace plimsoll {
 namespace {
 
 constexpr const char* kKernel = "reference";
-constexpr double kFlopsPerSecond = 2e9;      // crude: plans for it are compared with each other only
-// Measured: 21 MiB with a small model from a file, 48 MiB with ResNet50 (1,900 nodes), its temporary buffers on the heap included.
+constexpr double kFlopsPerSecond = 2e9;  // crude: plans for it are compared with each other only
+// Measured: 21 MiB with a small model from a file, 48 MiB with ResNet50 (1,900 nodes), its temporary buffers on the
+// heap included.
 constexpr Bytes kProgram = 40 * kMiB, kNode = 24 * kKiB;
 
 // The first floating value that is not f64. Casts are how data of other types come in.

@@ -7,11 +7,13 @@
 namespace {
 std::atomic<bool> watching{false};
 std::atomic<size_t> most{0};
+std::atomic<size_t> sum{0};
 std::atomic<int64_t> calls{0};
 
 [[maybe_unused]] void note(size_t bytes) {
   if (!watching.load(std::memory_order_relaxed)) return;
   ++calls;
+  sum += bytes;
   size_t seen = most.load();
   while (bytes > seen && !most.compare_exchange_weak(seen, bytes)) {
   }
@@ -53,6 +55,7 @@ namespace plimsoll::testing {
 
 AllocationWatch::AllocationWatch() {
   most = 0;
+  sum = 0;
   calls = 0;
   watching = true;
 }
@@ -61,6 +64,9 @@ AllocationWatch::~AllocationWatch() {
 }
 size_t AllocationWatch::largest() const {
   return most;
+}
+size_t AllocationWatch::bytes() const {
+  return sum;
 }
 int64_t AllocationWatch::count() const {
   return calls;
