@@ -119,6 +119,11 @@ Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
   if (options.device == "auto" && visible_cards()) return open_gpu(options);
 #endif
+  if (precision.is_mixed())
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--precision {}: the CPU computes in float32", options.precision),
+                      {},
+                      {"--precision float32", "--device gpu", "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
 #ifdef PLIMSOLL_HAS_CPU
   return make_cpu_backend(threads);
 #else

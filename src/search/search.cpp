@@ -80,6 +80,11 @@ bool better(const Plan& a, const Plan& b) {
 
 Result<SearchResult> search(const SearchRequest& request) {
   const auto start = std::chrono::steady_clock::now();
+  if (request.batch > 0 && request.graph.precision == Precision(DType::kFloat32, DType::kFloat16))
+    return fail(Error{ErrorCode::kUsage,
+                      "mixed_float16 trains with a loss scale, which is not there yet",
+                      {"without one, small gradients would become zero"},
+                      {"--precision mixed_bfloat16", "--precision float32"}});
   PLIMSOLL_TRY(check_micro_batch(request));
   SearchResult result;
   std::optional<Plan> fastest, smallest;
