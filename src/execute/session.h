@@ -29,9 +29,9 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 
 class Session {
  public:
-  // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process
-  // must hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is
-  // what a host program held before it called us; the plan counts it among its data.
+  // Binds every kernel and runs one node of each kind, before any weight is loaded: after this dry run the process must
+  // hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is what a
+  // host program held before it called us; the plan counts it among its data.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
@@ -67,7 +67,8 @@ class Session {
 
   // End of the highest value or workspace bound to a node that has run: measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
-  Bytes overhead_measured_bytes() const { return overhead_measured_; }
+  Bytes overhead_measured_bytes() const { return overhead_measured_; }  // by the dry run
+  Bytes overhead_now() const;                                           // what the process holds beside the arena
 
   // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
   // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
@@ -87,6 +88,7 @@ class Session {
   BoundPhase* find(const std::string& name, int64_t samples) const;
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);
+  void run_alone(BoundPhase& phase, size_t node);
   void set_scalar(const std::string& name, double value);
   void set_integers(const std::string& name, std::initializer_list<int64_t> values);
   void set_scales(int64_t samples);
