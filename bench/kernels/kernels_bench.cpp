@@ -56,7 +56,26 @@ std::vector<Case> all_cases() {
   add_convolution(cases, "resnet20 32/2", {128, 32, 32, 16}, {3, 3, 16, 32}, {128, 16, 16, 32}, 2, down, 1);
   add_convolution(cases, "resnet20 64", {128, 8, 8, 64}, {3, 3, 64, 64}, {128, 8, 8, 64}, 1, same, 1);
   add_convolution(cases, "depthwise 128", {128, 16, 16, 128}, {3, 3, 1, 128}, {128, 16, 16, 128}, 1, same, 128);
-  add_convolution(cases, "pointwise 64-128", {128, 32, 32, 64}, {1, 1, 64, 128}, {128, 32, 32, 128}, 1, none, 1);
+  // 1x1 convolutions of pointwise and depthwise, and the same as matrix products.
+  struct Pointwise {
+    int64_t pixels, in, out;
+  };
+  for (const auto& [pixels, in, out] : {Pointwise{32, 64, 128},
+                                        {32, 128, 128},
+                                        {32, 128, 256},
+                                        {32, 256, 256},
+                                        {32, 32, 64},
+                                        {16, 64, 128},
+                                        {16, 128, 128},
+                                        {8, 128, 256}}) {
+    const std::string name = fmt::format("pointwise {}: {}-{}", pixels, in, out);
+    add_convolution(cases, name, {128, pixels, pixels, in}, {1, 1, in, out}, {128, pixels, pixels, out}, 1, none, 1);
+    const int64_t rows = 128 * pixels * pixels;
+    const TensorType x = f32({rows, in}), y = f32({rows, out}), w = f32({in, out});
+    cases.push_back({name + " y", "matmul", {x, w, f32({out})}, {{"activation", std::string("relu")}}});
+    cases.push_back({name + " dx", "matmul", {y, w}, {{"transpose_b", true}}});
+    cases.push_back({name + " dw", "matmul", {x, y}, {{"transpose_a", true}}});
+  }
   const Attrs pool = {{"pool", Ints{2, 2}}, {"strides", Ints{2, 2}}, {"pads", none}};
   Attrs pool_grad = pool;
   pool_grad.set("input_size", Ints{126, 126});

@@ -50,9 +50,10 @@ class HostView {
 
 class Session {
  public:
-  // Binds every kernel and runs every phase once on zeros, before any weight is loaded: after this dry run the process
-  // must hold no more beside its arena than the plan's overhead bound allows (kOverheadAboveBound). `held_before` is
-  // what a host program held before it called us; the plan counts it among its data. The backend outlives the session.
+  // Binds every kernel and runs, before any weight is loaded, one node of each kind, or, on a device whose phases are
+  // recorded, every phase: after this dry run the process must hold no more beside its arena than the plan's overhead
+  // bound allows (kOverheadAboveBound). `held_before` is what a host program held before it called us; the plan counts it
+  // among its data. The backend outlives the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
@@ -94,7 +95,8 @@ class Session {
 
   // End of the highest value or workspace bound to a node that has run: measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
-  Bytes overhead_measured_bytes() const { return overhead_measured_; }
+  Bytes overhead_measured_bytes() const { return overhead_measured_; }  // by the dry run
+  Bytes overhead_now() const;                                           // what the process holds beside the arena
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
 
   // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
@@ -123,6 +125,9 @@ class Session {
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);
   void flush_pokes();
+  void run_alone(BoundPhase& phase, size_t node);
+  void run_each_kind();
+  Status record_phases();
   void set_scalar(const std::string& name, double value);
   void set_integers(const std::string& name, std::initializer_list<int64_t> values);
   void set_scales(int64_t samples);

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "graph/graph.h"
 
 namespace plimsoll {
@@ -36,5 +37,14 @@ Rewritten mask_relu_after_pooling(const Graph& graph);
 // Values that element-wise nodes and normalisation-apply made are computed again next to each backward reader, from
 // what is kept anyway, instead of being kept themselves. Bitwise: the same kernels on the same inputs.
 Rewritten recompute_cheap(const Graph& graph);
+
+// Beyond recompute_cheap, whatever costs least time for its bytes is computed again, convolutions and products too,
+// until about `share` of the live set under recompute_cheap is left; more where that cannot be reached. Statistics of a
+// batch stay: they are small, and moving averages follow them. Bitwise: the same kernels on the same inputs. Epilogues
+// must have been folded before: a clone takes the ones of its node.
+Rewritten recompute_costly(const Graph& graph, const Device& device, double share);
+
+// Of falling shares, those at which recompute_costly leaves less alive than at the one before.
+std::vector<double> shares_within_reach(const Graph& graph, const Device& device, const std::vector<double>& shares);
 
 }  // namespace plimsoll

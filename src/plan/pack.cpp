@@ -86,6 +86,12 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
                   const bool at_peak = item.first <= peak_step && peak_step <= item.last;
                   return (at_peak ? 1e18 : 0) + static_cast<double>(item.bytes);
                 }),
+      // What outlives the peak at the bottom: what ends there leaves its bytes in one piece.
+      sorted_by(items,
+                [&](const PackItem& item) {
+                  const bool at_peak = item.first <= peak_step && peak_step <= item.last;
+                  return at_peak ? 1e18 * (item.last + 1) : static_cast<double>(item.bytes);
+                }),
       sorted_by(items, [](const PackItem& item) { return -static_cast<double>(item.first); })};
 
   Packing best{{}, INT64_MAX};

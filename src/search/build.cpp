@@ -3,9 +3,28 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace plimsoll {
 namespace {
+
+double share_of(int recompute) {
+  return std::pow(0.87, recompute - 1);
+}
+
+// Clones take the epilogues of their nodes, which are folded before there are any.
+Graph ready_for_costly(const Graph& graph, const Device& device) {
+  Graph masked = mask_relu_after_pooling(graph).graph;
+  return device.has_epilogues() ? fold_epilogues(masked) : masked;
+}
+
+// A phase that reads a batch, as a level of recompute leaves it.
+Rewritten apply_levers(const Graph& graph, const Device& device, int recompute) {
+  if (recompute > 1) return recompute_costly(ready_for_costly(graph, device), device, share_of(recompute));
+  Graph masked = mask_relu_after_pooling(graph).graph;
+  if (recompute == 1) return recompute_cheap(masked);
+  return {std::move(masked), 0};
+}
 
 struct Lowered {
   std::string name;
@@ -16,7 +35,7 @@ struct Lowered {
 
 class Builder {
  public:
-  Builder(const SearchRequest& request, int64_t micro, bool recompute)
+  Builder(const SearchRequest& request, int64_t micro, int recompute)
       : request_(request), micro_(micro), recompute_(recompute) {}
 
   Result<Plan> run() {
@@ -33,13 +52,9 @@ class Builder {
     PLIMSOLL_ASSIGN(Phase phase, std::move(made));
     Graph graph = std::move(phase.graph);
     if (phase.samples > 0 && repeats >= 0) {
-      Rewritten masked = mask_relu_after_pooling(graph);
-      graph = std::move(masked.graph);
-      if (recompute_) {
-        Rewritten again = recompute_cheap(graph);
-        recomputed_ = std::max(recomputed_, again.count);
-        graph = std::move(again.graph);
-      }
+      Rewritten rewritten = apply_levers(graph, *request_.device, recompute_);
+      recomputed_ = std::max(recomputed_, rewritten.count);
+      graph = std::move(rewritten.graph);
     }
     PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
     phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats});
@@ -163,7 +178,7 @@ class Builder {
 
   const SearchRequest& request_;
   int64_t micro_;
-  bool recompute_;
+  int recompute_;
   int64_t recomputed_ = 0;
   std::vector<Lowered> phases_;
   Plan plan_;
@@ -175,12 +190,16 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
   PLIMSOLL_ASSIGN(Phase phase, name == "train"
                                    ? train_phase(*request.model, samples, request.graph, name + "_tail")
                                    : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
-  Graph graph = mask_relu_after_pooling(phase.graph).graph;
-  const bool recompute = std::any_of(plan.levers.begin(), plan.levers.end(),
-                                     [](const LeverUse& lever) { return lever.name == "recompute"; });
-  if (recompute) graph = recompute_cheap(graph).graph;
-  PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
-  PhasePlan planned = plan_phase(phase.name, samples, lowered, plan.persistent);
+  const bool may_recompute = std::any_of(plan.levers.begin(), plan.levers.end(),
+                                         [](const LeverUse& lever) { return lever.name == "recompute"; });
+  // The plan does not say how much its own phases compute again: as little as makes this one fit.
+  PhasePlan planned;
+  for (int recompute = 0; recompute <= (may_recompute ? kMostRecompute : 0); ++recompute) {
+    const Graph graph = apply_levers(phase.graph, *request.device, recompute).graph;
+    PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
+    planned = plan_phase(phase.name, samples, lowered, plan.persistent);
+    if (planned.arena_bytes <= plan.arena_bytes) break;
+  }
   if (planned.arena_bytes > plan.arena_bytes)
     return fail(ErrorCode::kDoesNotFit,
                 fmt::format("a batch of {} samples needs an arena of {}, the plan has {}", samples,
@@ -188,7 +207,22 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
   return planned;
 }
 
-Result<Plan> build_plan(const SearchRequest& request, int64_t micro, bool recompute) {
+Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t micro, bool costly) {
+  PLIMSOLL_ASSIGN(const Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
+                                                            : accumulate_phase(*request.model, micro, request.graph));
+  std::vector<int> levels = {0};
+  if (apply_levers(phase.graph, *request.device, 1).count > 0) levels.push_back(1);
+  if (!costly) return levels;
+  std::vector<double> shares;
+  for (int level = 2; level <= kMostRecompute; ++level) shares.push_back(share_of(level));
+  const Graph ready = ready_for_costly(phase.graph, *request.device);
+  const std::vector<double> reached = shares_within_reach(ready, *request.device, shares);
+  for (int level = 2; level <= kMostRecompute; ++level)
+    if (std::find(reached.begin(), reached.end(), share_of(level)) != reached.end()) levels.push_back(level);
+  return levels;
+}
+
+Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute) {
   return Builder(request, micro, recompute).run();
 }
 
@@ -201,10 +235,10 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   SearchRequest plain = request;
   plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
   plain.micro_batch.reset();
-  PLIMSOLL_ASSIGN(const Plan whole, build_plan(plain, plain.batch, false));
+  PLIMSOLL_ASSIGN(const Plan whole, build_plan(plain, plain.batch, 0));
   const int64_t other = request.batch / 2;
   plain.batch = other;
-  PLIMSOLL_ASSIGN(const Plan smaller, build_plan(plain, other, false));
+  PLIMSOLL_ASSIGN(const Plan smaller, build_plan(plain, other, 0));
   result.bytes_per_sample = (whole.arena_bytes - smaller.arena_bytes) / (request.batch - other);
   result.fixed_bytes = std::max<Bytes>(0, whole.arena_bytes - result.bytes_per_sample * request.batch);
   return {};

@@ -5,7 +5,14 @@
 
 namespace plimsoll {
 
-Result<Plan> build_plan(const SearchRequest& request, int64_t micro, bool recompute);
+// How much is computed again: 0 nothing, 1 what is cheap (recompute_cheap), from 2 on costly nodes too, each level
+// leaving less alive for more time.
+constexpr int kMostRecompute = 10;
+
+// The levels worth a plan for this micro-batch, ascending from 0; those above 1 only if `costly`.
+Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t micro, bool costly);
+
+Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute);
 
 // How the arena without levers grows with the batch: fixed_bytes and bytes_per_sample of the result.
 Status fill_growth(const SearchRequest& request, SearchResult& result);

@@ -76,6 +76,14 @@ bool better(const Plan& a, const Plan& b) {
   return a.step_seconds != b.step_seconds ? a.step_seconds < b.step_seconds : a.peak_bytes() < b.peak_bytes();
 }
 
+// Costly nodes are recomputed for the whole batch, where finer pieces may not be allowed, and for the finest piece,
+// where there is nothing else left: between them finer pieces take less time for the same bytes.
+Result<std::vector<int>> levels_to_try(const SearchRequest& request, int64_t micro,
+                                       const std::vector<int64_t>& pieces) {
+  if (request.batch == 0 || request.forbidden.count("recompute") != 0) return std::vector<int>{0};
+  return recompute_levels(request, micro, micro == pieces.front() || micro == pieces.back());
+}
+
 }  // namespace
 
 Result<SearchResult> search(const SearchRequest& request) {
@@ -88,19 +96,15 @@ Result<SearchResult> search(const SearchRequest& request) {
   PLIMSOLL_TRY(check_micro_batch(request));
   SearchResult result;
   std::optional<Plan> fastest, smallest;
-  std::optional<Candidate> whole, half;
-  const bool may_recompute = request.batch > 0 && request.forbidden.count("recompute") == 0;
-  for (int64_t micro : micro_batches(request)) {
-    for (bool recompute : {false, true}) {
-      if (recompute && !may_recompute) continue;
+  std::optional<Candidate> whole;
+  const std::vector<int64_t> pieces = micro_batches(request);
+  for (int64_t micro : pieces) {
+    PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
+    for (int recompute : levels) {
       PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
-      if (recompute && plan.levers.empty()) continue;  // there was nothing to recompute
       const Candidate candidate{micro, recompute, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
       result.candidates.push_back(candidate);
-      if (!recompute && !whole)
-        whole = candidate;
-      else if (!recompute && !half)
-        half = candidate;
+      if (!whole) whole = candidate;
       // What the budget is has no say in what the least is: reading ahead is given up first.
       const Bytes least = plan.arena_bytes + plan.overhead_bytes + request.data.fixed;
       result.least_bytes = result.candidates.size() == 1 ? least : std::min(result.least_bytes, least);

@@ -39,7 +39,7 @@ struct SearchRequest {
 
 struct Candidate {
   int64_t micro = 0;
-  bool recompute = false;
+  int recompute = 0;  // level: see build.h
   Bytes arena_bytes = 0;
   Bytes peak_bytes = 0;
   double seconds = 0;

@@ -45,6 +45,25 @@ TEST(Allocation, NoStepAfterTheFirstTakesMoreThanAKibibyte) {
     }
 }
 
+// The dry run has run one node of each kind: the first steps, which run them all, take next to nothing more.
+TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
+  if (!kOwnHeap) GTEST_SKIP();
+  for (const std::string& model : kModels)
+    for (const bool cut : {false, true}) {
+      RunOptions options;
+      options.batch = 8;
+      if (cut) options.micro = 3;
+      options.per_micro_batch_norm = true;
+      options.evaluate_batch = 8;
+      const auto run = run_of(model, options);
+      MemoryData data(run->open.model, 16, 1);
+      const Bytes before = run->session->overhead_now();
+      for (int i = 0; i < 2; ++i) run->step(data.source(), 8 * i, 8);
+      EXPECT_LE(run->session->overhead_now() - before, 256 * kKiB) << model;
+      EXPECT_LE(run->session->overhead_measured_bytes(), run->plan().overhead_bytes) << model;
+    }
+}
+
 // Observes a fit: resident memory and the heap after the first steps, and at the end.
 class Growth : public FitObserver {
  public:

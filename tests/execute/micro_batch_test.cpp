@@ -140,9 +140,9 @@ TEST(MicroBatch, SampleWeightsOfTwoDoubleTheGradients) {
 }
 
 void expect_bitwise(const std::string& what, const std::function<std::unique_ptr<ModelRun>(const RunOptions&)>& make,
-                    RunOptions options) {
+                    RunOptions options, int recompute = 1) {
   const auto kept = make(options);
-  options.recompute = true;
+  options.recompute = recompute;
   const auto again = make(options);
   ASSERT_EQ(again->plan().levers.empty(), false) << what;
   EXPECT_EQ(again->plan().levers[0].name, "recompute") << what;
@@ -152,6 +152,7 @@ void expect_bitwise(const std::string& what, const std::function<std::unique_ptr
     EXPECT_EQ(again->step(data.source(), i * options.batch, options.batch),
               kept->step(data.source(), i * options.batch, options.batch))
         << what;
+  EXPECT_EQ(again->session->arena_peak_bytes(), again->plan().arena_bytes) << what;
   for (const PersistentSlot& slot : kept->plan().persistent) {
     if (slot.type.dtype != kept->request.graph.precision.variables) continue;
     EXPECT_EQ(again->values(slot.name), kept->values(slot.name)) << what << ": " << slot.name;
@@ -178,6 +179,29 @@ TEST(Recompute, LeavesEveryBitAsItWas) {
         "micro-batched on " + device,
         [&](const RunOptions& o) { return run_of(activations, Adam(), SparseCategoricalCrossentropy(), o); }, options);
   }
+}
+
+// Convolutions, products and pooling made again, at every level; what was measured of the arena is what was planned.
+TEST(Recompute, OfCostlyNodesLeavesEveryBitAsItWas) {
+  const Sequential deep({Input({12, 12, 3}), Conv2D(8, {3, 3}, {.padding = "same", .activation = "relu"}),
+                         Conv2D(8, {3, 3}, {.padding = "same"}), BatchNormalization(), Activation("relu"),
+                         MaxPooling2D(), Conv2D(16, {3, 3}, {.padding = "same", .activation = "gelu"}),
+                         Conv2D(16, {3, 3}, {.padding = "same", .activation = "relu"}), Conv2D(16, {1, 1}),
+                         BatchNormalization(), Activation("relu"), Flatten(), Dropout(0.4),
+                         Dense(24, {.activation = "relu"}), Dense(4, {.activation = "softmax"})});
+  for (const std::string& device : devices())
+    for (const int level : {2, 5, kMostRecompute}) {
+      if (device == "reference" && level != 5) continue;  // slow, and of the same graphs
+      RunOptions options;
+      options.device = device;
+      options.batch = 6;
+      const std::string what = " on " + device + ", level " + std::to_string(level);
+      expect_bitwise(
+          "resnet" + what, [](const RunOptions& o) { return run_of(golden("resnet.keras"), o); }, options, level);
+      expect_bitwise(
+          "deep" + what, [&](const RunOptions& o) { return run_of(deep, Adam(), SparseCategoricalCrossentropy(), o); },
+          options, level);
+    }
 }
 
 }  // namespace

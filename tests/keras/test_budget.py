@@ -136,3 +136,25 @@ def test_less_budget_never_needs_more(segmenter):
     assert all(p["fits"] and p["peak_bytes"] <= b for p, b in zip(plans, budgets))
     peaks, seconds = [p["peak_bytes"] for p in plans], [p["step_seconds"] for p in plans]
     assert peaks == sorted(peaks, reverse=True) and seconds == sorted(seconds), (peaks, seconds)
+
+
+@pytest.mark.parametrize("name", ["resnet20", "depthwise"])
+def test_half_the_live_set_trains_bitwise_where_the_batch_may_not_be_cut(name, tmp_path):
+    """BatchNormalization takes statistics over the whole batch, so nothing is left but to compute again what was not kept."""
+    keras.utils.set_random_seed(3)
+    model = models.bench_model(keras, name)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    model.save(tmp_path / "model.keras")
+    x, y = models.labelled(np.random.default_rng(0), 2 * BATCH, model.input_shape[1:])
+    data = program.arrays(tmp_path, x=x, y=y.astype(np.int32))
+    bare = program.plan(tmp_path / "model.keras", batch_size=BATCH, threads=2, data=data, forbid=LEVERS)
+    half = bare["overhead_bytes"] + bare["data_bytes"] + bare["live_set_bytes"] // 2
+    free, limited = (
+        program.fit(tmp_path, tmp_path / "model.keras", data, name=k, batch_size=BATCH, epochs=1, steps=2, budget=b)
+        for k, b in (("free", None), ("half", half))
+    )
+    assert [(lever["name"], lever["effect"]) for lever in limited.plan["levers"]] == [("recompute", "bitwise")]
+    assert limited.done["arena_peak_bytes"] <= 0.55 * bare["live_set_bytes"]  # overhead that a run does not need may be arena
+    assert limited.losses.tolist() == free.losses.tolist()
+    got, want = (keras_side.values(keras_side.load(t.saved)) for t in (limited, free))
+    assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))

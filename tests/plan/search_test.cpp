@@ -15,7 +15,9 @@ struct Problem {
   SearchRequest request;
 
   Problem(const std::string& model, int64_t batch, const std::string& device = fast_device())
-      : open(require(open_model(model, {}))), backend(open_device(device)) {
+      : Problem(require(open_model(model, {})), batch, device) {}
+  Problem(OpenModel model, int64_t batch, const std::string& device = fast_device())
+      : open(std::move(model)), backend(open_device(device)) {
     request.model = &open.model;
     request.device = &backend->device();
     request.graph = {device == "reference" ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
@@ -109,13 +111,13 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
       problem.request.per_micro_batch_norm = true;
       problem.request.evaluate_batch = batch;
       for (const int64_t micro : {batch, batch / 4, int64_t{3}})
-        for (const bool recompute : {false, true}) {
+        for (const int recompute : {0, 1, 5}) {
           const Plan plan = require(build_plan(problem.request, micro, recompute));
           ASSERT_TRUE(validate(plan));
           for (const PhasePlan& phase : plan.phases) {
             const double gap = static_cast<double>(phase.arena_bytes) / static_cast<double>(phase.live_set_bytes) - 1;
-            EXPECT_LE(gap, 0.02) << model << " batch " << batch << " micro " << micro
-                                 << (recompute ? " recompute " : " ") << phase.name;
+            EXPECT_LE(gap, 0.02) << model << " batch " << batch << " micro " << micro << " recompute " << recompute
+                                 << " " << phase.name;
             EXPECT_GE(gap, 0);
             if (gap > worst) worst = gap, where = model + " " + phase.name;
           }
@@ -155,6 +157,54 @@ TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
   const auto backend = open_device(fast_device());
   for (const std::string name : {"resnet50", "mobilenet_v2"})
     expect_order_no_worse(application(name).model, backend->device(), name);
+}
+
+// Ten convolutions, each normalised over the batch.
+OpenModel normalised_convolutions() {
+  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
+  for (int i = 0; i < 10; ++i)
+    for (const LayerSpec& layer :
+         {Conv2D(16, {3, 3}, {.padding = "same", .use_bias = false}), BatchNormalization(), Activation("relu")})
+      layers.push_back(layer);
+  layers.push_back(GlobalAveragePooling2D());
+  layers.push_back(Dense(10, {.activation = "softmax"}));
+  Description description;
+  description.config = nlohmann::json::parse(Sequential(layers).config());
+  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam().config)},
+                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}};
+  return require(open_description(description, "", {}));
+}
+
+// Statistics over the whole batch forbid cutting it: recompute alone brings such a model to half of its live set.
+TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
+  Problem problem(normalised_convolutions(), 32);
+  const Plan kept = require(build_plan(problem.request, 32, 0));
+  problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase("train")->live_set_bytes / 2;
+  const SearchResult result = require(search(problem.request));
+  ASSERT_TRUE(result.fits) << result.least_bytes << " of " << problem.request.budget;
+  EXPECT_EQ(result.plan.batch.micro, 32);
+  ASSERT_EQ(result.plan.levers.size(), 1U);
+  EXPECT_EQ(result.plan.levers[0].name, "recompute");
+  EXPECT_EQ(result.plan.levers[0].effect, Effect::kBitwise);
+  EXPECT_GT(result.plan.levers[0].saves_bytes, 0);
+  EXPECT_GT(result.plan.levers[0].costs_seconds, 0);
+  EXPECT_LT(result.plan.step_seconds, 1.4 * kept.step_seconds);  // a whole forward pass again would be a third more
+}
+
+TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
+  Problem problem(normalised_convolutions(), 32);
+  const std::vector<int> levels = require(recompute_levels(problem.request, 32, true));
+  ASSERT_GE(levels.size(), 5U);
+  Bytes live = INT64_MAX;
+  double seconds = 0;
+  for (const int level : levels) {
+    const Plan plan = require(build_plan(problem.request, 32, level));
+    EXPECT_LT(plan.phase("train")->live_set_bytes, live) << "level " << level;
+    EXPECT_GT(plan.step_seconds, seconds) << "level " << level;
+    EXPECT_TRUE(validate(plan));
+    live = plan.phase("train")->live_set_bytes;
+    seconds = plan.step_seconds;
+  }
 }
 
 TEST(Search, APlanComesBackFromItsTextAsItWas) {

@@ -193,6 +193,8 @@ Convolution convolution_of(const Problem& p) {
 Result<Recipe> convolution_recipe(const Problem& p) {
   if (p.bound && p.kernel.rfind(kFallbackPrefix, 0) == 0) return convolution_fallback_recipe(p);
   const Convolution c = convolution_of(p);
+  if (p.node.op == "conv2d_weight_grad" && (p.bound ? p.kernel == kPointwiseKernel : pointwise_is_faster(c)))
+    return pointwise_weight_grad_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

@@ -22,5 +22,10 @@ struct Convolution {
 Convolution convolution_of(const Problem& problem);
 
 inline constexpr std::string_view kFallbackPrefix = "im2col:";
+inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";
+
+// Whether the weight gradient of a 1x1 convolution is computed faster by the own product than by oneDNN.
+bool pointwise_is_faster(const Convolution& convolution);
+Result<Recipe> pointwise_weight_grad_recipe(const Problem& problem);
 
 }  // namespace plimsoll::cpu

@@ -10,7 +10,7 @@ namespace plimsoll::cpu {
 namespace {
 
 constexpr int64_t kDepth = 256;  // of a packed panel: panels of A stay in the second-level cache
-constexpr int64_t kRows = 240;   // of a block of C, a multiple of every micro-kernel's
+constexpr int64_t kRows = 264;   // of a block of C, a multiple of every micro-kernel's; 256 and a row of ones fit
 constexpr int64_t kColumns = 512;
 constexpr int64_t kItems = 16;  // wanted work items; where C has too few blocks, the sum over k is cut
 constexpr int64_t kLeastSlice = 1024;
@@ -33,8 +33,10 @@ Cuts cuts_of(const Product& p) {
   const int64_t mr = simd().gemm_mr, nr = simd().gemm_nr;
   Cuts cuts{std::min(kRows, round_up(p.m, mr)), std::min(kColumns, round_up(p.n, nr)), 1, 0, 0};
   const auto blocks = [&] { return ceil_div(p.m, cuts.rows) * ceil_div(p.n, cuts.columns); };
-  while (blocks() < kItems && cuts.columns > 4 * nr) cuts.columns = round_up(cuts.columns / 2, nr);
-  while (blocks() < kItems && cuts.rows > 4 * mr && p.k < kItems * kLeastSlice) cuts.rows = round_up(cuts.rows / 2, mr);
+  // A sum long enough to be cut gives items enough; smaller blocks would pack the other operand more often.
+  const bool is_short = p.k < kItems * kLeastSlice;
+  while (blocks() < kItems && cuts.columns > 4 * nr && is_short) cuts.columns = round_up(cuts.columns / 2, nr);
+  while (blocks() < kItems && cuts.rows > 4 * mr && is_short) cuts.rows = round_up(cuts.rows / 2, mr);
   cuts.row_blocks = ceil_div(p.m, cuts.rows);
   cuts.column_blocks = ceil_div(p.n, cuts.columns);
   const int64_t wanted = std::min(ceil_div(kItems, blocks()), p.k / kLeastSlice);
@@ -43,12 +45,13 @@ Cuts cuts_of(const Product& p) {
 }
 
 bool packs_a(const Product& p) {
-  return p.a_column != 1 || p.n > 2 * simd().gemm_nr;
+  return p.ones_below || p.a_column != 1 || p.n > 2 * simd().gemm_nr;
 }
 
 Product block_of(const Product& p, int64_t row, int64_t column, int64_t first_k, const Cuts& cuts, int64_t k) {
   Product block = p;
   block.m = std::min(cuts.rows, p.m - row);
+  block.ones_below = p.ones_below && row + block.m == p.m;
   block.n = std::min(cuts.columns, p.n - column);
   block.k = k;
   block.a += row * p.a_row + first_k * p.a_column;
@@ -97,6 +100,7 @@ void multiply_serial(const Product& p, float* workspace) {
     for (int64_t column = 0; column < p.n; column += kColumns) {
       for (int64_t k = 0; k < p.k; k += kDepth) {
         g.m = std::min(kRows, p.m - row);
+        g.ones_below = p.ones_below && row + g.m == p.m;
         g.n = std::min(kColumns, p.n - column);
         g.k = std::min(kDepth, p.k - k);
         g.a = p.a + row * p.a_row + k * p.a_column;

@@ -62,6 +62,7 @@ struct GemmBlock {
   const float* bias;  // of these n columns, or null; added with the last part of k
   bool relu;
   bool pack_a;
+  bool ones_below;  // the last row of a is not stored but all ones; needs pack_a
   float* a_panels;  // scratch: gemm_a_panel_elements(m, k)
   float* b_panels;  // scratch: gemm_b_panel_elements(n, k)
 };

@@ -1,0 +1,120 @@
+// Which of the values kept under recompute_cheap to make again, convolutions included, so that the live set falls to a
+// share of what it was, for little time.
+//
+// A value that is made again is kept from its first backward reader to its last. Making neighbours again therefore
+// holds all of them at once where the first is read: the segments of Chen et al. (arXiv 1604.06174), whose best length
+// is a trade. Here no segments are drawn up. Values are flipped one at a time, to made again or back to kept, always
+// the one that takes most bytes, summed over the nodes where too much is alive, for the seconds it costs: segments come
+// out where they pay, also where branches join, and what is cheap to make again for its bytes goes first.
+#include <algorithm>
+
+#include "levers/live_estimate.h"
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr double kMostWork = 2e8;      // nodes and anchors looked at: about half a second
+constexpr double kNoSeconds = 1e-9;    // keeps a clone that is said to cost nothing comparable
+constexpr double kWorthALevel = 0.97;  // of the live set before: less of a difference is not worth a plan
+
+class Flipper {
+ public:
+  Flipper(const LiveEstimate& estimate, size_t nodes, double share)
+      : estimate_(estimate),
+        again_(estimate.anchors().size(), false),
+        work_a_load_(static_cast<double>(nodes + again_.size())),
+        cap_(static_cast<Bytes>(share * static_cast<double>(estimate.load(again_, 0).peak))) {
+    above_ = above();
+    while (above_ > 0 && work_ < kMostWork && flip_best()) {
+    }
+    keep_what_may_be_kept();
+  }
+
+  const std::vector<bool>& again() const { return again_; }
+
+ private:
+  double above() {
+    work_ += work_a_load_;
+    return estimate_.load(again_, cap_).above_cap;
+  }
+
+  double above_if_flipped(size_t a) {
+    again_[a] = !again_[a];
+    const double result = above();
+    again_[a] = !again_[a];
+    return result;
+  }
+
+  bool flip_best() {
+    double best = 0, best_above = 0;
+    size_t which = again_.size();
+    for (size_t a = 0; a < again_.size(); ++a) {
+      const Anchor& anchor = estimate_.anchors()[a];
+      if (!anchor.can_be_made_again) continue;
+      const double after = above_if_flipped(a);
+      // Back to kept costs nothing: whatever of that helps comes first.
+      const double gain = (above_ - after) / (again_[a] ? kNoSeconds : std::max(anchor.seconds, kNoSeconds));
+      if (after >= above_ || gain <= best) continue;
+      best = gain;
+      best_above = after;
+      which = a;
+    }
+    if (which == again_.size()) return false;
+    again_[which] = !again_[which];
+    above_ = best_above;
+    return true;
+  }
+
+  // What was taken early may not be needed any more; the dearest first.
+  void keep_what_may_be_kept() {
+    std::vector<size_t> order;
+    for (size_t a = 0; a < again_.size(); ++a)
+      if (again_[a]) order.push_back(a);
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return estimate_.anchors()[a].seconds > estimate_.anchors()[b].seconds;
+    });
+    for (size_t a : order)
+      if (above_if_flipped(a) <= above_) again_[a] = false;
+  }
+
+  const LiveEstimate& estimate_;
+  std::vector<bool> again_;
+  double work_a_load_;
+  Bytes cap_;
+  double above_ = 0;
+  double work_ = 0;
+};
+
+}  // namespace
+
+Rewritten recompute_costly(const Graph& graph, const Device& device, double share) {
+  AgainChoice choice = cheap_choice(graph);
+  const LiveEstimate estimate(graph, choice, device);
+  const Flipper flipper(estimate, graph.nodes.size(), share);
+  for (size_t a = 0; a < estimate.anchors().size(); ++a) {
+    if (!flipper.again()[a]) continue;
+    const Anchor& anchor = estimate.anchors()[a];
+    choice.again[static_cast<size_t>(anchor.value)] = true;
+    choice.once[static_cast<size_t>(graph.value(anchor.value).producer)] = true;
+    for (NodeId id : anchor.clones)
+      if (op_def(graph.node(id).op).recompute == Recompute::kCostly) choice.once[static_cast<size_t>(id)] = true;
+  }
+  return make_again(graph, choice);
+}
+
+std::vector<double> shares_within_reach(const Graph& graph, const Device& device, const std::vector<double>& shares) {
+  const AgainChoice choice = cheap_choice(graph);
+  const LiveEstimate estimate(graph, choice, device);
+  std::vector<double> reached;
+  Bytes peak = estimate.load(std::vector<bool>(estimate.anchors().size(), false), 0).peak;
+  for (double share : shares) {
+    const Bytes next = estimate.load(Flipper(estimate, graph.nodes.size(), share).again(), 0).peak;
+    if (static_cast<double>(next) > kWorthALevel * static_cast<double>(peak)) continue;
+    peak = next;
+    reached.push_back(share);
+  }
+  return reached;
+}
+
+}  // namespace plimsoll
