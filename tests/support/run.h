@@ -39,7 +39,7 @@ struct RunOptions {
   int threads = 2;
   int64_t batch = 32;
   std::optional<int64_t> micro;  // forces the cut; else the whole batch
-  int recompute = 0;  // level: search/build.h
+  int recompute = 0;             // level: search/build.h
   int64_t partial_window = 0;
   int64_t evaluate_batch = 0, evaluate_samples = 0;
   bool sample_weights = false;
