@@ -100,6 +100,7 @@ bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueI
 
 // A plan that gave a value more bytes than its kernel writes would pass every other check.
 TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
+  if (options().device == "gpu") GTEST_SKIP() << "the op harness looks for it there";
   RunOptions cut = options();
   cut.micro = 3;
   cut.per_micro_batch_norm = true;

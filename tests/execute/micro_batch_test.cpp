@@ -164,7 +164,7 @@ TEST(Recompute, LeavesEveryBitAsItWas) {
                                 Conv2D(6, {3, 3}, {.activation = "gelu"}), BatchNormalization(), Activation("relu"),
                                 Flatten(), Dropout(0.4), Dense(5, {.activation = "elu"}),
                                 Dense(4, {.activation = "softmax"})});
-  for (const std::string& device : devices()) {
+  for (const std::string& device : host_devices()) {
     RunOptions options;
     options.device = device;
     options.batch = 6;
@@ -189,7 +189,7 @@ TEST(Recompute, OfCostlyNodesLeavesEveryBitAsItWas) {
                          Conv2D(16, {3, 3}, {.padding = "same", .activation = "relu"}), Conv2D(16, {1, 1}),
                          BatchNormalization(), Activation("relu"), Flatten(), Dropout(0.4),
                          Dense(24, {.activation = "relu"}), Dense(4, {.activation = "softmax"})});
-  for (const std::string& device : devices())
+  for (const std::string& device : host_devices())
     for (const int level : {2, 5, kMostRecompute}) {
       if (device == "reference" && level != 5) continue;  // slow, and of the same graphs
       RunOptions options;

@@ -10,6 +10,9 @@
 
 #include "api/builtin.h"
 #include "api/job.h"
+#ifdef PLIMSOLL_HAS_CUDA
+#include "backends/cuda/cuda.h"
+#endif
 #include "execute/fit.h"
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
@@ -22,13 +25,22 @@ inline std::string golden(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name;
 }
 
-// "cpu" where this build has it, and the reference.
-inline std::vector<std::string> devices() {
+// "cpu" where this build has it, and the reference: the host may look into their arenas, and they repeat themselves to
+// the bit.
+inline std::vector<std::string> host_devices() {
 #ifdef PLIMSOLL_HAS_CPU
   return {"cpu", "reference"};
 #else
   return {"reference"};
 #endif
+}
+// And "gpu" where there is one.
+inline std::vector<std::string> devices() {
+  std::vector<std::string> list = host_devices();
+#ifdef PLIMSOLL_HAS_CUDA
+  if (visible_cards()) list.push_back("gpu");
+#endif
+  return list;
 }
 inline std::string fast_device() {
   return devices().front();
@@ -39,7 +51,7 @@ struct RunOptions {
   int threads = 2;
   int64_t batch = 32;
   std::optional<int64_t> micro;  // forces the cut; else the whole batch
-  int recompute = 0;  // level: search/build.h
+  int recompute = 0;             // level: search/build.h
   int64_t partial_window = 0;
   int64_t evaluate_batch = 0, evaluate_samples = 0;
   bool sample_weights = false;
@@ -51,6 +63,7 @@ struct RunOptions {
 inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2) {
   JobOptions job;
   job.device = device;
+  job.tf32 = false;  // its rounding is the user's choice, not an error to allow for
   job.precision = device == "reference" ? "float64" : "float32";
   job.threads = threads;
   return require(open_backend(job));
