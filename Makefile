@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test sanitize bench check format tidy clean
 
-sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' 2>/dev/null)
+nvcc = $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
+sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -10,7 +11,8 @@ help:  ## this list
 setup:
 	@scripts/setup.sh
 
-build: setup  ## leaves build/plimsoll
+build: setup  ## leaves build/plimsoll, with the GPU backend where nvcc is
+	@if [ -n "$(nvcc)" ]; then scripts/cuda_deps.sh || echo "building without the GPU backend" >&2; fi
 	@mkdir -p build && cmake --preset release >build/configure.log 2>&1 || { cat build/configure.log; exit 1; }
 	cmake --build --preset release
 

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
+#include "backends/cuda/cuda.h"
 #include "cli/command.h"
-#include "device/process_memory.h"
 
 namespace plimsoll {
 namespace {
@@ -21,7 +21,29 @@ Bytes meminfo_bytes(const std::string& key) {
   return 0;
 }
 
+void print_gpus() {
+#ifdef PLIMSOLL_HAS_CUDA
+  if (const auto gpus = gpu_reports()) {
+    for (const GpuReport& gpu : *gpus) {
+      fmt::print("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}\n", gpu.card.name, gpu.ordinal,
+                 gpu.card.capability / 10, gpu.card.capability % 10, format_bytes(gpu.card.free_bytes),
+                 format_bytes(gpu.card.memory_bytes));
+      for (const std::string& holder : gpu.holders) fmt::print("          held by {}\n", holder);
+    }
+    for (const std::string& missing : missing_gpu_libraries()) fmt::print("          missing: {}\n", missing);
+  } else {
+    fmt::print("GPU       none: {}\n", gpus.error().facts.empty() ? gpus.error().what : gpus.error().facts[0]);
+  }
+#else
+  fmt::print("GPU       not in this build\n");
+#endif
+  std::string profiles;
+  for (const cuda::Card& card : cuda::card_profiles()) profiles += (profiles.empty() ? "" : ", ") + card.profile;
+  fmt::print("profiles  cards to plan for: {}\n", profiles);
+}
+
 Result<int> doctor(DoctorFlags& flags) {
+  flags.job.device = "cpu";
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
   const DeviceInfo& device = backend->device().info();
   utsname system{};
@@ -55,7 +77,7 @@ Result<int> doctor(DoctorFlags& flags) {
   fmt::print("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes));
   fmt::print("disk      {} free in this folder\n", format_bytes(disk_free));
   fmt::print("kernels   {}\n", device.library);
-  fmt::print("GPU       not in this build\n");
+  print_gpus();
   return 0;
 }
 

@@ -7,7 +7,6 @@
 #include "cli/run_log.h"
 #include "cli/sources.h"
 #include "execute/fit.h"
-#include "device/process_memory.h"
 #include "report/profile.h"
 #include "search/suits.h"
 
@@ -186,7 +185,7 @@ class FitCommand {
     const bool resuming = flags_.resume && file_exists(checkpoint_path(flags_.checkpoint));
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming));
     log.write(plan_event(found, budget_));
-    ProgressBar bar(flags_.quiet, budget_.bytes);
+    ProgressBar bar(flags_.quiet, budget_.bytes, [&] { return backend->held_bytes(); });
     Watcher watcher(bar, log);
     if (resuming) {
       PLIMSOLL_ASSIGN(const int64_t step, step_of_checkpoint(flags_.checkpoint));

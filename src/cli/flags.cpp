@@ -45,6 +45,8 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--device", flags.job.device, "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")->capture_default_str();
   command.add_option("--precision", flags.job.precision, "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
       ->capture_default_str();
+  command.add_option("--tf32", flags.job.tf32, "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
+      ->capture_default_str();
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-#include "device/process_memory.h"
 
 namespace plimsoll {
 namespace {
@@ -29,14 +28,15 @@ std::string bar(double part, bool color) {
 
 }  // namespace
 
-ProgressBar::ProgressBar(bool quiet, Bytes budget)
+ProgressBar::ProgressBar(bool quiet, Bytes budget, std::function<Bytes()> held)
     : quiet_(quiet),
       terminal_(isatty(STDERR_FILENO) == 1),
       color_(terminal_ && std::getenv("NO_COLOR") == nullptr),
-      budget_(budget) {}
+      budget_(budget),
+      held_(std::move(held)) {}
 
 std::string ProgressBar::memory_text() const {
-  return fmt::format("{} of {}", format_bytes(resident_bytes()), format_bytes(budget_));
+  return fmt::format("{} of {}", format_bytes(held_()), format_bytes(budget_));
 }
 
 void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) {

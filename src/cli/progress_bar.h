@@ -1,6 +1,8 @@
 // Progress in Keras's manner: a bar on a terminal, a line an epoch elsewhere.
 #pragma once
 
+#include <functional>
+
 #include <string>
 
 #include "execute/fit.h"
@@ -9,7 +11,8 @@ namespace plimsoll {
 
 class ProgressBar : public FitObserver {
  public:
-  ProgressBar(bool quiet, Bytes budget);
+  // `held`: what the process holds now of the memory the budget is of.
+  ProgressBar(bool quiet, Bytes budget, std::function<Bytes()> held);
 
   void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override;
   void on_step(const StepEvent& event) override;
@@ -21,6 +24,7 @@ class ProgressBar : public FitObserver {
 
   bool quiet_, terminal_, color_;
   Bytes budget_;
+  std::function<Bytes()> held_;
   double epoch_seconds_ = 0, drawn_at_ = -1;
   int64_t epoch_samples_ = 0, windows_ = 0;
 };

@@ -183,12 +183,11 @@ TEST(CpuLayouts, NamesRebuildTheDescriptor) {
     Value plain = graph.value(graph.nodes[0].inputs[1]), blocked = plain;
     blocked.layout = layout.name;
     blocked.layout_bytes = layout.bytes;
-    std::vector<float> from(static_cast<size_t>(plain.type.shape.elements())), back(from.size(), -1.0F);
-    std::vector<float> middle(static_cast<size_t>(layout.bytes / 4), -1.0F);
-    fill_normal(from.data(), plain.type.shape.elements(), 4);
-    ASSERT_TRUE(reorder(*backend, plain, blocked, from.data(), middle.data()));
-    ASSERT_TRUE(reorder(*backend, blocked, plain, middle.data(), back.data()));
-    EXPECT_EQ(from, back) << layout.name;
+    Buffer from(plain.type.bytes()), middle(layout.bytes), back(plain.type.bytes());
+    fill_normal(static_cast<float*>(from.data()), plain.type.shape.elements(), 4);
+    ASSERT_TRUE(reorder(*backend, plain, blocked, &from, &middle));
+    ASSERT_TRUE(reorder(*backend, blocked, plain, &middle, &back));
+    EXPECT_EQ(std::memcmp(from.data(), back.data(), static_cast<size_t>(plain.type.bytes())), 0) << layout.name;
   }
   for (const char* bad :
        {"oihw", "oihw:1,2,3:1,2,3:1,1,1:-", "xyz:1,1,1,1:1,1,1,1:1,1,1,1:-", "oihw:1,1,1,1:1,1,1,1:1,1,1,1:16x9"}) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backends/cuda/card.h"
 #include "device/kernel.h"
@@ -19,7 +21,16 @@ struct GpuOptions {
 
 // Present in builds with CUDA.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options);
-// The cards the driver shows, for `doctor`; an error says why there is none.
+// The cards the driver shows; an error says why there is none. Makes no context, so takes no memory there.
 Result<std::vector<cuda::Card>> visible_cards();
+
+// For `doctor`: what is free on each card, and who holds the rest ("python3, process 4711: 12.3 GiB").
+struct GpuReport {
+  int ordinal = 0;
+  cuda::Card card;
+  std::vector<std::string> holders;
+};
+Result<std::vector<GpuReport>> gpu_reports();
+std::vector<std::string> missing_gpu_libraries();
 
 }  // namespace plimsoll

@@ -168,6 +168,31 @@ Result<std::vector<cuda::Card>> visible_cards() {
   return cards;
 }
 
+Result<std::vector<GpuReport>> gpu_reports() {
+  PLIMSOLL_ASSIGN(auto cards, visible_cards());
+  std::vector<GpuReport> reports;
+  for (size_t i = 0; i < cards.size(); ++i) {
+    GpuReport report{static_cast<int>(i), std::move(cards[i]), {}};
+    cuda::CardMemory memory = cuda::card_memory(report.ordinal);
+    report.card.free_bytes = memory.free;
+    report.holders = std::move(memory.holders);
+    reports.push_back(std::move(report));
+  }
+  return reports;
+}
+
+std::vector<std::string> missing_gpu_libraries() {
+  std::vector<std::string> missing;
+  const auto look = [&](const auto& loaded) {
+    if (!loaded) missing.push_back(loaded.error().what);
+  };
+  look(cuda::load_cudnn());
+  look(cuda::load_cublas_lt());
+  look(cuda::load_nvrtc());
+  look(cuda::load_nvml());
+  return missing;
+}
+
 Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   using namespace cuda;
   int count = 0;

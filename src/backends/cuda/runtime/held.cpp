@@ -1,6 +1,7 @@
 #include "backends/cuda/runtime/held.h"
 
 #include <cuda_runtime.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,16 +29,46 @@ Bytes listed(const Nvml& nvml, NvmlDevice device) {
   return -1;
 }
 
+NvmlDevice nvml_device(const Nvml& nvml, int ordinal) {
+  char bus_id[32] = {};
+  NvmlDevice device = nullptr;
+  if (cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal) != cudaSuccess || nvml.init() != kNvmlSuccess ||
+      nvml.device_by_pci_bus_id(bus_id, &device) != kNvmlSuccess)
+    return nullptr;
+  return device;
+}
+
 }  // namespace
+
+CardMemory card_memory(int ordinal) {
+  CardMemory memory;
+  const auto nvml = load_nvml();
+  const NvmlDevice device = nvml ? nvml_device(**nvml, ordinal) : nullptr;
+  if (device == nullptr) return memory;
+  NvmlMemory now{};
+  if ((*nvml)->memory_info(device, &now) == kNvmlSuccess) {
+    memory.free = static_cast<Bytes>(now.free);
+    memory.total = static_cast<Bytes>(now.total);
+  }
+  std::vector<NvmlProcess> processes(64);
+  auto count = static_cast<unsigned>(processes.size());
+  if ((*nvml)->running_processes(device, &count, processes.data()) != kNvmlSuccess) return memory;
+  for (unsigned i = 0; i < count && i < processes.size(); ++i) {
+    char name[256] = {};
+    if ((*nvml)->process_name != nullptr) (void)(*nvml)->process_name(processes[i].pid, name, sizeof name);
+    memory.holders.push_back(fmt::format("{}process {}{}", name[0] != 0 ? std::string(name) + ", " : "", processes[i].pid,
+                                         processes[i].used_bytes == ~0ULL
+                                             ? ""
+                                             : ": " + format_bytes(static_cast<Bytes>(processes[i].used_bytes))));
+  }
+  return memory;
+}
 
 Result<HeldMemory> HeldMemory::open(int ordinal) {
   HeldMemory held;
   held.state_ = std::make_shared<State>();
-  char bus_id[32] = {};
-  PLIMSOLL_CUDA(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, ordinal));
   const auto nvml = load_nvml();
-  NvmlDevice device = nullptr;
-  if (nvml && (*nvml)->init() == kNvmlSuccess && (*nvml)->device_by_pci_bus_id(bus_id, &device) == kNvmlSuccess) {
+  if (const NvmlDevice device = nvml ? nvml_device(**nvml, ordinal) : nullptr; device != nullptr) {
     held.state_->device = device;
     held.state_->used_before = used_of(**nvml, device);
     held.state_->counted_by = "NVML";

@@ -3,11 +3,19 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/bytes.h"
 #include "base/error.h"
 
 namespace plimsoll::cuda {
+
+// What is free of a card, and who holds the rest, as far as the driver tells.
+struct CardMemory {
+  Bytes free = 0, total = 0;
+  std::vector<std::string> holders;
+};
+CardMemory card_memory(int ordinal);
 
 class HeldMemory {
  public:
