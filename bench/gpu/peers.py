@@ -1,0 +1,160 @@
+#!/usr/bin/env python3
+"""Times the peers' training steps on one GPU and prints one JSON line per case, as step_bench does for ours.
+
+  bench/gpu/peers.py [--peers eager,compile,autotune,jax] [--works seed64,seed128,resnet50,gpt2] [--precisions fp32,bf16,fp16]
+
+A step is forward, backward and a fused Adam update on synthetic data that already lies on the device. autotune is torch.compile
+with mode="max-autotune". ms is the median over stretches of 10 steps that follow each other without synchronisation, after a warm-up. allocated/reserved are the allocator's peaks,
+process is what the driver counts for the whole device. Images are channels-last; fp32 means tf32.
+resnet50 and gpt2 have no JAX case here.
+"""
+import argparse, gc, json, os, statistics, time
+
+TOGETHER = 10  # steps between two synchronisations
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+WORKS = {  # name: (kind, batch, size)
+    "seed64": ("seed1", 32, 64), "seed128": ("seed2", 128, 128),
+    "resnet50": ("resnet50", 256, 224), "gpt2": ("gpt2", 16, 1024)}
+
+
+def torch_model(kind, size):
+    import torch, torch.nn as nn, torch.nn.functional as F
+    if kind == "resnet50":
+        import torchvision
+        return torchvision.models.resnet50()
+    if kind == "gpt2":
+        class Block(nn.Module):
+            def __init__(self, d, h):
+                super().__init__()
+                self.h, self.l1, self.l2 = h, nn.LayerNorm(d), nn.LayerNorm(d)
+                self.qkv, self.out = nn.Linear(d, 3 * d), nn.Linear(d, d)
+                self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+            def forward(self, x):
+                b, t, d = x.shape
+                q, k, v = (y.view(b, t, self.h, -1).transpose(1, 2) for y in self.qkv(self.l1(x)).chunk(3, -1))
+                a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+                x = x + self.out(a.transpose(1, 2).reshape(b, t, d))
+                return x + self.down(F.gelu(self.up(self.l2(x))))
+        class GPT(nn.Module):
+            def __init__(self, layers=12, d=768, h=12, vocab=50257):
+                super().__init__()
+                self.tok, self.pos = nn.Embedding(vocab, d), nn.Embedding(size, d)
+                self.blocks = nn.ModuleList(Block(d, h) for _ in range(layers))
+                self.norm, self.head = nn.LayerNorm(d), nn.Linear(d, vocab, bias=False)
+            def forward(self, i):
+                x = self.tok(i) + self.pos(torch.arange(i.shape[1], device=i.device))
+                for block in self.blocks:
+                    x = block(x)
+                return self.head(self.norm(x))
+        return GPT()
+    two = kind == "seed2"
+    side = (size - 2) // 2
+    layers = [nn.Conv2d(3, 32, 3), nn.ReLU(), nn.MaxPool2d(2)]
+    if two:
+        layers += [nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2)]
+        side = (side - 2) // 2
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear((64 if two else 32) * side * side, 10))
+
+
+def run_torch(work, precision, compiled, steps):
+    import torch, torch.nn.functional as F
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
+    kind, batch, size = WORKS[work]
+    gc.collect(); torch.cuda.empty_cache(); torch._dynamo.reset()
+    start = time.time()
+    model = torch_model(kind, size).cuda()
+    if kind == "gpt2":
+        x, y = (torch.randint(0, 50257, (batch, size), device="cuda") for _ in range(2))
+    else:
+        model = model.to(memory_format=torch.channels_last)
+        x = torch.rand(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
+        y = torch.randint(0, 1000 if kind == "resnet50" else 10, (batch,), device="cuda")
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
+    forward = model if compiled is None else torch.compile(model, mode=compiled)
+    dtype = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
+    scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16")
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", dtype=dtype or torch.float32, enabled=dtype is not None):
+            out = forward(x)
+            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+        scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
+    step(); torch.cuda.synchronize(); first = time.time() - start
+    for _ in range(5): step()
+    torch.cuda.synchronize(); torch.cuda.reset_peak_memory_stats()
+    times = []
+    for _ in range(steps // TOGETHER):
+        torch.cuda.synchronize(); begin = time.time()
+        for _ in range(TOGETHER): step()
+        torch.cuda.synchronize(); times.append((time.time() - begin) * 1e3 / TOGETHER)
+    free, total = torch.cuda.mem_get_info()
+    mib = 2 ** 20
+    return dict(ms=statistics.median(times), first_step_s=first, allocated_mib=torch.cuda.max_memory_allocated() / mib,
+                reserved_mib=torch.cuda.max_memory_reserved() / mib, process_mib=(total - free) / mib)
+
+
+def run_jax(work, precision, steps):
+    import jax, jax.numpy as jnp
+    from jax import lax
+    kind, batch, size = WORKS[work]
+    if kind not in ("seed1", "seed2"):
+        return None
+    dtype = {"fp32": jnp.float32, "bf16": jnp.bfloat16, "fp16": jnp.float16}[precision]
+    key, two, side, channels = jax.random.PRNGKey(0), kind == "seed2", (size - 2) // 2, 32
+    p = dict(w1=jax.random.normal(key, (3, 3, 3, 32)) * .1, b1=jnp.zeros(32))
+    if two:
+        side, channels = (side - 2) // 2, 64
+        p.update(w2=jax.random.normal(key, (3, 3, 32, 64)) * .05, b2=jnp.zeros(64))
+    p.update(w3=jax.random.normal(key, (channels * side * side, 10)) * .01, b3=jnp.zeros(10))
+    m, v = jax.tree.map(jnp.zeros_like, p), jax.tree.map(jnp.zeros_like, p)
+    x, y = jax.random.uniform(key, (batch, size, size, 3)), jax.random.randint(key, (batch,), 0, 10)
+    def block(x, w, b):
+        x = lax.conv_general_dilated(x, w.astype(dtype), (1, 1), "VALID", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+        return lax.reduce_window(jax.nn.relu(x + b.astype(dtype)), -jnp.inf, lax.max, (1, 2, 2, 1), (1, 2, 2, 1), "VALID")
+    def loss(p, x, y):
+        x = block(x.astype(dtype), p["w1"], p["b1"])
+        if two: x = block(x, p["w2"], p["b2"])
+        logits = (x.reshape(batch, -1) @ p["w3"].astype(dtype) + p["b3"].astype(dtype)).astype(jnp.float32)
+        return -jnp.mean(jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1))
+    def step(p, m, v, x, y):
+        value, g = jax.value_and_grad(loss)(p, x, y)
+        m = jax.tree.map(lambda a, b: .9 * a + .1 * b, m, g)
+        v = jax.tree.map(lambda a, b: .999 * a + .001 * b * b, v, g)
+        return jax.tree.map(lambda p, m, v: p - 1e-3 * m / (jnp.sqrt(v) + 1e-7), p, m, v), m, v, value
+    start = time.time()
+    compiled = jax.jit(step, donate_argnums=(0, 1, 2)).lower(p, m, v, x, y).compile()
+    p, m, v, value = compiled(p, m, v, x, y); value.block_until_ready(); first = time.time() - start
+    times = []
+    for i in range(steps // TOGETHER + 1):
+        t = time.time()
+        for _ in range(TOGETHER): p, m, v, value = compiled(p, m, v, x, y)
+        value.block_until_ready()
+        if i >= 1: times.append((time.time() - t) * 1e3 / TOGETHER)
+    plan = compiled.memory_analysis()
+    return dict(ms=statistics.median(times), first_step_s=first, temp_mib=plan.temp_size_in_bytes / 2 ** 20,
+                argument_mib=plan.argument_size_in_bytes / 2 ** 20)
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--peers", default="eager,compile,jax")
+    a.add_argument("--works", default=",".join(WORKS))
+    a.add_argument("--precisions", default="fp32,bf16")
+    a.add_argument("--steps", type=int, default=50)
+    o = a.parse_args()
+    for work in o.works.split(","):
+        for precision in o.precisions.split(","):
+            for peer in o.peers.split(","):
+                try:
+                    r = run_jax(work, precision, o.steps) if peer == "jax" else run_torch(work, precision, {"eager": None, "compile": "default", "autotune": "max-autotune"}[peer], o.steps)
+                except Exception as e:  # a peer that fails is a result too
+                    r = dict(error=str(e)[:300])
+                if r is not None:
+                    r = {k: round(v, 3) if isinstance(v, float) else v for k, v in r.items()}
+                    print(json.dumps(dict(work=work, precision=precision, peer=peer, **r)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

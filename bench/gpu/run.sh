@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Builds, tests and times everything on a machine with a GPU, beside PyTorch and JAX, and prints the table of ratios.
+#
+#   bench/gpu/run.sh [tests] [ours] [peers] [autotune] [table]        default: tests ours peers table
+#
+# Needs no oneDNN. With programs in build-bundle (scripts/gpu_bundle.sh, made on another machine) nothing is built. Models come from
+# bench/gpu/make_models.py, which needs Keras: run it where Keras is, or put its files into build-models.
+# JSON lines of all runs gather in $OUT (default build-gpu-results), the table in results.md there.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+out=${OUT:-build-gpu-results}
+mkdir -p "$out"
+[ $# -gt 0 ] || set -- tests ours peers table
+
+programs=build-bundle
+if [ ! -x "$programs/step_bench" ]; then
+  programs=build-gpu
+  cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
+    cmake --build "$programs" --target plimsoll step_bench gpt_bench test_ops test_execute >>"$out/build.log" 2>&1 ||
+    { tail -20 "$out/build.log"; exit 1; }
+fi
+[ -f build-models/resnet50.json ] || python3 bench/gpu/make_models.py build-models || exit 1
+export LD_LIBRARY_PATH=$PWD/$programs:${LD_LIBRARY_PATH:-}
+export PLIMSOLL_CACHE=${PLIMSOLL_CACHE:-$PWD/build-gpu-cache}
+
+ours() {  # name, command...: keeps the line, says what failed
+  local name=$1
+  shift
+  timeout 240 "$@" >>"$out/ours.jsonl" 2>"$out/$name.err" || { echo "$name failed:"; tail -3 "$out/$name.err"; }
+}
+
+for part; do
+  case $part in
+    tests)
+      "$programs/test_ops" --gtest_filter='*gpu*' >"$out/ops.log" 2>&1
+      tail -1 "$out/ops.log"
+      "$programs/test_execute" --gtest_filter='*olden*' >"$out/golden.log" 2>&1
+      tail -3 "$out/golden.log" ;;
+    ours)
+      : >"$out/ours.jsonl"
+      for precision in float32 mixed_bfloat16; do
+        ours seed64 "$programs/step_bench" build-models/seed64.json 32 $precision --steps 200
+        ours seed128 "$programs/step_bench" build-models/seed128.json 128 $precision --steps 200
+      done
+      ours resnet50 "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --profile 1
+      ours resnet50-7g "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --budget 7GiB
+      ours gpt2 "$programs/gpt_bench" --profile 1
+      # A second start finds compiled kernels and chosen engines.
+      ours resnet50-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 ;;
+    peers)
+      : >"$out/peers.jsonl"
+      python3 bench/gpu/peers.py --works seed64,seed128 --precisions fp32,bf16 --peers jax,eager,compile >>"$out/peers.jsonl" 2>"$out/peers.err"
+      python3 bench/gpu/peers.py --works resnet50,gpt2 --precisions bf16 --peers eager,compile >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
+    autotune)
+      python3 bench/gpu/peers.py --works seed64,seed128,gpt2,resnet50 --precisions bf16 --peers autotune >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
+    table) python3 bench/gpu/table.py "$out" | tee "$out/results.md" ;;
+    *) echo "error: $part is none of tests, ours, peers, autotune, table" >&2; exit 2 ;;
+  esac
+done

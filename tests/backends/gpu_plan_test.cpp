@@ -1,0 +1,144 @@
+// What of the GPU backend needs no GPU: plans for cards that are not here, and the kernels it writes, compiled.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "backends/cuda/card.h"
+#include "backends/cuda/cuda.h"
+#include "backends/cuda/device.h"
+#include "backends/cuda/pass.h"
+#include "lower/lower.h"
+#include "ops/op.h"
+#include "tests/ops/harness.h"
+#ifdef PLIMSOLL_HAS_CUDA
+#include "backends/cuda/runtime/libraries.h"
+#include "backends/cuda/runtime/pass_kernel.h"
+#endif
+
+namespace plimsoll::testing {
+namespace {
+
+cuda::CudaDevice device_of(const std::string& profile) {
+  auto card = cuda::card_from_profile(profile);
+  EXPECT_TRUE(card);
+  return cuda::CudaDevice(*card);
+}
+
+TEST(PlannedGpu, EveryProfileAnswersForEveryOp) {
+  for (const cuda::Card& card : cuda::card_profiles()) {
+    const cuda::CudaDevice device(card);
+    for (const OpDef& op : all_ops())
+      for (const OpCase& one : op.cases) {
+        const auto made = graph_of(op, one, DType::kFloat32);
+        ASSERT_TRUE(made);
+        const auto offer = device.offer(made->graph, made->graph.nodes[0]);
+        EXPECT_TRUE(offer) << card.profile << ": " << op.name << "/" << one.name << ": " << offer.error().what;
+        if (offer) EXPECT_GE(offer->seconds, 0) << op.name;
+      }
+  }
+}
+
+TEST(PlannedGpu, ACardWithoutBFloat16RefusesItsMatrixWork) {
+  const cuda::CudaDevice turing = device_of("t4-16g"), ampere = device_of("rtx-3090-24g");
+  const OpDef& op = op_def("matmul");
+  const auto made = graph_of(op, op.cases[0], DType::kBFloat16);
+  ASSERT_TRUE(made);
+  EXPECT_FALSE(turing.offer(made->graph, made->graph.nodes[0]));
+  EXPECT_TRUE(ampere.offer(made->graph, made->graph.nodes[0]));
+}
+
+TEST(PlannedGpu, AnUnknownProfileListsTheKnownOnes) {
+  const auto card = cuda::card_from_profile("rtx-9999-1g");
+  ASSERT_FALSE(card);
+  EXPECT_NE(card.error().facts.at(0).find("rtx-4090-24g"), std::string::npos);
+}
+
+TEST(PlannedGpu, RunsNothing) {
+  const auto backend = make_planned_gpu(*cuda::card_from_profile("rtx-4090-24g"));
+  EXPECT_FALSE(backend->reserve(kMiB));
+}
+
+// Weights of three shapes, updated alike.
+Graph updates() {
+  return *parse_graph(R"(graph "updates"
+  %a = input f32[4,8] weights persistent
+  %da = input bf16[4,8] gradients
+  %b = input f32[17] weights persistent
+  %db = input bf16[17] gradients
+  %c = input f32[3,3,3,5] weights persistent
+  %dc = input bf16[3,3,3,5] gradients
+  %rate = input f32[] inputs persistent
+  %wide_a = cast(%da) {dtype="f32"} : f32[4,8] gradients
+  %new_a = sgd(%a, %wide_a, %rate) {momentum=0.0} : f32[4,8] temporaries
+  %wide_b = cast(%db) {dtype="f32"} : f32[17] gradients
+  %new_b = sgd(%b, %wide_b, %rate) {momentum=0.0} : f32[17] temporaries
+  %wide_c = cast(%dc) {dtype="f32"} : f32[3,3,3,5] gradients
+  %new_c = sgd(%c, %wide_c, %rate) {momentum=0.0} : f32[3,3,3,5] temporaries
+  update %a <- %new_a
+  update %b <- %new_b
+  update %c <- %new_c
+)");
+}
+
+TEST(Group, EqualUpdatesOfManyWeightsAreOneNode) {
+  const cuda::CudaDevice device = device_of("h200-141g");
+  const Graph grouped = group_equal(fuse_elementwise(updates(), device), device);
+  ASSERT_EQ(grouped.nodes.size(), 1U);
+  EXPECT_EQ(grouped.nodes[0].body->name, kGroupBody);
+  EXPECT_TRUE(verify(grouped));
+  const auto pass = cuda::make_pass(grouped, grouped.nodes[0]);
+  ASSERT_TRUE(pass);
+  ASSERT_EQ(pass->parts.size(), 3U);
+  EXPECT_EQ(pass->parts[1].elements, 17);
+}
+
+// One that reads what another of them makes may not join it.
+TEST(Group, WhatDependsOnAMemberStaysApart) {
+  const cuda::CudaDevice device = device_of("h200-141g");
+  const Graph graph = *parse_graph(R"(graph "chain"
+  %x = input f32[8] activations
+  %y = input f32[9] activations
+  %a = affine(%x) {scale=2.0, offset=0.0} : f32[8] activations
+  %s = softmax(%a) : f32[8] activations
+  %b = affine(%s) {scale=2.0, offset=0.0} : f32[8] activations
+  output %b
+)");
+  const Graph grouped = group_equal(graph, device);
+  EXPECT_EQ(grouped.nodes.size(), 3U);
+}
+
+#ifdef PLIMSOLL_HAS_CUDA
+void expect_compiles(const Graph& graph, const Node& node, const std::string& name, int capability,
+                     std::set<std::string>& seen) {
+  const auto pass = cuda::make_pass(graph, node);
+  ASSERT_TRUE(pass) << name << ": " << pass.error().what;
+  if (!seen.insert(pass->source).second) return;
+  const auto code = cuda::compile_source(pass->source, capability);
+  EXPECT_TRUE(code) << name << " for sm_" << capability << ": " << code.error().what << "\n"
+                    << (code.error().facts.empty() ? "" : code.error().facts[0]);
+}
+
+TEST(Pass, EveryElementwiseOpCompilesForOldAndNewCards) {
+  if (!cuda::load_nvrtc()) GTEST_SKIP() << "the CUDA compiler library is not here";
+  std::set<std::string> seen;
+  int capability = 75;
+  for (const OpDef& op : all_ops())
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      if (op.cases.empty()) continue;
+      const auto made = graph_of(op, op.cases[0], dtype);
+      ASSERT_TRUE(made) << op.name;
+      const Node& node = made->graph.nodes[0];
+      if (!cuda::has_pass_form(made->graph, node)) continue;
+      // Each op meets another card: all of them together see every kind.
+      expect_compiles(made->graph, node, op.name, capability, seen);
+      capability = capability == 75 ? 80 : capability == 80 ? 90 : capability == 90 ? 120 : 75;
+    }
+  const cuda::CudaDevice device = device_of("h200-141g");
+  const Graph grouped = group_equal(fuse_elementwise(updates(), device), device);
+  for (const int card : {75, 90, 120}) expect_compiles(grouped, grouped.nodes[0], "group", card, seen);
+  EXPECT_GT(seen.size(), 20U);
+}
+#endif
+
+}  // namespace
+}  // namespace plimsoll::testing
