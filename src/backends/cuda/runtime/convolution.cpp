@@ -101,6 +101,8 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   DnnProblem problem;
   problem.text = text_of(op, c) + (epilogue && c.bias ? " bias" : "") + (epilogue && c.relu ? " relu" : "");
   problem.full_f32 = c.dtype == DType::kFloat32 && !context.card.has_tf32();
+  // The fastest engines for gradients add parts of a sum in memory in whatever order the blocks finish.
+  problem.any_order = op != "conv2d";
   problem.build = [op, c, epilogue](fe::graph::Graph& graph) {
     if (op == "conv2d") return build_forward(graph, c, epilogue);
     return op == "conv2d_input_grad" ? build_input_grad(graph, c) : build_weight_grad(graph, c);
