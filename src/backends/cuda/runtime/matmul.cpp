@@ -1,6 +1,10 @@
-// matmul nodes: cuBLASLt.
+// matmul nodes: cuBLASLt, and an own kernel for few columns with long sums.
 #include "backends/cuda/rules.h"
+#include "backends/cuda/runtime/binding.h"
+#include "backends/cuda/runtime/launching.h"
 #include "backends/cuda/runtime/product.h"
+#include "backends/cuda/runtime/skinny.h"
+#include "backends/cuda/skinny_plan.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -25,7 +29,11 @@ Product product_of(const NodeView& node) {
 BoundKernel bind_matmul(Context& context, const BoundNode& node) {
   const Product product = product_of(NodeView{node.graph, node.node});
   const ProductAddresses at{node.inputs[0], node.inputs[1], product.bias ? node.inputs[2] : nullptr, node.outputs[0]};
-  return bind_product(context, product, at, workspace_of(node));
+  const Workspace workspace = workspace_of(node);
+  if (node.kernel != kSkinnyKernel) return bind_product(context, product, at, workspace);
+  const SkinnyProduct skinny{product.m, product.n,    product.k, element_of(product.dtype),          at.a, at.b,
+                             at.bias,   product.relu, at.y,      static_cast<float*>(workspace.data)};
+  return launching(kSkinnyKernel, [=, stream = context.stream] { launch_skinny(skinny, stream); });
 }
 
 }  // namespace plimsoll::cuda

@@ -1,5 +1,5 @@
-// cuBLASLt counts columns first: y = a b row by row is y' = b' a' column by column, and a row-major matrix read that way
-// is already its transpose. The bias, one number a column of y, is one a row of y', where the epilogue wants it.
+// cuBLASLt counts columns first: y = a b row by row is y' = b' a' column by column, and a row-major matrix read that
+// way is already its transpose. The bias, one number a column of y, is one a row of y', where the epilogue wants it.
 #include "backends/cuda/runtime/product.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ uint32_t alignment_of(const void* address) {
 class ProductKernel final : public Kernel {
  public:
   ProductKernel(Context& context, const CublasLt& lt, const Product& product, const ProductAddresses& at,
-               const Workspace& workspace)
+                const Workspace& workspace)
       : lt_(lt), handle_(context.blas), stream_(context.stream), product_(product), at_(at), workspace_(workspace) {}
   ~ProductKernel() override {
     for (cublasLtMatrixLayout_t layout : {left_, right_, result_})
@@ -128,8 +128,8 @@ class ProductKernel final : public Kernel {
     return product_.bias ? set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at_.bias) : CUBLAS_STATUS_SUCCESS;
   }
   cublasStatus_t make(cublasLtMatrixLayout_t& layout, DType dtype, int64_t rows, int64_t columns) {
-    const auto created = lt_.layout_create(&layout, data_type(dtype), static_cast<uint64_t>(rows),
-                                           static_cast<uint64_t>(columns), rows);
+    const auto created =
+        lt_.layout_create(&layout, data_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows);
     if (created != CUBLAS_STATUS_SUCCESS || product_.count == 1) return created;
     const auto count = static_cast<int32_t>(product_.count);
     const int64_t stride = rows * columns;
