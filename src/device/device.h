@@ -1,6 +1,7 @@
 // The questions a backend answers, as plain data, so that levers, lower, plan and search need not know one.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,13 @@ struct KernelOffer {
   int primitives = 0;  // library objects it keeps; they cost overhead outside the arena
 };
 
+// Where zeros around a convolution's image are best: lowering moves them between its `pads` and a pad2d before it.
+enum class Padding : uint8_t {
+  kAsWritten,  // wherever the graph has them
+  kInside,     // in the convolution
+  kOutside,    // as much of them outside as makes the convolution's own pads equal on opposite sides
+};
+
 class Device {
  public:
   virtual ~Device() = default;
@@ -51,6 +59,9 @@ class Device {
   virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
   // Whether conv2d and matmul take a bias and relu as their epilogue.
   virtual bool has_epilogues() const = 0;
+
+  // For conv2d and its gradients, by the pads the node has.
+  virtual Padding padding(const Graph& /*graph*/, const Node& /*node*/) const { return Padding::kAsWritten; }
 
   // Published bound on what the process holds beyond arena and data buffers, in whole MiB.
   virtual Bytes overhead_bound(int primitives) const = 0;

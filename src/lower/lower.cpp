@@ -15,7 +15,8 @@ int LoweredGraph::primitives() const {
 }
 
 Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
-  Graph lowered = device.has_epilogues() ? fold_bias_gradients(fold_epilogues(graph)) : graph;
+  Graph lowered = pad_evenly(fold_padding(graph, device), device);
+  if (device.has_epilogues()) lowered = fold_bias_gradients(fold_epilogues(lowered));
   lowered = group_equal(fuse_elementwise(lowered, device), device);
   return choose_kernels(lowered, device);
 }

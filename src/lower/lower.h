@@ -1,5 +1,5 @@
-// From a joint graph to one whose bytes and seconds are known: epilogues folded, element-wise chains fused, layouts and
-// kernels chosen by asking the device, reorders added as nodes.
+// From a joint graph to one whose bytes and seconds are known: padding placed, epilogues folded, element-wise chains
+// fused, layouts and kernels chosen by asking the device, reorders added as nodes.
 #pragma once
 
 #include <string_view>
@@ -20,6 +20,8 @@ struct LoweredGraph {
   int primitives() const;
 };
 
+Graph fold_padding(const Graph& graph, const Device& device);  // pad2d and crop2d into the convolution beside them
+Graph pad_evenly(const Graph& graph, const Device& device);    // pads that differ on opposite sides out of convolutions
 Graph fold_epilogues(const Graph& graph);       // bias_add and relu into the conv2d or matmul before them
 Graph fold_bias_gradients(const Graph& graph);  // a bias's gradient into the weight gradient that reads the same values
 Graph fuse_elementwise(const Graph& graph, const Device& device);

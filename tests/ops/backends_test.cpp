@@ -107,6 +107,21 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     }
   }
 
+  // The op of a case and the nodes of its gradient.
+  void check_case(const OpDef& op, const OpCase& one) {
+    const auto exact = graph_of(op, one, DType::kFloat64), made = graph_of(op, one, under_test_->floating);
+    ASSERT_TRUE(exact && made) << op.name << "/" << one.name;
+    auto inputs = draw_inputs(op, one, DType::kFloat64);
+    if (exact->dy != kNone) {
+      std::mt19937_64 random(7);
+      inputs.push_back(draw(exact->graph.type(exact->dy), "normal", random));
+    }
+    const auto values = run_by_reference(exact->graph, inputs);
+    for (size_t n = 0; n < made->graph.nodes.size(); ++n)
+      check_node(fmt::format("{}/{} node {} ({})", op.name, one.name, n, made->graph.nodes[n].op), exact->graph,
+                 made->graph, n, values);
+  }
+
   void report() const {
     fmt::print("{:28} {:>10} {:>7}  kernels on {}\n", "op", "worst", "allowed", under_test_->name);
     for (const OpDef& op : all_ops()) {
@@ -127,19 +142,31 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
 
 TEST_P(OnBackend, ValuesAgreeWithTheReference) {
   for (const OpDef& op : all_ops())
-    for (const OpCase& one : op.cases) {
-      const auto exact = graph_of(op, one, DType::kFloat64), made = graph_of(op, one, under_test_->floating);
-      ASSERT_TRUE(exact && made) << op.name << "/" << one.name;
-      auto inputs = draw_inputs(op, one, DType::kFloat64);
-      if (exact->dy != kNone) {
-        std::mt19937_64 random(7);
-        inputs.push_back(draw(exact->graph.type(exact->dy), "normal", random));
-      }
-      const auto values = run_by_reference(exact->graph, inputs);
-      for (size_t n = 0; n < made->graph.nodes.size(); ++n)
-        check_node(fmt::format("{}/{} node {} ({})", op.name, one.name, n, made->graph.nodes[n].op), exact->graph,
-                   made->graph, n, values);
-    }
+    for (const OpCase& one : op.cases) check_case(op, one);
+  report();
+}
+
+// Sizes from which a GPU cuts sums and images into pieces: too large for every backend.
+TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
+  if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
+  const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
+  const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
+  const std::vector<std::string> two = {"normal", "normal"}, three = {"normal", "normal", "normal"};
+  // Uneven padding, so that no other kernel is tried; images in pieces of 17, 17, 3 in f32, of 35 and 2 in half types.
+  const Attrs uneven = {
+      {"strides", list({1, 1})}, {"pads", list({3, 2, 0, 1})}, {"dilations", list({1, 1})}, {"groups", int64_t{1}}};
+  Attrs gradient = uneven;
+  gradient.set("kernel", list({7, 7}));
+  gradient.set("bias", true);
+  check_case(op_def("conv2d"), {"pieces", {f32({37, 100, 100, 4}), f32({7, 7, 4, 5}), f32({5})}, uneven, three, {}});
+  check_case(op_def("conv2d_weight_grad"),
+             {"pieces", {f32({37, 100, 100, 4}), f32({37, 99, 95, 5})}, gradient, {"uniform", "uniform"}, {}});
+  Attrs relu;
+  relu.set("activation", std::string("relu"));
+  check_case(op_def("matmul"), {"skinny", {f32({37, 5001}), f32({5001, 10}), f32({10})}, relu, three, {}});
+  check_case(op_def("matmul"), {"skinny_wide", {f32({3, 70001}), f32({70001, 31})}, {}, two, {}});
+  check_case(op_def("matmul"), {"skinny_one", {f32({1, 4096}), f32({4096, 1}), f32({1})}, {}, three, {}});
+  check_case(op_def("matmul"), {"skinny_tall", {f32({1000, 4097}), f32({4097, 17})}, {}, two, {}});
   report();
 }
 

@@ -7,7 +7,7 @@
 namespace plimsoll::cuda {
 
 inline constexpr const char* kCudnnKernel = "cudnn";    // weights in kWeightLayout
-inline constexpr const char* kDirectKernel = "direct";  // own loops, weights row-major: depthwise
+inline constexpr const char* kDirectKernel = "direct";  // own loops, weights row-major: depthwise, uneven padding
 
 struct Convolution {
   int64_t n, h, w, c;  // x
@@ -25,6 +25,7 @@ struct Convolution {
   int64_t output_pixels() const { return n * oh * ow; }
   int64_t weights() const { return taps() * group_channels() * o; }
   bool depthwise() const { return group_channels() == 1 && groups > 1; }
+  bool padded_evenly() const { return top == bottom && left == right; }
 };
 
 // Into how many parts of the rows a sum over them is cut; each part keeps its sums as float32 in the workspace. One

@@ -19,7 +19,8 @@ Status check_values(const NodeView& view) {
       if (!looks_itself && !value.layout.empty())
         return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", op, value.name));
       if (value.type.dtype == DType::kFloat64 && op != "cast" && op != "fused")
-        return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is f64; a GPU computes in f32 at most", op, value.name));
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: '{}' is f64; a GPU computes in f32 at most", op, value.name));
     }
   return {};
 }
@@ -38,7 +39,8 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
 Result<KernelOffer> CudaDevice::offer(const Graph& graph, const Node& node) const {
   const NodeView view{graph, node};
   const Rule rule = rule_for(node.op);
-  if (rule == nullptr) return fail(ErrorCode::kUnsupported, fmt::format("the GPU backend has no kernel for {}", node.op));
+  if (rule == nullptr)
+    return fail(ErrorCode::kUnsupported, fmt::format("the GPU backend has no kernel for {}", node.op));
   PLIMSOLL_TRY(check_values(view));
   return rule(card_, view);
 }
@@ -61,6 +63,10 @@ bool CudaDevice::groups(const Graph& graph, const Node& node) const {
 size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
   const size_t pointers = node.inputs.size() + node.outputs.size();
   return kMostTableBytes / table_bytes(1, pointers);
+}
+
+Padding CudaDevice::padding(const Graph& graph, const Node& node) const {
+  return padding_rule(NodeView{graph, node});
 }
 
 // The context with the libraries' handles, then what kernels and captured graphs take as they are loaded.

@@ -16,6 +16,7 @@ class CudaDevice final : public Device {
   bool groups(const Graph& graph, const Node& node) const override;
   size_t largest_group(const Graph& graph, const Node& node) const override;
   bool has_epilogues() const override { return true; }
+  Padding padding(const Graph& graph, const Node& node) const override;
   Bytes overhead_bound(int primitives) const override;
 
  private:

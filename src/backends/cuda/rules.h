@@ -38,6 +38,7 @@ double matrix_seconds(const Card& card, DType dtype, double flops, double bytes,
 using Rule = Result<KernelOffer> (*)(const Card& card, const NodeView& node);
 
 Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node);  // conv2d and its two gradients
+Padding padding_rule(const NodeView& node);                                    // of the same
 Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> attention_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> fused_rule(const Card& card, const NodeView& node);  // element-wise ops, channel sums, `fused`

@@ -1,8 +1,11 @@
-// conv2d and its gradients: cuDNN for everything with more than one channel a group, own loops for depthwise kernels,
-// which are memory-bound and for which cuDNN's channels-last engines are slow.
+// conv2d and its gradients: unfolded over few input channels, of which cuDNN's channels-last engines make little; by
+// own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines that are wrong
+// with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside), and what comes
+// here all the same goes to the loops.
 #include <algorithm>
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/unfold_plan.h"
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
@@ -10,7 +13,8 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
-constexpr int64_t kSplits = 16;  // partial weight gradients in float32 that an engine may keep
+constexpr double kLoopEfficiency = 0.05;  // of the plain float32 units
+constexpr int64_t kSplits = 16;           // partial weight gradients in float32 that an engine may keep
 
 bool is_weight_grad(const NodeView& node) {
   return node.node.op == "conv2d_weight_grad";
@@ -34,6 +38,28 @@ double efficiency_of(const Convolution& c, const NodeView& node) {
   const bool thin = c.group_channels() < 8;
   if (node.node.op == "conv2d") return thin ? 0.15 : 0.6;
   return thin ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
+}
+
+KernelOffer unfold_offer(const Card& card, const NodeView& node, const Convolution& c) {
+  const UnfoldPlan plan = plan_unfold(c, is_weight_grad(node));
+  const auto pieces = static_cast<double>((c.n + plan.images - 1) / plan.images);
+  const auto rows = static_cast<double>(c.output_pixels() * plan.width * size_of(c.dtype));
+  KernelOffer offer;
+  offer.kernel = kUnfoldKernel;
+  offer.workspace = granted(plan.workspace);
+  offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) + 2 * pieces * kLaunchSeconds;
+  offer.primitives = static_cast<int>(pieces);
+  return offer;
+}
+
+KernelOffer library_offer(const Card& card, const NodeView& node, const Convolution& c, Bytes bias_sums) {
+  KernelOffer offer;
+  offer.kernel = kCudnnKernel;
+  offer.workspace = granted(std::max(library_scratch(c, node), bias_sums));
+  offer.seconds =
+      matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c, node));
+  offer.primitives = 1;
+  return offer;
 }
 
 Status check(const Card& card, const NodeView& node, const Convolution& c) {
@@ -81,25 +107,29 @@ int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
 Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
   const Convolution c(node);
   PLIMSOLL_TRY(check(card, node, c));
-  KernelOffer offer;
+  const bool unfolded = is_unfolded(c, node.node.op);
   const Bytes bias_sums = is_weight_grad(node) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
-  if (c.depthwise()) {
+  if (c.depthwise() || !(unfolded || c.padded_evenly())) {
+    KernelOffer offer;
     offer.kernel = kDirectKernel;
     const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weights()) : 0;
     offer.workspace = granted(std::max(sums, bias_sums));
-    offer.seconds = pass_seconds(card, node.traffic());
+    const double arithmetic = c.depthwise() ? 0 : flops_of(node.graph, node.node) / (kLoopEfficiency * card.flops_f32);
+    offer.seconds = std::max(pass_seconds(card, node.traffic()), arithmetic);
     return offer;
   }
-  offer.kernel = kCudnnKernel;
+  KernelOffer offer = unfolded ? unfold_offer(card, node, c) : library_offer(card, node, c, bias_sums);
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
   Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
   weights = {kWeightLayout, c.weights() * size_of(c.dtype)};
-  offer.workspace = granted(std::max(library_scratch(c, node), bias_sums));
-  offer.seconds =
-      matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c, node));
-  offer.primitives = 1;
   return offer;
+}
+
+Padding padding_rule(const NodeView& node) {
+  const Convolution c(node);
+  const bool any = c.depthwise() || is_unfolded(c, node.node.op) || c.padded_evenly();
+  return any ? Padding::kInside : Padding::kOutside;
 }
 
 }  // namespace plimsoll::cuda

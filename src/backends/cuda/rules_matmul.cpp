@@ -1,7 +1,8 @@
-// matmul, by cuBLASLt, with a bias and relu as its epilogue.
+// matmul: cuBLASLt, with a bias and relu as its epilogue; an own kernel for few columns with long sums.
 #include <algorithm>
 
 #include "backends/cuda/rules.h"
+#include "backends/cuda/skinny_plan.h"
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
@@ -21,6 +22,15 @@ Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node) {
                 "matmul: the GPU multiplies f32, f16 and bf16, not " + std::string(name_of(dtype)));
   if (dtype == DType::kBFloat16 && !card.has_bfloat16())
     return fail(ErrorCode::kUnsupported, "matmul: " + card.name + " has no bfloat16");
+  const Shape &a = node.in_shape(0), &y = node.out_shape(0);
+  const bool plain = !node.attrs().flag("transpose_a") && !node.attrs().flag("transpose_b");
+  if (plain && is_skinny(y[0], y[1], a[1])) {
+    KernelOffer offer;
+    offer.kernel = kSkinnyKernel;
+    offer.workspace = granted(plan_skinny(y[0], a[1]).chunks * y.elements() * 4);
+    offer.seconds = pass_seconds(card, node.traffic()) + kLaunchSeconds;
+    return offer;
+  }
   KernelOffer offer;
   offer.kernel = "cublaslt";
   offer.workspace = granted(std::min(kMostScratch, kSplits * 4 * node.out_shape(0).elements() + kMiB));

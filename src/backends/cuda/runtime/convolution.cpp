@@ -1,8 +1,8 @@
-// conv2d and its gradients: cuDNN's engines where there is one inside the grant, own loops for the rest.
+// conv2d and its gradients: cuDNN's engines where there is one inside the grant, unfolding over few channels where that
+// is faster, own loops for the rest.
 //
-// Activations are NHWC, weights [O,kh,kw,C/g] ("ohwi"): to cuDNN, NCHW tensors with channels-last strides. Keras's
-// padding differs between the two sides; cuDNN takes both. A bias and relu are part of cuDNN's graph where that is
-// faster than a pass of their own.
+// Activations are NHWC, weights [O,kh,kw,C/g] ("ohwi"): to cuDNN, NCHW tensors with channels-last strides. A bias and
+// relu are part of cuDNN's graph where that is faster than a pass of their own.
 #include "backends/cuda/convolution.h"
 
 #include <fmt/format.h>
@@ -12,8 +12,10 @@
 #include "backends/cuda/runtime/choices.h"
 #include "backends/cuda/runtime/convolution_kernels.h"
 #include "backends/cuda/runtime/dnn_graph.h"
-#include "backends/cuda/runtime/failures.h"
+#include "backends/cuda/runtime/launching.h"
 #include "backends/cuda/runtime/stopwatch.h"
+#include "backends/cuda/runtime/unfolding.h"
+#include "backends/cuda/unfold_plan.h"
 
 namespace plimsoll::cuda {
 
@@ -101,34 +103,14 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   DnnProblem problem;
   problem.text = text_of(op, c) + (epilogue && c.bias ? " bias" : "") + (epilogue && c.relu ? " relu" : "");
   problem.full_f32 = c.dtype == DType::kFloat32 && !context.card.has_tf32();
+  // The fastest engines for gradients add parts of a sum in memory in whatever order the blocks finish.
+  problem.any_order = op != "conv2d";
   problem.build = [op, c, epilogue](fe::graph::Graph& graph) {
     if (op == "conv2d") return build_forward(graph, c, epilogue);
     return op == "conv2d_input_grad" ? build_input_grad(graph, c) : build_weight_grad(graph, c);
   };
   return problem;
 }
-
-// What is enqueued around cuDNN's or instead of it: own kernels, checked where they are launched.
-template <typename F>
-std::unique_ptr<Kernel> launching(std::string what, F launch) {
-  return make_kernel([what = std::move(what), launch = std::move(launch)] {
-    launch();
-    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) note_failure(cuda_error(code, what));
-  });
-}
-
-class Sequence final : public Kernel {
- public:
-  Sequence(std::unique_ptr<Kernel> first, std::unique_ptr<Kernel> second)
-      : first_(std::move(first)), second_(std::move(second)) {}
-  void run() override {
-    first_->run();
-    second_->run();
-  }
-
- private:
-  std::unique_ptr<Kernel> first_, second_;
-};
 
 DirectConvolution direct_of(const Convolution& c, bool library_layout) {
   const auto i = [](int64_t v) { return static_cast<int>(v); };
@@ -142,7 +124,7 @@ DirectConvolution direct_of(const Convolution& c, bool library_layout) {
 }
 
 std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, const Convolution& c) {
-  const DirectConvolution d = direct_of(c, node.kernel == kCudnnKernel);
+  const DirectConvolution d = direct_of(c, node.kernel != kDirectKernel);
   const std::string& op = node.node.op;
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
   const cudaStream_t stream = context.stream;
@@ -175,6 +157,13 @@ std::unique_ptr<Kernel> bind_epilogue(Context& context, const BoundNode& node, c
   });
 }
 
+double seconds_of(Context& context, Kernel& kernel) {
+  return Stopwatch(context.stream).seconds([&] {
+    kernel.run();
+    return true;
+  });
+}
+
 // Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
@@ -202,14 +191,7 @@ BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Co
   }
   PLIMSOLL_ASSIGN(auto one, one_pass(*whole));
   PLIMSOLL_ASSIGN(auto two, two_passes(*part));
-  Stopwatch stopwatch(context.stream);
-  const auto time = [&](Kernel& kernel) {
-    return stopwatch.seconds([&] {
-      kernel.run();
-      return true;
-    });
-  };
-  const bool fused_wins = time(*one) <= time(*two);
+  const bool fused_wins = seconds_of(context, *one) <= seconds_of(context, *two);
   remember_choice(key, fused_wins ? "1" : "2");
   return fused_wins ? std::move(one) : std::move(two);
 }
@@ -229,24 +211,9 @@ bool fits_int(const Convolution& c) {
   return c.n * c.h * c.w <= kMost && c.output_pixels() <= kMost && c.c <= kMost && c.o <= kMost;
 }
 
-}  // namespace
-
-BoundKernel bind_convolution(Context& context, const BoundNode& node) {
-  const Convolution c(NodeView{node.graph, node.node});
-  std::unique_ptr<Kernel> kernel;
-  if (node.kernel == kCudnnKernel) {
-    auto bound = bind_library(context, node, c);
-    if (bound)
-      kernel = std::move(*bound);
-    else if (bound.error().code != ErrorCode::kUnsupported)
-      return bound;
-  } else if (node.kernel != kDirectKernel) {
-    return fail(ErrorCode::kBadPlan, fmt::format("{}: there is no kernel '{}' on the GPU", node.node.op, node.kernel));
-  }
-  if (!kernel) {
-    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(node.node.op, c)));
-    kernel = bind_direct(context, node, c);
-  }
+// The sum of dy behind a weight gradient that has none of its own.
+std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& node, const Convolution& c,
+                                           std::unique_ptr<Kernel> kernel) {
   if (node.node.op != "conv2d_weight_grad" || !c.bias) return kernel;
   const Workspace workspace = workspace_of(node);
   const int64_t parts = sum_parts_within(c.output_pixels(), c.o, workspace.bytes);
@@ -255,6 +222,49 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
     channel_sum(stream, c.dtype, dy, c.output_pixels(), c.o, db, sums, parts);
   });
   return std::make_unique<Sequence>(std::move(kernel), std::move(sum));
+}
+
+// Unfolded or by cuDNN, whichever is faster; remembered. kUnsupported where neither can.
+BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
+  const auto by_library = [&]() -> BoundKernel {
+    if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
+    PLIMSOLL_ASSIGN(auto kernel, bind_library(context, node, c));
+    return with_bias_gradient(context, node, c, std::move(kernel));
+  };
+  const std::string key = choice_key(
+      context, fmt::format("{}{}{}{} ws{} unfolded", text_of(node.node.op, c), c.bias ? " bias" : "",
+                           c.relu ? " relu" : "", context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
+  const auto known = remembered_choice(key);
+  BoundKernel unfolded = fits_int(c) ? bind_unfolded(context, node, c)
+                                     : fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
+  if (unfolded && known == "yes") return unfolded;
+  BoundKernel library = by_library();
+  if (!unfolded || !library || known == "no") return library ? std::move(library) : std::move(unfolded);
+  const bool wins = seconds_of(context, **unfolded) <= seconds_of(context, **library);
+  remember_choice(key, wins ? "yes" : "no");
+  return wins ? std::move(unfolded) : std::move(library);
+}
+
+}  // namespace
+
+BoundKernel bind_convolution(Context& context, const BoundNode& node) {
+  const Convolution c(NodeView{node.graph, node.node});
+  const std::string& op = node.node.op;
+  BoundKernel bound = fail(ErrorCode::kUnsupported, "own loops");
+  if (node.kernel == kUnfoldKernel) {
+    bound = bind_thin(context, node, c);
+    if (bound) return bound;  // with its bias gradient
+  } else if (node.kernel == kCudnnKernel) {
+    bound = bind_library(context, node, c);
+  } else if (node.kernel != kDirectKernel) {
+    return fail(ErrorCode::kBadPlan, fmt::format("{}: there is no kernel '{}' on the GPU", op, node.kernel));
+  }
+  if (!bound) {
+    if (bound.error().code != ErrorCode::kUnsupported) return bound;
+    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(op, c)));
+    bound = bind_direct(context, node, c);
+  }
+  return with_bias_gradient(context, node, c, std::move(*bound));
 }
 
 }  // namespace plimsoll::cuda

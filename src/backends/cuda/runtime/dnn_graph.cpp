@@ -231,7 +231,8 @@ fe::DataType_t dnn_type(DType dtype) {
 Result<ChosenPlan> choose_plan(Context& context, const DnnProblem& problem, std::span<const DnnTensor> tensors,
                                const Workspace& workspace) {
   PLIMSOLL_TRY(load_cudnn());
-  const std::string text = fmt::format("{}{} ws{}", problem.text, problem.full_f32 ? " full" : "", workspace.bytes);
+  const std::string text = fmt::format("{}{}{} ws{}", problem.text, problem.full_f32 ? " full" : "",
+                                       problem.any_order ? " any" : "", workspace.bytes);
   const std::string key = choice_key(context, text), place = fmt::format("{}|{}", context.ordinal, key);
   const std::lock_guard lock(shelf().mutex);
   if (auto found = shelf().plans[place].lock()) return ChosenPlan{std::move(found), 0};

@@ -1,0 +1,183 @@
+// Zeros around an image are a pad2d node or the convolution's own pads, as the device likes them better
+// (Device::padding). The numbers are the same, bit for bit, where sums pass over zeros in the same order.
+#include <algorithm>
+#include <array>
+
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+
+namespace plimsoll {
+namespace {
+
+using Pads = std::vector<int64_t>;  // top, bottom, left, right
+
+bool is_convolution(const Node& node) {
+  return node.op == "conv2d" || node.op == "conv2d_input_grad" || node.op == "conv2d_weight_grad";
+}
+
+bool is_zero(const Pads& pads) {
+  return std::all_of(pads.begin(), pads.end(), [](int64_t side) { return side == 0; });
+}
+
+// The same convolution over an image with `outer` more pixels around it; fewer where they are negative.
+Node with_outer(Node node, const Pads& outer) {
+  Pads pads = node.attrs.list("pads");
+  for (size_t side = 0; side < pads.size(); ++side) pads[side] -= outer[side];
+  node.attrs.set("pads", pads);
+  if (node.op == "conv2d_input_grad") {
+    Pads size = node.attrs.list("input_size");
+    size[0] += outer[0] + outer[1];
+    size[1] += outer[2] + outer[3];
+    node.attrs.set("input_size", size);
+  }
+  return node;
+}
+
+Value padded_like(const Graph& graph, ValueId image, const Pads& outer) {
+  Value value = graph.value(image);
+  value.name += "/padded";
+  value.persistent = false;
+  if (value.category != Category::kGradients) value.category = Category::kTemporaries;
+  Shape& shape = value.type.shape;
+  shape.dims[1] += outer[0] + outer[1];
+  shape.dims[2] += outer[2] + outer[3];
+  return value;
+}
+
+// What of the pads must lie outside for opposite sides to be equal.
+Pads surplus(const Node& node) {
+  Pads pads = node.attrs.list("pads");
+  for (size_t side : {0, 2}) {
+    const int64_t both = std::min(pads[side], pads[side + 1]);
+    pads[side] -= both;
+    pads[side + 1] -= both;
+  }
+  return pads;
+}
+
+void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
+  const Graph& graph = rewrite.from();
+  const Node& old = graph.node(id);
+  Node node = with_outer(old, outer);
+  for (ValueId& in : node.inputs) in = rewrite.to(in);
+  const bool makes_image = old.op == "conv2d_input_grad";
+  const ValueId image = makes_image ? old.outputs[0] : old.inputs[0];
+  const ValueId padded = rewrite.add_value(padded_like(graph, image, outer));
+  const auto result = [&](ValueId value) {
+    const ValueId made = rewrite.add_value(graph.value(value));
+    rewrite.bind(value, made);
+    return made;
+  };
+  if (makes_image) {
+    node.outputs = {padded};
+    rewrite.add_node(std::move(node));
+    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, nullptr});
+    return;
+  }
+  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, nullptr});
+  node.inputs[0] = padded;
+  for (ValueId& out : node.outputs) out = result(out);
+  rewrite.add_node(std::move(node));
+}
+
+// Which values must be there as themselves.
+std::vector<bool> kept_values(const Graph& graph) {
+  std::vector<bool> kept(graph.values.size(), false);
+  for (ValueId id : graph.outputs) kept[static_cast<size_t>(id)] = true;
+  for (const Update& update : graph.updates) kept[static_cast<size_t>(update.value)] = true;
+  return kept;
+}
+
+class PaddingFolder {
+ public:
+  PaddingFolder(const Graph& graph, const Device& device)
+      : graph_(graph), device_(device), readers_(readers_of(graph)), kept_(kept_values(graph)) {}
+
+  Graph run() {
+    std::vector<bool> gone(graph_.nodes.size(), false);
+    std::vector<Node> nodes = graph_.nodes;
+    for (size_t n = 0; n < nodes.size(); ++n)
+      gone[n] = (nodes[n].op == "pad2d" && fold_pad(nodes[n], nodes)) ||
+                (nodes[n].op == "crop2d" && fold_crop(nodes[n], nodes));
+    Rewrite rewrite(graph_);
+    for (size_t n = 0; n < nodes.size(); ++n) {
+      if (gone[n]) continue;
+      Node node = nodes[n];
+      for (ValueId& in : node.inputs) in = rewrite.to(in);
+      for (ValueId& out : node.outputs) {
+        const ValueId made = rewrite.add_value(graph_.value(out));
+        rewrite.bind(out, made);
+        out = made;
+      }
+      rewrite.add_node(std::move(node));
+    }
+    return rewrite.finish();
+  }
+
+ private:
+  bool wants(const Node& node) const { return device_.padding(graph_, node) == Padding::kInside; }
+
+  // Only where every reader takes the padding: else the padded image stays alive and the plain one lives longer.
+  bool fold_pad(const Node& pad, std::vector<Node>& nodes) const {
+    const ValueId padded = pad.outputs[0];
+    const auto& readers = readers_[static_cast<size_t>(padded)];
+    if (kept_[static_cast<size_t>(padded)] || readers.empty()) return false;
+    std::vector<Node> folded;
+    for (NodeId id : readers) {
+      const Node& reader = nodes[static_cast<size_t>(id)];
+      const bool over_image = (reader.op == "conv2d" || reader.op == "conv2d_weight_grad") &&
+                              reader.inputs[0] == padded && reader.inputs[1] != padded;
+      if (!over_image) return false;
+      Pads inner = pad.attrs.list("pads");
+      for (int64_t& side : inner) side = -side;
+      folded.push_back(with_outer(reader, inner));
+      folded.back().inputs[0] = pad.inputs[0];
+      if (!wants(folded.back())) return false;
+    }
+    for (size_t i = 0; i < readers.size(); ++i) nodes[static_cast<size_t>(readers[i])] = std::move(folded[i]);
+    return true;
+  }
+
+  bool fold_crop(const Node& crop, std::vector<Node>& nodes) const {
+    const ValueId image = crop.inputs[0];
+    const NodeId producer = graph_.value(image).producer;
+    if (producer == kNone || kept_[static_cast<size_t>(image)] || readers_[static_cast<size_t>(image)].size() != 1)
+      return false;
+    Node& gradient = nodes[static_cast<size_t>(producer)];
+    if (gradient.op != "conv2d_input_grad") return false;
+    Pads inner = crop.attrs.list("pads");
+    for (int64_t& side : inner) side = -side;
+    Node folded = with_outer(gradient, inner);
+    folded.outputs = crop.outputs;
+    if (!wants(folded)) return false;
+    gradient = std::move(folded);
+    return true;
+  }
+
+  const Graph& graph_;
+  const Device& device_;
+  std::vector<std::vector<NodeId>> readers_;
+  std::vector<bool> kept_;
+};
+
+}  // namespace
+
+Graph fold_padding(const Graph& graph, const Device& device) {
+  return PaddingFolder(graph, device).run();
+}
+
+Graph pad_evenly(const Graph& graph, const Device& device) {
+  Rewrite rewrite(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const bool outside = is_convolution(node) && device.padding(graph, node) == Padding::kOutside;
+    const Pads outer = outside ? surplus(node) : Pads(4, 0);
+    if (is_zero(outer))
+      rewrite.copy_node(static_cast<NodeId>(n));
+    else
+      emit_padded_outside(rewrite, static_cast<NodeId>(n), outer);
+  }
+  return rewrite.finish();
+}
+
+}  // namespace plimsoll
