@@ -57,6 +57,8 @@ class Device {
   // Whether equal element-wise nodes over different tensors are better run as one, and how many at most.
   virtual bool groups(const Graph& /*graph*/, const Node& /*node*/) const { return false; }
   virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
+  // Whether arithmetic is so cheap beside memory that a value is better computed twice than written and read.
+  virtual bool recomputes_freely() const { return false; }
   // Whether conv2d and matmul take a bias and relu as their epilogue.
   virtual bool has_epilogues() const = 0;
 

@@ -97,7 +97,7 @@ class PaddingFolder {
     std::vector<bool> gone(graph_.nodes.size(), false);
     std::vector<Node> nodes = graph_.nodes;
     for (size_t n = 0; n < nodes.size(); ++n)
-      gone[n] = (nodes[n].op == "pad2d" && fold_pad(nodes[n], nodes)) ||
+      gone[n] = gone[n] || (nodes[n].op == "pad2d" && (fold_pad(nodes[n], nodes) || fold_into_pool(nodes[n], nodes, gone))) ||
                 (nodes[n].op == "crop2d" && fold_crop(nodes[n], nodes));
     Rewrite rewrite(graph_);
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -135,6 +135,42 @@ class PaddingFolder {
       if (!wants(folded.back())) return false;
     }
     for (size_t i = 0; i < readers.size(); ++i) nodes[static_cast<size_t>(readers[i])] = std::move(folded[i]);
+    return true;
+  }
+
+  // Zeros around what a relu left never exceed what is inside, so they may be the pooling's own padding, which never
+  // wins. Where everything in a window is zero the gradient may go to another place, but relu's gradient is zero there.
+  bool fold_into_pool(const Node& pad, std::vector<Node>& nodes, std::vector<bool>& gone) const {
+    const ValueId padded = pad.outputs[0];
+    const NodeId before = graph_.value(pad.inputs[0]).producer;
+    const auto& readers = readers_[static_cast<size_t>(padded)];
+    if (kept_[static_cast<size_t>(padded)] || readers.size() != 1 || before == kNone) return false;
+    const Attrs& relu = nodes[static_cast<size_t>(before)].attrs;
+    Node& pool = nodes[static_cast<size_t>(readers[0])];
+    const Pads &pads = pad.attrs.list("pads"), window = pool.op == "max_pool2d" ? pool.attrs.list("pool") : Pads{0, 0};
+    if (!device_.recomputes_freely() || nodes[static_cast<size_t>(before)].op != "relu" || pool.op != "max_pool2d" ||
+        relu.real_or("negative_slope", 0) != 0 || relu.real_or("threshold", 0) != 0 || !is_zero(pool.attrs.list("pads")) ||
+        std::max(pads[0], pads[1]) >= window[0] || std::max(pads[2], pads[3]) >= window[1])
+      return false;
+    // The gradients: each must be cropped, and by nobody else read.
+    std::vector<std::pair<NodeId, NodeId>> gradients;
+    for (NodeId reader : readers_[static_cast<size_t>(pool.outputs[1])]) {
+      const auto& crops = readers_[static_cast<size_t>(graph_.node(reader).outputs[0])];
+      if (graph_.node(reader).op != "max_pool2d_grad" || crops.size() != 1 || graph_.node(crops[0]).op != "crop2d" ||
+          graph_.node(crops[0]).attrs.list("pads") != pads)
+        return false;
+      gradients.emplace_back(reader, crops[0]);
+    }
+    pool.inputs[0] = pad.inputs[0];
+    pool.attrs.set("pads", pads);
+    const Shape& plain = graph_.type(pad.inputs[0]).shape;
+    for (const auto& [gradient, crop] : gradients) {
+      Node& node = nodes[static_cast<size_t>(gradient)];
+      node.attrs.set("pads", pads);
+      node.attrs.set("input_size", Pads{plain[1], plain[2]});
+      node.outputs = graph_.node(crop).outputs;
+      gone[static_cast<size_t>(crop)] = true;
+    }
     return true;
   }
 

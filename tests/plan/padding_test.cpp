@@ -12,6 +12,7 @@ namespace {
 // Likes padding inside where it is even.
 class EvenDevice final : public FakeDevice {
  public:
+  bool recomputes_freely() const override { return true; }
   Padding padding(const Graph&, const Node& node) const override {
     const auto& pads = node.attrs.list("pads");
     return pads[0] == pads[1] && pads[2] == pads[3] ? Padding::kInside : Padding::kOutside;
@@ -137,6 +138,62 @@ TEST(FoldPadding, PlacesItWhereTheGpuTakesIt) {
   EXPECT_EQ(count(thin.graph, "pad2d"), 0) << print(thin.graph);
   const auto wide = require(lower(graph_of(fmt::format(fmt::runtime(text), 32)), gpu->device()));
   EXPECT_EQ(count(wide.graph, "pad2d"), 1) << print(wide.graph);
+}
+
+// Rectified, padded, pooled, and back. The image has whole windows of zeros, at the edge too.
+Graph pooled(const std::string& activation) {
+  return graph_of(R"(graph "g"
+  %x = input f64[1,6,6,2] inputs
+  %dq = input f64[1,3,3,2] inputs
+  %r = )" + activation +
+                  R"(
+  %p = pad2d(%r) {pads=[1,1,1,1]} : f64[1,8,8,2] activations
+  %q, %i = max_pool2d(%p) {pads=[0,0,0,0], pool=[3,3], strides=[2,2]} : f64[1,3,3,2] activations, u8[1,3,3,2] activations
+  %dp = max_pool2d_grad(%dq, %i) {input_size=[8,8], pads=[0,0,0,0], pool=[3,3], strides=[2,2]} : f64[1,8,8,2] gradients
+  %dr = crop2d(%dp) {pads=[1,1,1,1]} : f64[1,6,6,2] gradients
+  %dx = relu_grad(%dr, %r) {from="output"} : f64[1,6,6,2] gradients
+  output %q
+  output %dx
+)");
+}
+
+TEST(FoldPadding, TakesZerosAroundARectifiedImageIntoItsPooling) {
+  const Graph before = pooled("relu(%x) : f64[1,6,6,2] activations");
+  const Graph after = fold_padding(before, EvenDevice());
+  EXPECT_EQ(count(after, "pad2d"), 0);
+  EXPECT_EQ(count(after, "crop2d"), 0);
+  expect_same_outputs(before, after);
+}
+
+TEST(FoldPadding, LeavesZerosThatMayExceedWhatIsInside) {
+  const Graph before = pooled("tanh(%x) : f64[1,6,6,2] activations");
+  EXPECT_EQ(count(fold_padding(before, EvenDevice()), "pad2d"), 1);
+}
+
+// relu(batch_norm_apply(x)) and its gradients.
+TEST(MaskFromNormalised, ReadsXInsteadOfTheRectified) {
+  const Graph before = graph_of(R"(graph "g"
+  %x = input f64[2,3,3,4] inputs
+  %mean = input f64[4] inputs
+  %raw = input f64[4] inputs
+  %gamma = input f64[4] inputs
+  %dy = input f64[2,3,3,4] inputs
+  %var = multiply(%raw, %raw) : f64[4] activations
+  %z = batch_norm_apply(%x, %mean, %var, %gamma) {epsilon=0.001, scale=true} : f64[2,3,3,4] activations
+  %y = relu(%z) : f64[2,3,3,4] activations
+  %m = relu_grad(%dy, %y) {from="output"} : f64[2,3,3,4] gradients
+  %dgamma, %dbeta = batch_norm_grad_stats(%m, %x, %mean, %var) {epsilon=0.001} : f64[4] gradients, f64[4] gradients
+  %dx = batch_norm_input_grad(%m, %x, %mean, %var, %dgamma, %dbeta, %gamma) {epsilon=0.001, scale=true} : f64[2,3,3,4] gradients
+  output %y
+  output %dgamma
+  output %dx
+)");
+  const Graph after = mask_from_normalised(before);
+  EXPECT_EQ(count(after, "batch_norm_apply"), 3);
+  EXPECT_EQ(count(after, "relu_grad"), 2);
+  const ValueId y = after.outputs[0];
+  EXPECT_TRUE(readers_of(after)[static_cast<size_t>(y)].empty());  // nobody keeps it for the mask
+  expect_same_outputs(before, after);
 }
 
 }  // namespace

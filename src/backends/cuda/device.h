@@ -15,6 +15,7 @@ class CudaDevice final : public Device {
   bool fuses(const Graph& graph, const Node& node) const override;
   bool groups(const Graph& graph, const Node& node) const override;
   size_t largest_group(const Graph& graph, const Node& node) const override;
+  bool recomputes_freely() const override { return true; }
   bool has_epilogues() const override { return true; }
   Padding padding(const Graph& graph, const Node& node) const override;
   Bytes overhead_bound(int primitives) const override;

@@ -385,7 +385,7 @@ PassGrid grid_of(const Pass& pass, const Card& card) {
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;
   // Sums want few blocks, since the last one reads what all of them left; passes without sums enough to fill the card.
-  const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 2 : 8) * card.multiprocessors / grid.grid_y);
+  const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 2 : 16) * card.multiprocessors / grid.grid_y);
   grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(needed, 1, most));
   return grid;
 }

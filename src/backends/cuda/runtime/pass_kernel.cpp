@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -57,6 +58,14 @@ class PassKernel final : public Kernel {
     pointers_.insert(pointers_.end(), node.outputs.begin(), node.outputs.end());
     pointers_.push_back(node.workspace);
     pointers_.push_back(context.counters);
+    // Blocks that all fit at once and walk down the rows together leave no last round half empty. What sums leave in
+    // the workspace was planned, so their grid stays.
+    int resident = 0;
+    if (pass.sums == 0 && cudaOccupancyMaxActiveBlocksPerMultiprocessor(
+                              &resident, reinterpret_cast<const void*>(kernel),
+                              static_cast<int>(grid_.block_x * grid_.block_y), 0) == cudaSuccess && resident > 0)
+      grid_.grid_x = std::min(grid_.grid_x, std::max(1U, static_cast<unsigned>(resident * context.card.multiprocessors) / grid_.grid_y));
+    (void)cudaGetLastError();
     for (void*& pointer : pointers_) arguments_.push_back(&pointer);
     arguments_.push_back(&rows_);
     arguments_.push_back(&channels_);
