@@ -2,9 +2,10 @@
 //
 //   gpt_bench [--batch 16] [--length 1024] [--layers 12] [--steps 30] [--recompute 1] [--profile 1] [--device gpu]
 //
-// The peers' network (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head without bias. The
-// vocabulary of 50,257 is padded to 50,304 columns, whose bias of -30,000 keeps them out of every softmax: rows of logits
-// then begin on 16 bytes. Weights and Adam's state are float32, everything between them bf16, as under mixed_bfloat16.
+// The peers' network (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head without bias.
+// The vocabulary of 50,257 is padded to 50,304 columns, whose bias of -30,000 keeps them out of every softmax: rows of
+// logits then begin on 16 bytes. Weights and Adam's state are float32, everything between them bf16, as under
+// mixed_bfloat16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -78,7 +79,8 @@ class Gpt {
     return b_.add("layer_norm", {x, gamma, beta}, {{"epsilon", 1e-5}, {"scale", true}, {"center", true}})[0];
   }
   ValueId dense(ValueId x, int64_t from, int64_t to, const std::string& name) {
-    const ValueId kernel = half(weight(name + "/kernel", Shape{from, to})), bias = half(weight(name + "/bias", Shape{to}));
+    const ValueId kernel = half(weight(name + "/kernel", Shape{from, to})),
+                  bias = half(weight(name + "/bias", Shape{to}));
     return b_.add1("bias_add", {b_.add1("matmul", {x, kernel}), bias});
   }
   ValueId block(ValueId x, const std::string& name) {
@@ -134,7 +136,8 @@ void fill_persistent(const Plan& plan, Memory& memory, double scale) {
       require(memory.write(slot.offset, mask.data(), slot.type.bytes()));
     } else if (slot.category == Category::kWeights) {
       std::vector<float> values(count);
-      for (float& value : values) value = slot.name.ends_with("gamma") ? 1.0F : slot.name.ends_with("beta") ? 0.0F : normal(random);
+      for (float& value : values)
+        value = slot.name.ends_with("gamma") ? 1.0F : slot.name.ends_with("beta") ? 0.0F : normal(random);
       require(memory.write(slot.offset, values.data(), slot.type.bytes()));
     } else if (slot.name == "scale" || slot.name == "learning_rate") {
       const auto value = static_cast<float>(slot.name == "scale" ? scale : 1e-4);

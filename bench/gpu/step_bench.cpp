@@ -34,13 +34,15 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
       for (int64_t k = 0; k < count; ++k)
         static_cast<float*>(into.inputs[i])[k] = static_cast<float>(next() >> 8) * 0x1p-24F;
     else
-      for (int64_t k = 0; k < count; ++k) static_cast<int32_t*>(into.inputs[i])[k] = static_cast<int32_t>(next() % 1000);
+      for (int64_t k = 0; k < count; ++k)
+        static_cast<int32_t*>(into.inputs[i])[k] = static_cast<int32_t>(next() % 1000);
   }
   for (size_t i = 0; i < into.targets.size(); ++i) {
     const Port& port = model.outputs()[i];
     const int64_t count = batch * port.target.elements();
     for (int64_t k = 0; k < count; ++k)
-      static_cast<int32_t*>(into.targets[i])[k] = static_cast<int32_t>((next() >> 4) % static_cast<uint32_t>(port.classes));
+      static_cast<int32_t*>(into.targets[i])[k] =
+          static_cast<int32_t>((next() >> 4) % static_cast<uint32_t>(port.classes));
   }
   return {};
 }
@@ -63,15 +65,16 @@ void print_profile(Session& session, int64_t batch) {
     for (ValueId id : node.inputs) bytes += static_cast<double>(phase->graph.value(id).bytes());
     for (ValueId id : node.outputs) bytes += static_cast<double>(phase->graph.value(id).bytes());
     fmt::print(stderr, "{:9.1f} us {:9.1f} predicted {:6.2f} TB/s  {} [{}] {} {}\n", seconds[n] * 1e6,
-               phase->nodes[n].seconds * 1e6, bytes / seconds[n] * 1e-12, what, to_text(phase->graph.type(node.outputs[0])),
-               node.layer, phase->nodes[n].kernel);
+               phase->nodes[n].seconds * 1e6, bytes / seconds[n] * 1e-12, what,
+               to_text(phase->graph.type(node.outputs[0])), node.layer, phase->nodes[n].kernel);
     auto& [count, total] = by_op[what];
     ++count;
     total += seconds[n];
     sum += seconds[n];
   }
   std::vector<std::pair<std::string, std::pair<int, double>>> sorted(by_op.begin(), by_op.end());
-  std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
+  std::sort(sorted.begin(), sorted.end(),
+            [](const auto& a, const auto& b) { return a.second.second > b.second.second; });
   for (const auto& [what, total] : sorted)
     fmt::print(stderr, "{:10.1f} us in {:3}  {}\n", total.second * 1e6, total.first, what);
   fmt::print(stderr, "{:10.1f} us in all nodes\n", sum * 1e6);
@@ -98,9 +101,8 @@ int run(int argc, char** argv) {
   const OpenModel open = require(open_model(job.model, job.overrides));
   const auto backend = require(open_backend(job));
   const Budget budget = choose_budget(job, backend->device().info());
-  SearchRequest request =
-      base_request(job, open.model, backend->device(), require(parse_precision(job.precision)),
-                   assumed_data_types(open.model, false), budget);
+  SearchRequest request = base_request(job, open.model, backend->device(), require(parse_precision(job.precision)),
+                                       assumed_data_types(open.model, false), budget);
   request.data = data_demand(open.model, request.graph.data);
   const SearchResult found = require(search(request));
   if (!found.fits) {
@@ -121,8 +123,8 @@ int run(int argc, char** argv) {
       const int64_t count = std::min(found.plan.batch.micro, job.batch_size - done);
       require(again && found.plan.batch.accumulation_steps() == 1
                   ? session->accumulate_again(count)
-                  : session->accumulate(
-                        count, [&](const BatchBuffers& into) { return fill_batch(open.model, count, into); }));
+                  : session->accumulate(count,
+                                        [&](const BatchBuffers& into) { return fill_batch(open.model, count, into); }));
       done += count;
     }
     session->apply();

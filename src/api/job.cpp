@@ -45,7 +45,8 @@ Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
   if (const size_t colon = options.device.find(':'); colon != std::string::npos) {
     const std::string number = options.device.substr(colon + 1);
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
-      return fail(Error{ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", options.device), {}, {"--device gpu:0"}});
+      return fail(Error{
+          ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", options.device), {}, {"--device gpu:0"}});
     gpu.ordinal = std::stoi(number);
   }
   return make_cuda_backend(gpu);
@@ -123,7 +124,8 @@ Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--precision {}: the CPU computes in float32", options.precision),
                       {},
-                      {"--precision float32", "--device gpu", "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
+                      {"--precision float32", "--device gpu",
+                       "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
 #ifdef PLIMSOLL_HAS_CPU
   return make_cpu_backend(threads);
 #else
@@ -184,8 +186,8 @@ Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
 }
 
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, const Precision& precision,
-                           const DataTypes& data, const Budget& budget) {
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device,
+                           const Precision& precision, const DataTypes& data, const Budget& budget) {
   SearchRequest request;
   request.model = &model;
   request.device = &device;

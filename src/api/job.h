@@ -63,7 +63,7 @@ struct Budget {
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device);
 
 // A request with what all commands share filled in.
-SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device, const Precision& precision,
-                           const DataTypes& data, const Budget& budget);
+SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device,
+                           const Precision& precision, const DataTypes& data, const Budget& budget);
 
 }  // namespace plimsoll

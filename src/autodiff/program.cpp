@@ -92,8 +92,10 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   GraphBuilder b = builder_named("begin");
   const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
     const ValueId id = b.persistent(value, {options.precision.variables, shape}, category);
-    b.update(id, b.add1("fill", {},
-                        {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision.variables))}}));
+    b.update(
+        id,
+        b.add1("fill", {},
+               {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision.variables))}}));
   };
   for (const Weight* weight : trainable(model))
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
@@ -113,8 +115,8 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
     b.set_layer(weights[i]->layer);
-    const ValueId sum =
-        b.persistent(accumulated_value(weights[i]->name), {options.precision.variables, weights[i]->shape}, Category::kGradients);
+    const ValueId sum = b.persistent(accumulated_value(weights[i]->name),
+                                     {options.precision.variables, weights[i]->shape}, Category::kGradients);
     b.set_category(Category::kGradients);
     b.update(sum, b.add1("add", {sum, gradients[i]}));
     b.set_category(Category::kActivations);
@@ -130,8 +132,8 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   std::vector<ValueId> values, sums;
   for (const Weight* weight : trainable(model)) {
     values.push_back(weight_value(b, *weight, options.precision.variables));
-    sums.push_back(
-        b.persistent(accumulated_value(weight->name), {options.precision.variables, weight->shape}, Category::kGradients));
+    sums.push_back(b.persistent(accumulated_value(weight->name), {options.precision.variables, weight->shape},
+                                Category::kGradients));
   }
   std::vector<TrainedWeight> trained;
   std::vector<ValueId> extra(values.size(), kNone);

@@ -44,7 +44,12 @@ void print_gpus() {
 
 Result<int> doctor(DoctorFlags& flags) {
   flags.job.device = "cpu";
-  PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
+  auto host = open_backend(flags.job);
+  if (!host) {  // a build without a CPU backend still has the reference
+    flags.job.device = "reference";
+    host = open_backend(flags.job);
+  }
+  PLIMSOLL_ASSIGN(const auto backend, std::move(host));
   const DeviceInfo& device = backend->device().info();
   utsname system{};
   uname(&system);

@@ -4,8 +4,8 @@
 #include <bit>
 
 #include "cli/command.h"
-#include "execute/fit.h"
 #include "device/process_memory.h"
+#include "execute/fit.h"
 #include "formats/npy/npy.h"
 #include "search/batch.h"
 
@@ -74,8 +74,8 @@ Result<int> evaluate_command(InferenceFlags& flags) {
     return 0;
   }
   for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);
-  message(flags,
-          fmt::format("process peak: {} of {}", format_bytes(job->session->peak_held_bytes()), format_bytes(job->budget.bytes)));
+  message(flags, fmt::format("process peak: {} of {}", format_bytes(job->session->peak_held_bytes()),
+                             format_bytes(job->budget.bytes)));
   return 0;
 }
 

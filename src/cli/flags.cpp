@@ -42,10 +42,17 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--budget", flags.budget_text,
                      "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
-  command.add_option("--device", flags.job.device, "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")->capture_default_str();
-  command.add_option("--precision", flags.job.precision, "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
+  command
+      .add_option("--device", flags.job.device,
+                  "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")
       ->capture_default_str();
-  command.add_option("--tf32", flags.job.tf32, "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
+  command
+      .add_option("--precision", flags.job.precision,
+                  "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
+      ->capture_default_str();
+  command
+      .add_option("--tf32", flags.job.tf32,
+                  "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
       ->capture_default_str();
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
       ->check(CLI::NonNegativeNumber);

@@ -5,7 +5,6 @@
 
 #include <cstdlib>
 
-
 namespace plimsoll {
 namespace {
 

@@ -151,9 +151,8 @@ Result<bool> load_checkpoint(const std::string& folder, Session& session, Progre
   PLIMSOLL_TRY(read_header(header, path, session, progress, sums));
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot))
-      PLIMSOLL_TRY(session.store(slot.name, [&](const TensorView& view) {
-        return checkpoint.read_into(slot.name, slot.type, view.data);
-      }));
+      PLIMSOLL_TRY(session.store(
+          slot.name, [&](const TensorView& view) { return checkpoint.read_into(slot.name, slot.type, view.data); }));
   return true;
 }
 

@@ -237,8 +237,7 @@ void Session::find_slots(BoundPhase& bound) {
   bound.slots.weights.resize(bound.weights.size());
   if (options_.data.sample_weights && options_.precision.variables == DType::kFloat64) {
     staged_weights_.resize(bound.weights.size());
-    for (auto& staged : staged_weights_)
-      staged.resize(std::max(staged.size(), static_cast<size_t>(phase.samples)));
+    for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(phase.samples)));
   }
 }
 
@@ -289,7 +288,8 @@ void Session::run_alone(BoundPhase& phase, size_t node) {
   for (ValueId id : phase.plan->graph.nodes[node].inputs) {
     const Value& value = phase.plan->graph.value(id);
     if (!is_floating(value.type.dtype))
-      std::memset(memory_->at(phase.plan->values[static_cast<size_t>(id)].offset), 0, static_cast<size_t>(value.bytes()));
+      std::memset(memory_->at(phase.plan->values[static_cast<size_t>(id)].offset), 0,
+                  static_cast<size_t>(value.bytes()));
   }
   phase.kernels[node]->run();
 }
@@ -399,8 +399,8 @@ Result<TensorView> Session::prediction(int64_t count, size_t output) {
   const TensorView view = find("predict", count)->predictions[output];
   if (memory_->host_visible()) return view;
   staged_prediction_.resize(std::max(staged_prediction_.size(), static_cast<size_t>(view.type.bytes())));
-  PLIMSOLL_TRY(memory_->read(static_cast<std::byte*>(view.data) - memory_->at(0), staged_prediction_.data(),
-                             view.type.bytes()));
+  PLIMSOLL_TRY(
+      memory_->read(static_cast<std::byte*>(view.data) - memory_->at(0), staged_prediction_.data(), view.type.bytes()));
   return TensorView{view.type, staged_prediction_.data()};
 }
 

@@ -36,8 +36,7 @@ struct Sums {
 class HostView {
  public:
   HostView(const Plan& plan, const std::byte* base) : plan_(&plan), base_(base) {}
-  HostView(const Plan& plan, std::vector<std::byte> copy)
-      : plan_(&plan), copy_(std::move(copy)), base_(copy_.data()) {}
+  HostView(const Plan& plan, std::vector<std::byte> copy) : plan_(&plan), copy_(std::move(copy)), base_(copy_.data()) {}
   HostView(HostView&&) = default;
 
   TensorView operator[](const std::string& name) const;
@@ -52,8 +51,8 @@ class Session {
  public:
   // Binds every kernel and runs, before any weight is loaded, one node of each kind, or, on a device whose phases are
   // recorded, every phase: after this dry run the process must hold no more beside its arena than the plan's overhead
-  // bound allows (kOverheadAboveBound). `held_before` is what a host program held before it called us; the plan counts it
-  // among its data. The backend outlives the session.
+  // bound allows (kOverheadAboveBound). `held_before` is what a host program held before it called us; the plan counts
+  // it among its data. The backend outlives the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
@@ -86,7 +85,7 @@ class Session {
   // A device with a queue goes on while the host looks at what came before: at most two windows or evaluated batches
   // may wait to be collected. The host's own kernels are done when apply() returns, and one is collected at a time.
   bool runs_ahead() const { return readback_ != nullptr; }
-  Result<const Sums*> collect();  // of the oldest window or evaluated batch that was not collected
+  Result<const Sums*> collect();          // of the oldest window or evaluated batch that was not collected
   double tally(const std::string& name);  // of the newest, once collected with all before it; NaN if the device failed
   const std::vector<Tally>& tallies() const { return tallies_; }
   // Sums of the sample weights since begin(), one an output; a checkpoint inside a window carries them.

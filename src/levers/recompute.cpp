@@ -51,6 +51,8 @@ class CheapChooser {
   }
 
   void consider(ValueId id) {
+    // Copies of weights in another dtype are small, and made for all weights at once.
+    if (graph_.value(id).category == Category::kTemporaries) return;
     int nodes = 0;
     Bytes newly_kept = 0;
     if (chain_of_producer(id, nodes, newly_kept) && newly_kept < graph_.value(id).bytes())

@@ -1,8 +1,9 @@
-// Equal element-wise nodes over different tensors become one node: on a device where starting a kernel costs more than a
-// small tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another dtype.
+// Equal element-wise nodes over different tensors become one node: on a device where starting a kernel costs more than
+// a small tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another
+// dtype.
 //
-// A group is a `fused` node whose body holds each member's nodes side by side. It stands where its last member stood, or,
-// if somebody reads a member before that, where its first member stood.
+// A group is a `fused` node whose body holds each member's nodes side by side. It stands where its last member stood,
+// or, if somebody reads a member before that, where its first member stood.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,7 +1,7 @@
-// The gradient of a normalised relu, relu(batch_norm_apply(x)), is masked where the normalised value is not positive. Its
-// two readers, batch_norm_grad_stats and batch_norm_input_grad, read x anyway: where arithmetic is cheap beside memory
-// each finds the mask from x by itself. Then neither the relu's result is read nor the masked gradient written: five
-// passes over the tensor instead of seven. Bitwise: the same normalisation of the same numbers.
+// The gradient of a normalised relu, relu(batch_norm_apply(x)), is masked where the normalised value is not positive.
+// Its two readers, batch_norm_grad_stats and batch_norm_input_grad, read x anyway: where arithmetic is cheap beside
+// memory each finds the mask from x by itself. Then neither the relu's result is read nor the masked gradient written:
+// five passes over the tensor instead of seven. Bitwise: the same normalisation of the same numbers.
 #include <optional>
 
 #include "graph/rewrite.h"

@@ -97,7 +97,8 @@ class PaddingFolder {
     std::vector<bool> gone(graph_.nodes.size(), false);
     std::vector<Node> nodes = graph_.nodes;
     for (size_t n = 0; n < nodes.size(); ++n)
-      gone[n] = gone[n] || (nodes[n].op == "pad2d" && (fold_pad(nodes[n], nodes) || fold_into_pool(nodes[n], nodes, gone))) ||
+      gone[n] = gone[n] ||
+                (nodes[n].op == "pad2d" && (fold_pad(nodes[n], nodes) || fold_into_pool(nodes[n], nodes, gone))) ||
                 (nodes[n].op == "crop2d" && fold_crop(nodes[n], nodes));
     Rewrite rewrite(graph_);
     for (size_t n = 0; n < nodes.size(); ++n) {
@@ -149,8 +150,9 @@ class PaddingFolder {
     Node& pool = nodes[static_cast<size_t>(readers[0])];
     const Pads &pads = pad.attrs.list("pads"), window = pool.op == "max_pool2d" ? pool.attrs.list("pool") : Pads{0, 0};
     if (!device_.recomputes_freely() || nodes[static_cast<size_t>(before)].op != "relu" || pool.op != "max_pool2d" ||
-        relu.real_or("negative_slope", 0) != 0 || relu.real_or("threshold", 0) != 0 || !is_zero(pool.attrs.list("pads")) ||
-        std::max(pads[0], pads[1]) >= window[0] || std::max(pads[2], pads[3]) >= window[1])
+        relu.real_or("negative_slope", 0) != 0 || relu.real_or("threshold", 0) != 0 ||
+        !is_zero(pool.attrs.list("pads")) || std::max(pads[0], pads[1]) >= window[0] ||
+        std::max(pads[2], pads[3]) >= window[1])
       return false;
     // The gradients: each must be cropped, and by nobody else read.
     std::vector<std::pair<NodeId, NodeId>> gradients;

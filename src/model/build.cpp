@@ -18,8 +18,8 @@ Shape with_batch(int64_t batch, const Shape& sample) {
 
 class GraphWriter {
  public:
-  GraphWriter(GraphBuilder& b, const Model& model, const ModelPlan& plan, int64_t batch, const Precision& precision, Mode mode,
-              const DataTypes& data)
+  GraphWriter(GraphBuilder& b, const Model& model, const ModelPlan& plan, int64_t batch, const Precision& precision,
+              Mode mode, const DataTypes& data)
       : b_(b),
         model_(model),
         plan_(plan),
@@ -70,8 +70,7 @@ class GraphWriter {
     b_.set_layer(object.path);
     std::vector<ValueId> inputs, weights;
     for (size_t t : call.inputs) inputs.push_back(values_[t]);
-    for (size_t i = 0; i < object.specs.size(); ++i)
-      weights.push_back(weight(object, i));
+    for (size_t i = 0; i < object.specs.size(); ++i) weights.push_back(weight(object, i));
     values_[call.output] = object.layer.build(BuildCall{b_, batch_, compute_, mode_ == Mode::kTrain, object.trainable,
                                                         static_cast<int64_t>(index), inputs, weights, statistics_});
   }
@@ -159,7 +158,8 @@ class GraphWriter {
 
 }  // namespace
 
-Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode, const DataTypes& data) const {
+Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode,
+                     const DataTypes& data) const {
   return GraphWriter(b, *this, *plan_, batch, precision, mode, data).run();
 }
 

@@ -85,9 +85,10 @@ class Model {
   Status check_batch(int64_t batch) const;
 
   // Adds the forward pass for `batch` samples. Graph inputs: "x:NAME" and (not in kPredict) "y:NAME", "weight:NAME"
-  // where DataTypes says so; persistent ones: every weight by its name (T, the policy's dtype of variables), "scale:OUTPUT" `[]` T (loss weight divided
-  // by the effective batch's count of rows), "one" `[]` T (1, for tallies), "rng" i64[2], "first_sample" i64[1]. Moving
-  // statistics become updates in kTrain. Returns through the builder's status() what shapes do not allow.
+  // where DataTypes says so; persistent ones: every weight by its name (T, the policy's dtype of variables),
+  // "scale:OUTPUT" `[]` T (loss weight divided by the effective batch's count of rows), "one" `[]` T (1, for tallies),
+  // "rng" i64[2], "first_sample" i64[1]. Moving statistics become updates in kTrain. Returns through the builder's
+  // status() what shapes do not allow.
   Forward build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode, const DataTypes& data) const;
 
  private:

@@ -1,6 +1,6 @@
 // Scaled dot-product attention over heads, and its gradient. The T x T matrix of weights is no value of the graph: the
-// forward pass keeps log(sum(exp)) of each query's scores, from which the backward pass finds the weights again. Queries,
-// keys and values are three tensors [N,T,H,D], or one [N,T,3,H,D] as a single product leaves them.
+// forward pass keeps log(sum(exp)) of each query's scores, from which the backward pass finds the weights again.
+// Queries, keys and values are three tensors [N,T,H,D], or one [N,T,3,H,D] as a single product leaves them.
 #include <cmath>
 
 #include "ops/families.h"
@@ -133,7 +133,8 @@ void reference_grad(const ReferenceCall& call) {
   const Heads s(call.inputs[1].type.shape, call.attrs);
   const bool packed = s.parts == 3;
   const double *dy = in(call, 0), *q = in(call, 1), *k = packed ? q + s.part() : in(call, 2),
-               *v = packed ? k + s.part() : in(call, 3), *y = in(call, packed ? 2 : 4), *stats = in(call, packed ? 3 : 5);
+               *v = packed ? k + s.part() : in(call, 3), *y = in(call, packed ? 2 : 4),
+               *stats = in(call, packed ? 3 : 5);
   double *dq = out(call, 0), *dk = packed ? dq + s.part() : out(call, 1), *dv = packed ? dk + s.part() : out(call, 2);
   for (size_t i = 0; i < call.outputs.size(); ++i) std::fill_n(out(call, i), call.outputs[i].elements(), 0.0);
   for_each(s.n * s.h, s.t * s.t * s.d * 4, [&](int64_t item) {
@@ -175,14 +176,15 @@ OpDef forward_op() {
   const auto attrs = [](double scale, bool causal) {
     return causal ? Attrs{{"scale", scale}, {"causal", true}} : Attrs{{"scale", scale}};
   };
-  op.cases = {{"full", same(f32({2, 5, 3, 4})), attrs(0.5, false), three, {0, 1, 2}},
-              {"causal", same(f32({2, 7, 2, 8})), attrs(0.35, true), three, {0, 1, 2}},
-              {"one_position", same(f32({2, 1, 2, 4})), attrs(0.5, true), three, {}},  // gradients of q and k: noise about 0
-              {"packed", {f32({2, 7, 3, 2, 8})}, attrs(0.35, true), {"normal"}, {0}},
-              {"one_head", same(f32({1, 17, 1, 16})), attrs(0.25, true), three, {0, 1, 2}},
-              {"steep", same(f32({1, 9, 2, 16})), attrs(8.0, false), three, {}},
-              {"tiles", same(f32({1, 130, 2, 64})), attrs(0.125, true), three, {}},
-              {"odd_width", same(f32({1, 70, 1, 40})), attrs(0.16, false), three, {}}};
+  op.cases = {
+      {"full", same(f32({2, 5, 3, 4})), attrs(0.5, false), three, {0, 1, 2}},
+      {"causal", same(f32({2, 7, 2, 8})), attrs(0.35, true), three, {0, 1, 2}},
+      {"one_position", same(f32({2, 1, 2, 4})), attrs(0.5, true), three, {}},  // gradients of q and k: noise about 0
+      {"packed", {f32({2, 7, 3, 2, 8})}, attrs(0.35, true), {"normal"}, {0}},
+      {"one_head", same(f32({1, 17, 1, 16})), attrs(0.25, true), three, {0, 1, 2}},
+      {"steep", same(f32({1, 9, 2, 16})), attrs(8.0, false), three, {}},
+      {"tiles", same(f32({1, 130, 2, 64})), attrs(0.125, true), three, {}},
+      {"odd_width", same(f32({1, 70, 1, 40})), attrs(0.16, false), three, {}}};
   return op;
 }
 

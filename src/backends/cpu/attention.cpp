@@ -29,7 +29,13 @@ struct Heads {
 
 Heads heads_of(const Shape& q, const Attrs& attrs) {
   const bool packed = q.rank() == 5;
-  return {q[0], q[1], q[packed ? 3 : 2], q.back(), packed ? 3 : 1, attrs.flag("causal"), static_cast<float>(attrs.real("scale"))};
+  return {q[0],
+          q[1],
+          q[packed ? 3 : 2],
+          q.back(),
+          packed ? 3 : 1,
+          attrs.flag("causal"),
+          static_cast<float>(attrs.real("scale"))};
 }
 
 double dot(const float* a, const float* b, int64_t count) {

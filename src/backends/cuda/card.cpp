@@ -65,7 +65,10 @@ Result<Card> card_from_profile(const std::string& profile) {
     if (card.profile == profile) return card;
     known += (known.empty() ? "" : ", ") + card.profile;
   }
-  return fail(Error{ErrorCode::kUsage, fmt::format("there is no device '{}'", profile), {"profiles: " + known}, {"--device cpu, --device gpu, or one of the profiles"}});
+  return fail(Error{ErrorCode::kUsage,
+                    fmt::format("there is no device '{}'", profile),
+                    {"profiles: " + known},
+                    {"--device cpu, --device gpu, or one of the profiles"}});
 }
 
 }  // namespace plimsoll::cuda

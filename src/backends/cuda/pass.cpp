@@ -73,7 +73,8 @@ bool PassWriter::find_shape() {
 void PassWriter::choose_width() {
   Bytes narrowest = 4;
   const auto look = [&](ValueId id) {
-    if (is_full(id) && is_floating(graph_.type(id).dtype)) narrowest = std::min(narrowest, size_of(graph_.type(id).dtype));
+    if (is_full(id) && is_floating(graph_.type(id).dtype))
+      narrowest = std::min(narrowest, size_of(graph_.type(id).dtype));
   };
   for (ValueId id : inputs_) look(id);
   for (ValueId id : outputs_) look(id);
@@ -117,7 +118,8 @@ std::string PassWriter::vector(size_t i) {
   if (!by_channel_ || type(i).shape.elements() != pass_.channels) refuse("reads a vector that is not one a channel");
   if (const auto found = vectors_.find(index); found != vectors_.end()) return found->second;
   const std::string name = fmt::format("v{}", index);
-  vectors_text_ += fmt::format("    float {0}[W];\n    for (int k = 0; k < W; ++k) {0}[k] = to_float(i{1}[c0 + k]);\n", name, index);
+  vectors_text_ +=
+      fmt::format("    float {0}[W];\n    for (int k = 0; k < W; ++k) {0}[k] = to_float(i{1}[c0 + k]);\n", name, index);
   return vectors_[index] = name + "[k]";
 }
 
@@ -199,7 +201,8 @@ std::string PassWriter::finish_text() const {
         a);
     text += add_slices;
     text += fmt::format(
-        "  if (ends) partial[(static_cast<long long>(blockIdx.x) * {} + {}) * channels + c] = static_cast<float>(sum);\n"
+        "  if (ends) partial[(static_cast<long long>(blockIdx.x) * {} + {}) * channels + c] = "
+        "static_cast<float>(sum);\n"
         "  }}\n"
         "  __syncthreads();\n",
         pass_.sums, a);
@@ -282,7 +285,8 @@ std::string PassWriter::assemble() const {
   text += fmt::format("constexpr int W = {};\nconstexpr int U = {};\n", pass_.width, unroll);
   text +=
       "template <typename T> using Pack = PackOf<T, W>;\n"
-      "template <typename T> __device__ inline Pack<T> load(const T* p) { return *reinterpret_cast<const Pack<T>*>(p); }\n"
+      "template <typename T> __device__ inline Pack<T> load(const T* p) { return *reinterpret_cast<const Pack<T>*>(p); "
+      "}\n"
       "template <typename T> __device__ inline void store(T* p, Pack<T> q) { *reinterpret_cast<Pack<T>*>(p) = q; }\n"
       "template <typename T> __device__ inline Pack<T> load(const T* p, long long left) {\n"
       "  if (left >= W) return load(p);\n"

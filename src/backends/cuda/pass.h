@@ -3,8 +3,8 @@
 // The tensors of a pass share one shape, seen as rows of `channels` elements (a pass without channel vectors sees rows
 // of `width`). A thread keeps its channels and walks down the rows: channel vectors are read once, full-size inputs
 // `width` elements at a time. Values between the nodes stay in registers, rounded to their dtype so that a fused result
-// equals an unfused one. Sums are taken per thread, per block, and over the blocks by whichever block comes last, each in
-// a fixed order: the same bits every run. The source names no sizes, so equal bodies share one compiled kernel.
+// equals an unfused one. Sums are taken per thread, per block, and over the blocks by whichever block comes last, each
+// in a fixed order: the same bits every run. The source names no sizes, so equal bodies share one compiled kernel.
 #pragma once
 
 #include <span>
@@ -41,7 +41,8 @@ PassGrid grid_of(const Pass& pass, const Card& card);
 inline constexpr int64_t kRowsPerBlock = 1024;
 inline constexpr size_t kMostTableBytes = 30000;
 
-// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a pass.
+// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a
+// pass.
 Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
                        std::span<const ValueId> outputs);
 // A node of op "fused", or a single element-wise or reduction node.

@@ -31,8 +31,9 @@ bool plain_relu(const Attrs& attrs) {
 std::string relu_numbers(const Attrs& attrs) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool bounded = attrs.has("max_value");
-  return fmt::format("{}, {}, {}, {}", number(attrs.real_or("threshold", 0)), number(attrs.real_or("negative_slope", 0)),
-                     number(bounded ? 0.0 : -kInfinity), number(bounded ? attrs.real("max_value") : kInfinity));
+  return fmt::format("{}, {}, {}, {}", number(attrs.real_or("threshold", 0)),
+                     number(attrs.real_or("negative_slope", 0)), number(bounded ? 0.0 : -kInfinity),
+                     number(bounded ? attrs.real("max_value") : kInfinity));
 }
 
 void write_relu(PassWriter& w) {
@@ -125,9 +126,8 @@ void write_sgd(PassWriter& w) {  // w, g, learning_rate, momentum state?
   }
   const std::string momentum = number(w.attrs().real("momentum"));
   const std::string state = fmt::format("({} * {} - {} * {})", w.full(3), momentum, g, rate);
-  w.result(0, w.attrs().flag("nesterov")
-                  ? fmt::format("{} + ({} * {} - {} * {})", decayed, state, momentum, g, rate)
-                  : fmt::format("{} + {}", decayed, state));
+  w.result(0, w.attrs().flag("nesterov") ? fmt::format("{} + ({} * {} - {} * {})", decayed, state, momentum, g, rate)
+                                         : fmt::format("{} + {}", decayed, state));
   w.result(1, state);
 }
 
@@ -141,20 +141,27 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
   const std::string new_m = fmt::format("({0} + ({1} - {0}) * {2})", m, g, number(1.0 - b1));
   const std::string new_v = fmt::format("({0} + ({1} * {1} - {0}) * {2})", v, g, number(1.0 - b2));
   const double decay = attrs.real_or("weight_decay", 0);
-  const std::string decayed =
-      decay == 0 ? x : fmt::format("{0} - {0} * {1} * {2}", x, number(decay), w.scalar(4));
+  const std::string decayed = decay == 0 ? x : fmt::format("{0} - {0} * {1} * {2}", x, number(decay), w.scalar(4));
   w.result(1, new_m);
   w.result(2, new_v);
-  w.result(0, fmt::format("{} - {} * {} / (sqrtf({}) + {})", decayed, new_m, alpha, new_v,
-                          number(attrs.real("epsilon"))));
+  w.result(0,
+           fmt::format("{} - {} * {} / (sqrtf({}) + {})", decayed, new_m, alpha, new_v, number(attrs.real("epsilon"))));
 }
 
 const std::map<std::string, PassForm>& forms() {
   static const std::map<std::string, PassForm> kForms = {
-      {"bias_add", [](PassWriter& w) { const std::string x = w.full(0); w.result(0, x + " + " + w.vector(1)); }},
+      {"bias_add",
+       [](PassWriter& w) {
+         const std::string x = w.full(0);
+         w.result(0, x + " + " + w.vector(1));
+       }},
       {"add", [](PassWriter& w) { binary(w, "{} + {}"); }},
       {"multiply", [](PassWriter& w) { binary(w, "{} * {}"); }},
-      {"scale", [](PassWriter& w) { const std::string x = w.full(0); w.result(0, x + " * " + w.scalar(1)); }},
+      {"scale",
+       [](PassWriter& w) {
+         const std::string x = w.full(0);
+         w.result(0, x + " * " + w.scalar(1));
+       }},
       {"affine",
        [](PassWriter& w) {
          w.result(0, fmt::format("{} * {} + {}", w.full(0), number(w.attrs().real("scale")),

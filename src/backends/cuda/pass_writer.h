@@ -25,10 +25,10 @@ class PassWriter {
   const Attrs& attrs() const { return node().attrs; }
   const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
   DType output_dtype(size_t i) const { return graph_.type(node().outputs[i]).dtype; }
-  std::string full(size_t i);               // an element of a full-size input
-  std::string vector(size_t i);             // of a channel vector, as float
-  std::string scalar(size_t i);             // a scalar as float
-  std::string raw_scalar(size_t i);         // the pointer to a small input
+  std::string full(size_t i);                                 // an element of a full-size input
+  std::string vector(size_t i);                               // of a channel vector, as float
+  std::string scalar(size_t i);                               // a scalar as float
+  std::string raw_scalar(size_t i);                           // the pointer to a small input
   std::string derived_vector(const std::string& expression);  // computed once a thread; `k` indexes the vectors
   std::string derived_scalar(const std::string& expression);  // computed once a block
 

@@ -91,9 +91,8 @@ Bound tensors_of(const BoundNode& node, const Attention& a) {
     return {in[0], in[1], in[2], out[0], out[1]};
   }
   if (a.packed)
-    return {in[1], a.part(in[1], 1), a.part(in[1], 2), in[2],
-            in[3], in[0],            out[0],           a.part(out[0], 1),
-            a.part(out[0], 2)};
+    return {in[1],  a.part(in[1], 1),  a.part(in[1], 2), in[2], in[3], in[0],
+            out[0], a.part(out[0], 1), a.part(out[0], 2)};
   return {in[1], in[2], in[3], in[4], in[5], in[0], out[0], out[1], out[2]};
 }
 
@@ -133,9 +132,11 @@ BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention&
   if (workspace.bytes < a.rows() * 4)
     return fail(ErrorCode::kBadPlan, fmt::format("attention_grad needs a workspace of {} bytes and the plan grants {}",
                                                  a.rows() * 4, workspace.bytes));
-  const FlashGradients g{at.dy, at.q,  at.k,  at.v,  at.y,
-                         static_cast<const float*>(at.stats), at.dq, at.dk, at.dv,
-                         static_cast<float*>(workspace.data)};
+  const FlashGradients g{at.dy, at.q,
+                         at.k,  at.v,
+                         at.y,  static_cast<const float*>(at.stats),
+                         at.dq, at.dk,
+                         at.dv, static_cast<float*>(workspace.data)};
   return make_kernel([=] {
     flash_backward(stream, a, g);
     checked();

@@ -8,8 +8,8 @@
 #include "backends/cuda/rules.h"
 #include "backends/cuda/runtime/check.h"
 #include "backends/cuda/runtime/choices.h"
-#include "backends/cuda/runtime/failures.h"
 #include "backends/cuda/runtime/device_memory.h"
+#include "backends/cuda/runtime/failures.h"
 #include "backends/cuda/runtime/held.h"
 #include "backends/cuda/runtime/libraries.h"
 
@@ -22,9 +22,15 @@ using Binder = BoundKernel (*)(Context&, const BoundNode&);
 // A rule and the binder that makes its kernels belong together.
 Binder binder_for(Rule rule) {
   static const std::pair<Rule, Binder> kBinders[] = {
-      {convolution_rule, bind_convolution}, {matmul_rule, bind_matmul}, {attention_rule, bind_attention},
-      {fused_rule, bind_fused},             {pooling_rule, bind_pooling}, {rows_rule, bind_rows},
-      {sums_rule, bind_sums},               {shape_rule, bind_shape},   {table_rule, bind_table},
+      {convolution_rule, bind_convolution},
+      {matmul_rule, bind_matmul},
+      {attention_rule, bind_attention},
+      {fused_rule, bind_fused},
+      {pooling_rule, bind_pooling},
+      {rows_rule, bind_rows},
+      {sums_rule, bind_sums},
+      {shape_rule, bind_shape},
+      {table_rule, bind_table},
   };
   for (const auto& [known, binder] : kBinders)
     if (known == rule) return binder;
@@ -68,7 +74,8 @@ class CudaBackend final : public Backend {
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     const Binder binder = binder_for(rule_for(node.node.op));
     if (binder == nullptr)
-      return fail(ErrorCode::kBadPlan, fmt::format("the GPU backend has no kernel '{}' for {}", node.kernel, node.node.op));
+      return fail(ErrorCode::kBadPlan,
+                  fmt::format("the GPU backend has no kernel '{}' for {}", node.kernel, node.node.op));
     return binder(*context_, node);
   }
 
@@ -146,7 +153,8 @@ Error cuda_error(cudaError_t code, const std::string& what) {
                    {text},
                    {"a driver of version 580 or newer", "--device cpu"}};
     case cudaErrorMemoryAllocation:
-      return Error{ErrorCode::kOutOfMemory, "the GPU has no room left", {text, what}, {"a smaller --budget", "plimsoll doctor"}};
+      return Error{
+          ErrorCode::kOutOfMemory, "the GPU has no room left", {text, what}, {"a smaller --budget", "plimsoll doctor"}};
     default:
       return Error{ErrorCode::kDeviceLost,
                    "the GPU failed",
@@ -198,10 +206,11 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   int count = 0;
   PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
   if (options.ordinal >= count)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--device gpu:{}: the driver shows {} GPU{}", options.ordinal, count, count == 1 ? "" : "s"),
-                      {},
-                      {"--device gpu:0"}});
+    return fail(
+        Error{ErrorCode::kUsage,
+              fmt::format("--device gpu:{}: the driver shows {} GPU{}", options.ordinal, count, count == 1 ? "" : "s"),
+              {},
+              {"--device gpu:0"}});
   auto context = std::make_unique<Context>();
   context->ordinal = options.ordinal;
   PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));

@@ -3,8 +3,8 @@
 #include "backends/cuda/runtime/context.h"
 
 // For functions that return a Result or Status.
-#define PLIMSOLL_CUDA(call)                                                                             \
-  do {                                                                                                  \
-    if (const cudaError_t plimsoll_code = (call); plimsoll_code != cudaSuccess)                         \
-      return ::plimsoll::fail(::plimsoll::cuda::cuda_error(plimsoll_code, #call));                      \
+#define PLIMSOLL_CUDA(call)                                                        \
+  do {                                                                             \
+    if (const cudaError_t plimsoll_code = (call); plimsoll_code != cudaSuccess)    \
+      return ::plimsoll::fail(::plimsoll::cuda::cuda_error(plimsoll_code, #call)); \
   } while (false)

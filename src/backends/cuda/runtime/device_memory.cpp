@@ -72,7 +72,8 @@ class DeviceFeed final : public Feed {
 
   Status open() {
     for (int i = 0; i < 2; ++i) {
-      PLIMSOLL_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&pinned_[i]), static_cast<size_t>(bytes_), cudaHostAllocDefault));
+      PLIMSOLL_CUDA(
+          cudaHostAlloc(reinterpret_cast<void**>(&pinned_[i]), static_cast<size_t>(bytes_), cudaHostAllocDefault));
       PLIMSOLL_CUDA(cudaEventCreateWithFlags(&sent_[i], cudaEventDisableTiming));
     }
     PLIMSOLL_CUDA(cudaEventCreateWithFlags(&taken_, cudaEventDisableTiming));
@@ -96,8 +97,8 @@ class DeviceFeed final : public Feed {
 
   Status submit() override {
     PLIMSOLL_CUDA(cudaStreamWaitEvent(context_.copies, taken_, 0));
-    PLIMSOLL_CUDA(cudaMemcpyAsync(staging_, pinned_[next_], static_cast<size_t>(used_), cudaMemcpyHostToDevice,
-                                  context_.copies));
+    PLIMSOLL_CUDA(
+        cudaMemcpyAsync(staging_, pinned_[next_], static_cast<size_t>(used_), cudaMemcpyHostToDevice, context_.copies));
     PLIMSOLL_CUDA(cudaEventRecord(sent_[next_], context_.copies));
     PLIMSOLL_CUDA(cudaStreamWaitEvent(context_.stream, sent_[next_], 0));
     next_ = 1 - next_;
@@ -133,7 +134,8 @@ class DeviceFeed final : public Feed {
 
 class DeviceReadback final : public Readback {
  public:
-  DeviceReadback(Context& context, const std::byte* from, Bytes bytes) : context_(context), from_(from), bytes_(bytes) {}
+  DeviceReadback(Context& context, const std::byte* from, Bytes bytes)
+      : context_(context), from_(from), bytes_(bytes) {}
   ~DeviceReadback() override {
     cudaStreamSynchronize(context_.stream);
     for (int i = 0; i < 2; ++i) {
@@ -144,7 +146,8 @@ class DeviceReadback final : public Readback {
 
   Status open() {
     for (int i = 0; i < 2; ++i) {
-      PLIMSOLL_CUDA(cudaHostAlloc(reinterpret_cast<void**>(&to_[i]), static_cast<size_t>(bytes_), cudaHostAllocDefault));
+      PLIMSOLL_CUDA(
+          cudaHostAlloc(reinterpret_cast<void**>(&to_[i]), static_cast<size_t>(bytes_), cudaHostAllocDefault));
       PLIMSOLL_CUDA(cudaEventCreateWithFlags(&done_[i], cudaEventDisableTiming));
     }
     return {};

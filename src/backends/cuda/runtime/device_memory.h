@@ -7,7 +7,8 @@ namespace plimsoll::cuda {
 
 Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes bytes);
 Result<std::unique_ptr<Feed>> open_device_feed(Context& context, Bytes bytes);
-Result<std::unique_ptr<Readback>> open_device_readback(Context& context, const Memory& memory, Bytes offset, Bytes bytes);
+Result<std::unique_ptr<Readback>> open_device_readback(Context& context, const Memory& memory, Bytes offset,
+                                                       Bytes bytes);
 
 // Enqueues up to kMostPokes small writes as one kernel whose parameters carry the bytes.
 inline constexpr int kMostPokes = 64;

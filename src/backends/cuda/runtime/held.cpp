@@ -56,10 +56,9 @@ CardMemory card_memory(int ordinal) {
   for (unsigned i = 0; i < count && i < processes.size(); ++i) {
     char name[256] = {};
     if ((*nvml)->process_name != nullptr) (void)(*nvml)->process_name(processes[i].pid, name, sizeof name);
-    memory.holders.push_back(fmt::format("{}process {}{}", name[0] != 0 ? std::string(name) + ", " : "", processes[i].pid,
-                                         processes[i].used_bytes == ~0ULL
-                                             ? ""
-                                             : ": " + format_bytes(static_cast<Bytes>(processes[i].used_bytes))));
+    memory.holders.push_back(fmt::format(
+        "{}process {}{}", name[0] != 0 ? std::string(name) + ", " : "", processes[i].pid,
+        processes[i].used_bytes == ~0ULL ? "" : ": " + format_bytes(static_cast<Bytes>(processes[i].used_bytes))));
   }
   return memory;
 }

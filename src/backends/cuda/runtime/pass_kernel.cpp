@@ -47,7 +47,10 @@ std::vector<std::byte> table_of(const Pass& pass, const BoundNode& node) {
 class PassKernel final : public Kernel {
  public:
   PassKernel(Context& context, cudaKernel_t kernel, const Pass& pass, const BoundNode& node)
-      : context_(context), kernel_(kernel), grid_(grid_of(pass, context.card)), rows_(pass.rows),
+      : context_(context),
+        kernel_(kernel),
+        grid_(grid_of(pass, context.card)),
+        rows_(pass.rows),
         channels_(static_cast<int>(pass.channels)) {
     if (!pass.parts.empty()) {
       table_ = table_of(pass, node);
@@ -61,10 +64,13 @@ class PassKernel final : public Kernel {
     // Blocks that all fit at once and walk down the rows together leave no last round half empty. What sums leave in
     // the workspace was planned, so their grid stays.
     int resident = 0;
-    if (pass.sums == 0 && cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-                              &resident, reinterpret_cast<const void*>(kernel),
-                              static_cast<int>(grid_.block_x * grid_.block_y), 0) == cudaSuccess && resident > 0)
-      grid_.grid_x = std::min(grid_.grid_x, std::max(1U, static_cast<unsigned>(resident * context.card.multiprocessors) / grid_.grid_y));
+    if (pass.sums == 0 &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(kernel),
+                                                      static_cast<int>(grid_.block_x * grid_.block_y),
+                                                      0) == cudaSuccess &&
+        resident > 0)
+      grid_.grid_x = std::min(
+          grid_.grid_x, std::max(1U, static_cast<unsigned>(resident * context.card.multiprocessors) / grid_.grid_y));
     (void)cudaGetLastError();
     for (void*& pointer : pointers_) arguments_.push_back(&pointer);
     arguments_.push_back(&rows_);
@@ -109,8 +115,10 @@ Result<std::string> compile_source(const std::string& source, int capability) {
       nvrtc->get_program_log(program, log.data());
     }
     nvrtc->destroy_program(&program);
-    return fail(Error{ErrorCode::kInternal, fmt::format("a kernel does not compile for sm_{}", capability),
-                      {log.substr(0, 800)}, {}});
+    return fail(Error{ErrorCode::kInternal,
+                      fmt::format("a kernel does not compile for sm_{}", capability),
+                      {log.substr(0, 800)},
+                      {}});
   }
   nvrtc->destroy_program(&program);
   return code;
