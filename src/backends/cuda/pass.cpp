@@ -150,14 +150,17 @@ void PassWriter::result(size_t i, const std::string& expression) {
   const DType dtype = graph_.type(id).dtype;
   if (dtype != DType::kFloat32 && !is_half(dtype)) refuse(fmt::format("makes {}", name_of(dtype)));
   const std::string name = fresh("t");
-  const std::string rounded =
-      is_half(dtype) ? fmt::format("to_float(to_{}({}))", type_text(dtype), expression) : expression;
-  body_ += fmt::format("          const float {} = {};\n", name, rounded);
-  computed_[id] = name;
-  if (const int index = output_index(id); index != kNone) {
-    body_ += fmt::format("          q{0}.v[k] = from_float<{1}>({2});\n", index, type_text(dtype), name);
-    stored_.push_back(index);
+  const int index = output_index(id);
+  if (index != kNone) stored_.push_back(index);
+  if (is_half(dtype)) {
+    body_ += fmt::format("          const {0} h{1} = to_{0}({2});\n", type_text(dtype), name, expression);
+    body_ += fmt::format("          const float {0} = to_float(h{0});\n", name);
+    if (index != kNone) body_ += fmt::format("          q{}.v[k] = h{};\n", index, name);
+  } else {
+    body_ += fmt::format("          const float {} = {};\n", name, expression);
+    if (index != kNone) body_ += fmt::format("          q{}.v[k] = {};\n", index, name);
   }
+  computed_[id] = name;
 }
 
 int PassWriter::sum(const std::string& expression) {
@@ -278,7 +281,7 @@ std::string PassWriter::table_head() const {
 
 std::string PassWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
-  const int unroll = loads <= 1 ? 4 : loads <= 3 ? 2 : 1;
+  const int unroll = loads <= 1 || (loads == 2 && pass_.sums == 0) ? 4 : loads <= 3 ? 2 : 1;
   // The last row of a part may be short.
   const char* const limit = parts_ > 0 ? ", elements - at" : "";
   std::string text = pass_prelude();
