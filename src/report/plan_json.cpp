@@ -90,13 +90,13 @@ Json plan_json(const PlanReport& report) {
   json["arena_bytes"] = plan.arena_bytes;
   json["overhead_bytes"] = plan.overhead_bytes;
   json["data_bytes"] = plan.data_bytes;
-  Json host = {{"space", "host"}};
-  if (report.budget > 0) host["budget_bytes"] = report.budget;
-  host.update({{"arena_bytes", plan.arena_bytes},
-               {"overhead_bytes", plan.overhead_bytes},
-               {"data_bytes", plan.data_bytes},
-               {"peak_bytes", plan.peak_bytes()}});
-  json["memories"] = Json::array({host});
+  Json space = {{"space", report.device.own_memory ? "gpu:0" : "host"}};
+  if (report.budget > 0) space["budget_bytes"] = report.budget;
+  space.update({{"arena_bytes", plan.arena_bytes},
+                {"overhead_bytes", plan.overhead_bytes},
+                {"data_bytes", plan.data_bytes},
+                {"peak_bytes", plan.peak_bytes()}});
+  json["memories"] = Json::array({space});
   if (plan.batch.effective > 0) {
     json["fixed_bytes"] = result.fixed_bytes;
     json["bytes_per_sample"] = result.bytes_per_sample;

@@ -176,7 +176,7 @@ TEST(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
   fail_each({"fit", golden("cnn.keras"), "--data", golden("cnn_x.npy") + "," + golden("cnn_y.npy"), "--batch-size",
              "10", "--budget", "512MiB", "--checkpoint", "FOLDER/state", "--checkpoint-every", "1", "--save",
              "FOLDER/out.keras", "--log", "FOLDER/log.jsonl", "--threads",
-             "32"},  // the bound on overhead grows with the threads: room for the sanitizer's own memory
+             "96"},  // the bound on overhead grows with the threads: room for the sanitizer's own memory
             [&](const TemporaryFolder& folder, std::vector<std::string> arguments, const Ended& ended,
                 const std::string& what) {
               // The file that was there before is there still, or a whole new one is.
