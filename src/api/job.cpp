@@ -41,7 +41,6 @@ Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
   GpuOptions gpu;
   gpu.tf32 = options.tf32;
-  gpu.memory_growth = options.memory_growth;
   if (const size_t colon = options.device.find(':'); colon != std::string::npos) {
     const std::string number = options.device.substr(colon + 1);
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)

@@ -23,8 +23,7 @@ struct JobOptions {
   std::optional<int64_t> micro_batch;
   std::optional<Bytes> budget;  // absent: what is free, less a margin
   std::string device = "auto";
-  bool tf32 = true;            // float32 matrix work on a GPU may be rounded to tf32
-  bool memory_growth = false;  // of a GPU: map memory as the plan needs it
+  bool tf32 = true;  // float32 matrix work on a GPU may be rounded to tf32
   std::string precision = "float32";
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;

@@ -14,9 +14,8 @@ namespace plimsoll {
 std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
 
 struct GpuOptions {
-  int ordinal = 0;             // among the visible ones
-  bool tf32 = true;            // whether float32 matrix work may be rounded to tf32
-  bool memory_growth = false;  // map memory as the plan needs it, instead of taking the arena whole at start
+  int ordinal = 0;   // among the visible ones
+  bool tf32 = true;  // whether float32 matrix work may be rounded to tf32
 };
 
 // Present in builds with CUDA.

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "backends/cuda/runtime/element.h"
+#include "backends/cuda/runtime/numbers.cuh"
 
 namespace plimsoll::cuda {
 
@@ -28,31 +29,6 @@ void with_element(Element element, F f) {
 // A launch with wrong geometry is our mistake: found where asserts are on.
 inline void check_launch() {
   assert(cudaPeekAtLastError() == cudaSuccess);
-}
-
-__device__ inline float to_float(float x) {
-  return x;
-}
-__device__ inline float to_float(__half x) {
-  return __half2float(x);
-}
-__device__ inline float to_float(__nv_bfloat16 x) {
-  return __bfloat162float(x);
-}
-
-template <typename T>
-__device__ T from_float(float x);
-template <>
-__device__ inline float from_float<float>(float x) {
-  return x;
-}
-template <>
-__device__ inline __half from_float<__half>(float x) {
-  return __float2half_rn(x);
-}
-template <>
-__device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float x) {
-  return __float2bfloat16_rn(x);
 }
 
 // N neighbouring elements, moved by one instruction (by several above 16 bytes).
