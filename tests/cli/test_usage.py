@@ -60,8 +60,28 @@ def test_unknown_flag_names_its_neighbour():
     assert "--bach-size" in text
 
 
-def test_device_that_is_not_in_this_build():
-    refused(603, "plan", MODEL, "--device", "abacus", mentions=["abacus", "cpu"])
+def test_device_that_nobody_knows():
+    refused(201, "plan", MODEL, "--device", "abacus", mentions=["abacus", "cpu", "rtx-4090-24g"])
+
+
+def test_gpu_that_is_not_here():
+    ended = program.run("plan", MODEL, "--device", "gpu", expect=None)
+    assert ended.code == 0 or (ended.code == 6 and "error P603" in ended.stderr and "--device cpu" in ended.stderr), ended
+
+
+def test_card_that_is_not_here_is_planned_for_and_trains_nothing():
+    plan = json.loads(program.run("plan", MODEL, "--device", "rtx-4090-24g", "--json").stdout)
+    assert plan["device"]["kind"] == "gpu" and plan["memories"][0]["space"] == "gpu:0"
+    assert plan["peak_bytes"] == plan["arena_bytes"] + plan["overhead_bytes"] + plan["data_bytes"]
+    refused(603, "fit", MODEL, "--data", data(), "--device", "rtx-4090-24g", mentions=["not present"])
+
+
+def test_half_precision_on_the_cpu():
+    refused(201, "plan", MODEL, "--device", "cpu", "--precision", "mixed_bfloat16", mentions=["float32"])
+
+
+def test_mixed_float16_does_not_train_yet():
+    refused(201, "plan", MODEL, "--device", "rtx-4090-24g", "--precision", "mixed_float16", mentions=["loss scale"])
 
 
 def test_optimizer_that_is_not_supported():
