@@ -1,5 +1,6 @@
 #include "api/builtin.h"
 
+#include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
 namespace plimsoll {
@@ -52,9 +53,9 @@ std::optional<Description> builtin_model(const std::string& name) {
     if (c == '-') c = '_';
   Description description;
   description.config = nlohmann::json::parse(Sequential(layers, model_name).config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam().config)},
-                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)},
-                                {"metrics", {"accuracy"}}};
+  description.compile_config = json_object({{"optimizer", nlohmann::json::parse(Adam().config)},
+                                            {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)},
+                                            {"metrics", {"accuracy"}}});
   return description;
 }
 

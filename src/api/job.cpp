@@ -8,6 +8,7 @@
 #include "api/builtin.h"
 #include "backends/cuda/cuda.h"
 #include "backends/reference/reference.h"
+#include "base/json.h"
 #include "data/prefetcher.h"
 #ifdef PLIMSOLL_HAS_CPU
 #include "backends/cpu/cpu.h"
@@ -23,8 +24,12 @@ std::string config_with_overrides(const nlohmann::json& config, const ModelOptio
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];
   if (!compile.is_object())
-    compile = {{"loss_weights", nullptr}, {"metrics", nullptr},       {"weighted_metrics", nullptr},
-               {"run_eagerly", false},    {"steps_per_execution", 1}, {"jit_compile", false}};
+    compile = json_object({{"loss_weights", nullptr},
+                           {"metrics", nullptr},
+                           {"weighted_metrics", nullptr},
+                           {"run_eagerly", false},
+                           {"steps_per_execution", 1},
+                           {"jit_compile", false}});
   const auto parsed = [](const std::string& text) {
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
     return json.is_object() ? json : nlohmann::json(text);

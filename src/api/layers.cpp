@@ -1,6 +1,5 @@
 // The C++ interface's layers: Keras configurations, written as Keras itself writes them.
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
 namespace plimsoll {
@@ -9,15 +8,17 @@ namespace {
 using nlohmann::json;
 
 json initializer(const char* name) {
-  return {
-      {"module", "keras.initializers"}, {"class_name", name}, {"config", json::object()}, {"registered_name", nullptr}};
+  return json_object({{"module", "keras.initializers"},
+                      {"class_name", name},
+                      {"config", json::object()},
+                      {"registered_name", nullptr}});
 }
 
 LayerSpec pool(const char* class_name, Pair size, const PoolOptions& options) {
-  return {class_name, json{{"pool_size", size},
-                           {"padding", options.padding},
-                           {"strides", options.strides.value_or(size)},
-                           {"data_format", "channels_last"}}
+  return {class_name, json_object({{"pool_size", size},
+                                   {"padding", options.padding},
+                                   {"strides", options.strides.value_or(size)},
+                                   {"data_format", "channels_last"}})
                           .dump()};
 }
 
@@ -39,21 +40,21 @@ std::string snake_case(const std::string& class_name) {
 LayerSpec Input(std::vector<int64_t> shape, const std::string& dtype) {
   json batch_shape = json::array({nullptr});
   for (int64_t d : shape) batch_shape.push_back(d);
-  return {"InputLayer", json{{"batch_shape", batch_shape}, {"dtype", dtype}, {"sparse", false}}.dump()};
+  return {"InputLayer", json_object({{"batch_shape", batch_shape}, {"dtype", dtype}, {"sparse", false}}).dump()};
 }
 
 LayerSpec Conv2D(int64_t filters, Pair kernel_size, const ConvOptions& options) {
-  return {"Conv2D", json{{"filters", filters},
-                         {"kernel_size", kernel_size},
-                         {"strides", options.strides},
-                         {"padding", options.padding},
-                         {"data_format", "channels_last"},
-                         {"dilation_rate", {1, 1}},
-                         {"groups", 1},
-                         {"activation", options.activation},
-                         {"use_bias", options.use_bias},
-                         {"kernel_initializer", initializer("GlorotUniform")},
-                         {"bias_initializer", initializer("Zeros")}}
+  return {"Conv2D", json_object({{"filters", filters},
+                                 {"kernel_size", kernel_size},
+                                 {"strides", options.strides},
+                                 {"padding", options.padding},
+                                 {"data_format", "channels_last"},
+                                 {"dilation_rate", {1, 1}},
+                                 {"groups", 1},
+                                 {"activation", options.activation},
+                                 {"use_bias", options.use_bias},
+                                 {"kernel_initializer", initializer("GlorotUniform")},
+                                 {"bias_initializer", initializer("Zeros")}})
                         .dump()};
 }
 
@@ -64,44 +65,44 @@ LayerSpec AveragePooling2D(Pair pool_size, const PoolOptions& options) {
   return pool("AveragePooling2D", pool_size, options);
 }
 LayerSpec GlobalAveragePooling2D() {
-  return {"GlobalAveragePooling2D", json{{"data_format", "channels_last"}, {"keepdims", false}}.dump()};
+  return {"GlobalAveragePooling2D", json_object({{"data_format", "channels_last"}, {"keepdims", false}}).dump()};
 }
 LayerSpec Flatten() {
-  return {"Flatten", json{{"data_format", "channels_last"}}.dump()};
+  return {"Flatten", json_object({{"data_format", "channels_last"}}).dump()};
 }
 
 LayerSpec Dense(int64_t units, const DenseOptions& options) {
-  return {"Dense", json{{"units", units},
-                        {"activation", options.activation},
-                        {"use_bias", options.use_bias},
-                        {"kernel_initializer", initializer("GlorotUniform")},
-                        {"bias_initializer", initializer("Zeros")}}
+  return {"Dense", json_object({{"units", units},
+                                {"activation", options.activation},
+                                {"use_bias", options.use_bias},
+                                {"kernel_initializer", initializer("GlorotUniform")},
+                                {"bias_initializer", initializer("Zeros")}})
                        .dump()};
 }
 
 LayerSpec Dropout(double rate) {
-  return {"Dropout", json{{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}.dump()};
+  return {"Dropout", json_object({{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}).dump()};
 }
 
 LayerSpec BatchNormalization() {
-  return {"BatchNormalization", json{{"axis", -1},
-                                     {"momentum", 0.99},
-                                     {"epsilon", 0.001},
-                                     {"center", true},
-                                     {"scale", true},
-                                     {"beta_initializer", initializer("Zeros")},
-                                     {"gamma_initializer", initializer("Ones")},
-                                     {"moving_mean_initializer", initializer("Zeros")},
-                                     {"moving_variance_initializer", initializer("Ones")},
-                                     {"synchronized", false}}
+  return {"BatchNormalization", json_object({{"axis", -1},
+                                             {"momentum", 0.99},
+                                             {"epsilon", 0.001},
+                                             {"center", true},
+                                             {"scale", true},
+                                             {"beta_initializer", initializer("Zeros")},
+                                             {"gamma_initializer", initializer("Ones")},
+                                             {"moving_mean_initializer", initializer("Zeros")},
+                                             {"moving_variance_initializer", initializer("Ones")},
+                                             {"synchronized", false}})
                                     .dump()};
 }
 
 LayerSpec Rescaling(double scale, double offset) {
-  return {"Rescaling", json{{"scale", scale}, {"offset", offset}}.dump()};
+  return {"Rescaling", json_object({{"scale", scale}, {"offset", offset}}).dump()};
 }
 LayerSpec Activation(const std::string& activation) {
-  return {"Activation", json{{"activation", activation}}.dump()};
+  return {"Activation", json_object({{"activation", activation}}).dump()};
 }
 
 Sequential::Sequential(std::vector<LayerSpec> layers, const std::string& name) {
@@ -114,56 +115,64 @@ Sequential::Sequential(std::vector<LayerSpec> layers, const std::string& name) {
     config["name"] = count == 0 ? base : base + "_" + std::to_string(count);
     if (layer.class_name != "InputLayer") {
       config["trainable"] = true;
-      config["dtype"] = {{"module", "keras"},
-                         {"class_name", "DTypePolicy"},
-                         {"config", {{"name", "float32"}}},
-                         {"registered_name", nullptr}};
+      config["dtype"] = json_object({{"module", "keras"},
+                                     {"class_name", "DTypePolicy"},
+                                     {"config", json_object({{"name", "float32"}})},
+                                     {"registered_name", nullptr}});
     }
-    list.push_back({{"module", "keras.layers"},
-                    {"class_name", layer.class_name},
-                    {"config", config},
-                    {"registered_name", nullptr}});
+    list.push_back(json_object({{"module", "keras.layers"},
+                                {"class_name", layer.class_name},
+                                {"config", config},
+                                {"registered_name", nullptr}}));
   }
-  const json dtype = {{"module", "keras"},
-                      {"class_name", "DTypePolicy"},
-                      {"config", {{"name", "float32"}}},
-                      {"registered_name", nullptr}};
-  config_ = json{
-      {"module", "keras"},
-      {"class_name", "Sequential"},
-      {"config", {{"name", name}, {"trainable", true}, {"dtype", dtype}, {"layers", list}}},
-      {"registered_name",
-       nullptr}}.dump();
+  const json dtype = json_object({{"module", "keras"},
+                                  {"class_name", "DTypePolicy"},
+                                  {"config", json_object({{"name", "float32"}})},
+                                  {"registered_name", nullptr}});
+  config_ =
+      json_object({{"module", "keras"},
+                   {"class_name", "Sequential"},
+                   {"config", json_object({{"name", name}, {"trainable", true}, {"dtype", dtype}, {"layers", list}})},
+                   {"registered_name", nullptr}})
+          .dump();
 }
 
 namespace {
 
 OptimizerSpec optimizer(const char* class_name, json config) {
-  const json common = {{"weight_decay", nullptr},
-                       {"clipnorm", nullptr},
-                       {"global_clipnorm", nullptr},
-                       {"clipvalue", nullptr},
-                       {"use_ema", false},
-                       {"ema_momentum", 0.99},
-                       {"ema_overwrite_frequency", nullptr},
-                       {"loss_scale_factor", nullptr},
-                       {"gradient_accumulation_steps", nullptr}};
+  const json common = json_object({{"weight_decay", nullptr},
+                                   {"clipnorm", nullptr},
+                                   {"global_clipnorm", nullptr},
+                                   {"clipvalue", nullptr},
+                                   {"use_ema", false},
+                                   {"ema_momentum", 0.99},
+                                   {"ema_overwrite_frequency", nullptr},
+                                   {"loss_scale_factor", nullptr},
+                                   {"gradient_accumulation_steps", nullptr}});
   for (const auto& [key, value] : common.items())
     if (!config.contains(key)) config[key] = value;
-  return {
-      json{{"module", "keras.optimizers"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}
-          .dump()};
+  return {json_object({{"module", "keras.optimizers"},
+                       {"class_name", class_name},
+                       {"config", config},
+                       {"registered_name", nullptr}})
+              .dump()};
 }
 
 LossSpec loss(const char* class_name, json config) {
   config["reduction"] = "sum_over_batch_size";
-  return {json{{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}
-              .dump()};
+  return {
+      json_object(
+          {{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}})
+          .dump()};
 }
 
 json adam(double learning_rate) {
-  return {{"name", "adam"},  {"learning_rate", learning_rate}, {"beta_1", 0.9}, {"beta_2", 0.999}, {"epsilon", 1e-7},
-          {"amsgrad", false}};
+  return json_object({{"name", "adam"},
+                      {"learning_rate", learning_rate},
+                      {"beta_1", 0.9},
+                      {"beta_2", 0.999},
+                      {"epsilon", 1e-7},
+                      {"amsgrad", false}});
 }
 
 }  // namespace
@@ -180,25 +189,30 @@ OptimizerSpec AdamW(double learning_rate, double weight_decay) {
 }
 
 OptimizerSpec SGD(double learning_rate, double momentum, bool nesterov) {
-  return optimizer("SGD",
-                   {{"name", "SGD"}, {"learning_rate", learning_rate}, {"momentum", momentum}, {"nesterov", nesterov}});
+  return optimizer(
+      "SGD",
+      json_object({{"name", "SGD"}, {"learning_rate", learning_rate}, {"momentum", momentum}, {"nesterov", nesterov}}));
 }
 
 LossSpec SparseCategoricalCrossentropy(bool from_logits) {
-  return loss("SparseCategoricalCrossentropy",
-              {{"name", "sparse_categorical_crossentropy"}, {"from_logits", from_logits}, {"ignore_class", nullptr}});
+  return loss("SparseCategoricalCrossentropy", json_object({{"name", "sparse_categorical_crossentropy"},
+                                                            {"from_logits", from_logits},
+                                                            {"ignore_class", nullptr}}));
 }
 LossSpec CategoricalCrossentropy(bool from_logits) {
-  return loss(
-      "CategoricalCrossentropy",
-      {{"name", "categorical_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
+  return loss("CategoricalCrossentropy", json_object({{"name", "categorical_crossentropy"},
+                                                      {"from_logits", from_logits},
+                                                      {"label_smoothing", 0.0},
+                                                      {"axis", -1}}));
 }
 LossSpec BinaryCrossentropy(bool from_logits) {
-  return loss("BinaryCrossentropy",
-              {{"name", "binary_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}});
+  return loss(
+      "BinaryCrossentropy",
+      json_object(
+          {{"name", "binary_crossentropy"}, {"from_logits", from_logits}, {"label_smoothing", 0.0}, {"axis", -1}}));
 }
 LossSpec MeanSquaredError() {
-  return loss("MeanSquaredError", {{"name", "mean_squared_error"}});
+  return loss("MeanSquaredError", json_object({{"name", "mean_squared_error"}}));
 }
 
 }  // namespace plimsoll

@@ -1,4 +1,5 @@
 #include "api/job.h"
+#include "base/json.h"
 #include "data/random.h"
 #include "device/process_memory.h"
 #include "execute/session.h"
@@ -36,8 +37,8 @@ Result<Trainer> Trainer::create(const Sequential& model, const OptimizerSpec& op
   auto state = std::make_unique<State>();
   Description description;
   description.config = nlohmann::json::parse(model.config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(optimizer.config)},
-                                {"loss", nlohmann::json::parse(loss.config)}};
+  description.compile_config = json_object(
+      {{"optimizer", nlohmann::json::parse(optimizer.config)}, {"loss", nlohmann::json::parse(loss.config)}});
   PLIMSOLL_ASSIGN(OpenModel open, open_description(description, "", {}));
   state->open = std::move(open);
 

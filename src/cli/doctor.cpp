@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "backends/cuda/cuda.h"
+#include "base/json.h"
 #include "cli/command.h"
 
 namespace plimsoll {
@@ -60,18 +61,17 @@ Result<int> doctor(DoctorFlags& flags) {
   const bool limited = device.free_bytes < meminfo_bytes("MemAvailable:") / 10 * 9;
   const Budget budget = choose_budget(flags.job, device);
   if (flags.json) {
-    fmt::print("{}\n", nlohmann::ordered_json{{"version", "0.1.0"},
-                                              {"system", std::string(system.sysname) + " " + system.release},
-                                              {"device",
-                                               {{"name", device.name},
-                                                {"kind", device.kind},
-                                                {"threads", device.threads},
-                                                {"memory_bytes", device.memory_bytes},
-                                                {"free_bytes", device.free_bytes}}},
-                                              {"limited_by_cgroup", limited},
-                                              {"default_budget_bytes", budget.bytes},
-                                              {"libraries", {device.library}},
-                                              {"disk_free_bytes", disk_free}}
+    fmt::print("{}\n", ordered_object({{"version", "0.1.0"},
+                                       {"system", std::string(system.sysname) + " " + system.release},
+                                       {"device", ordered_object({{"name", device.name},
+                                                                  {"kind", device.kind},
+                                                                  {"threads", device.threads},
+                                                                  {"memory_bytes", device.memory_bytes},
+                                                                  {"free_bytes", device.free_bytes}})},
+                                       {"limited_by_cgroup", limited},
+                                       {"default_budget_bytes", budget.bytes},
+                                       {"libraries", {device.library}},
+                                       {"disk_free_bytes", disk_free}})
                            .dump(2));
     return 0;
   }

@@ -3,6 +3,7 @@
 
 #include <bit>
 
+#include "base/json.h"
 #include "cli/command.h"
 #include "device/process_memory.h"
 #include "execute/fit.h"
@@ -70,7 +71,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
-    fmt::print("{}\n", nlohmann::ordered_json{{"loss", metrics[0].value}, {"metrics", named}}.dump(2));
+    fmt::print("{}\n", ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2));
     return 0;
   }
   for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "base/json.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "cli/sources.h"
@@ -33,7 +34,7 @@ class Watcher : public FitObserver {
   void on_epoch_end(const EpochEvent& event) override {
     nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
     for (const Metric& metric : event.metrics) metrics[metric.name] = metric.value;
-    log_.write({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}});
+    log_.write(ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}}));
     bar_.on_epoch_end(event);
   }
   void on_note(const std::string& text) override { bar_.on_note(text); }
@@ -130,22 +131,22 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
   const Plan& plan = found.plan;
   nlohmann::ordered_json levers = nlohmann::ordered_json::array();
   for (const LeverUse& lever : plan.levers)
-    levers.push_back({{"name", lever.name}, {"count", lever.count}, {"effect", std::string(name_of(lever.effect))}});
-  return {{"event", "plan"},
-          {"model", plan.model},
-          {"device", plan.device},
-          {"batch",
-           {{"effective", plan.batch.effective},
-            {"micro", plan.batch.micro},
-            {"accumulation_steps", plan.batch.accumulation_steps()}}},
-          {"precision", plan.precision},
-          {"budget_bytes", budget.bytes},
-          {"peak_bytes", plan.peak_bytes()},
-          {"arena_bytes", plan.arena_bytes},
-          {"overhead_bytes", plan.overhead_bytes},
-          {"data_bytes", plan.data_bytes},
-          {"levers", levers},
-          {"step_seconds", plan.step_seconds}};
+    levers.push_back(
+        ordered_object({{"name", lever.name}, {"count", lever.count}, {"effect", std::string(name_of(lever.effect))}}));
+  return ordered_object({{"event", "plan"},
+                         {"model", plan.model},
+                         {"device", plan.device},
+                         {"batch", ordered_object({{"effective", plan.batch.effective},
+                                                   {"micro", plan.batch.micro},
+                                                   {"accumulation_steps", plan.batch.accumulation_steps()}})},
+                         {"precision", plan.precision},
+                         {"budget_bytes", budget.bytes},
+                         {"peak_bytes", plan.peak_bytes()},
+                         {"arena_bytes", plan.arena_bytes},
+                         {"overhead_bytes", plan.overhead_bytes},
+                         {"data_bytes", plan.data_bytes},
+                         {"levers", levers},
+                         {"step_seconds", plan.step_seconds}});
 }
 
 // Where an interrupted run leaves its weights when there is no checkpoint folder.
@@ -189,7 +190,7 @@ class FitCommand {
     Watcher watcher(bar, log);
     if (resuming) {
       PLIMSOLL_ASSIGN(const int64_t step, step_of_checkpoint(flags_.checkpoint));
-      log.write({{"event", "resume"}, {"step", step}});
+      log.write(ordered_object({{"event", "resume"}, {"step", step}}));
       message(flags_, fmt::format("resuming after step {}", step));
     } else if (flags_.resume) {
       message(flags_, fmt::format("no checkpoint in {} yet: starting from the beginning", flags_.checkpoint));
@@ -206,14 +207,14 @@ class FitCommand {
       message(flags_, fmt::format("saved {}", flags_.save));
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const nlohmann::ordered_json done = {{"event", "done"},
-                                         {"steps", result.steps},
-                                         {"arena_planned_bytes", found.plan.arena_bytes},
-                                         {"arena_peak_bytes", session->arena_peak_bytes()},
-                                         {"overhead_measured_bytes", session->overhead_measured_bytes()},
-                                         {"process_peak_bytes", session->peak_held_bytes()},
-                                         {"budget_bytes", budget_.bytes},
-                                         {"seconds", seconds}};
+    const nlohmann::ordered_json done = ordered_object({{"event", "done"},
+                                                        {"steps", result.steps},
+                                                        {"arena_planned_bytes", found.plan.arena_bytes},
+                                                        {"arena_peak_bytes", session->arena_peak_bytes()},
+                                                        {"overhead_measured_bytes", session->overhead_measured_bytes()},
+                                                        {"process_peak_bytes", session->peak_held_bytes()},
+                                                        {"budget_bytes", budget_.bytes},
+                                                        {"seconds", seconds}});
     log.write(done);
     PLIMSOLL_TRY(log.failed());
     report_end(result, done);
@@ -265,9 +266,12 @@ class FitCommand {
     options.resume = flags_.resume;
     options.early_stopping = early_stopping_;
     options.stop = &stop_requested();
-    options.identity = {{"model", open.model.name()},          {"data", flags_.data},
-                        {"batch_size", flags_.job.batch_size}, {"seed", flags_.seed},
-                        {"shuffle", flags_.shuffle},           {"steps_per_epoch", flags_.steps_per_epoch}};
+    options.identity = json_object({{"model", open.model.name()},
+                                    {"data", flags_.data},
+                                    {"batch_size", flags_.job.batch_size},
+                                    {"seed", flags_.seed},
+                                    {"shuffle", flags_.shuffle},
+                                    {"steps_per_epoch", flags_.steps_per_epoch}});
     return options;
   }
 

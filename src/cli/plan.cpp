@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "api/builtin.h"
+#include "base/json.h"
 #include "cli/sources.h"
 #include "formats/file/file.h"
 
@@ -23,7 +24,7 @@ void print_list(bool json) {
   if (json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const BuiltinModel& model : builtin_models())
-      list.push_back({{"name", model.name}, {"summary", model.summary}});
+      list.push_back(ordered_object({{"name", model.name}, {"summary", model.summary}}));
     fmt::print("{}\n", list.dump(2));
     return;
   }

@@ -20,20 +20,20 @@ bool belongs_in_checkpoint(const PersistentSlot& slot) {
 
 nlohmann::json header_of(const Session& session, const Progress& p, const EpochSums& sums,
                          const nlohmann::json& identity) {
-  return {{"format", kFormat},
-          {"epoch", p.epoch},
-          {"window", p.window},
-          {"done", p.done},
-          {"steps", p.steps},
-          {"iteration", p.optimizer.iteration},
-          {"learning_rate", p.optimizer.learning_rate},
-          {"best", p.best},
-          {"waited", p.waited},
-          {"has_best", p.has_best},
-          {"epoch_sums", sums.to_json()},
-          {"weight_sums", session.weight_sums()},
-          {"identity", identity},
-          {"plan", to_json(session.plan())}};
+  return json_object({{"format", kFormat},
+                      {"epoch", p.epoch},
+                      {"window", p.window},
+                      {"done", p.done},
+                      {"steps", p.steps},
+                      {"iteration", p.optimizer.iteration},
+                      {"learning_rate", p.optimizer.learning_rate},
+                      {"best", p.best},
+                      {"waited", p.waited},
+                      {"has_best", p.has_best},
+                      {"epoch_sums", sums.to_json()},
+                      {"weight_sums", session.weight_sums()},
+                      {"identity", identity},
+                      {"plan", to_json(session.plan())}});
 }
 
 Status read_header(const nlohmann::json& h, const std::string& path, Session& session, Progress& p, EpochSums& sums) {

@@ -1,8 +1,7 @@
 // Where a run stands: what a checkpoint must hold so that the rest of the run is the same to the bit.
 #pragma once
 
-#include <nlohmann/json.hpp>
-
+#include "base/json.h"
 #include "execute/fit.h"
 
 namespace plimsoll {
@@ -17,7 +16,7 @@ class EpochSums {
   void means_into(std::vector<Metric>& metrics) const;  // no allocation
   void reset();
 
-  nlohmann::json to_json() const { return {{"sums", sums_}, {"weights", weights_}}; }
+  nlohmann::json to_json() const { return json_object({{"sums", sums_}, {"weights", weights_}}); }
   bool from_json(const nlohmann::json& json);
 
  private:

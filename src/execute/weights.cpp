@@ -5,6 +5,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/json.h"
 #include "model/initializer.h"
 
 namespace plimsoll {
@@ -87,7 +88,7 @@ std::string metadata_now() {
   gmtime_r(&now, &utc);
   char text[32];
   std::strftime(text, sizeof text, "%Y-%m-%d@%H:%M:%S", &utc);
-  return nlohmann::json{{"keras_version", "3.15.1"}, {"date_saved", text}}.dump();
+  return json_object({{"keras_version", "3.15.1"}, {"date_saved", text}}).dump();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -14,16 +15,16 @@ json phase_to_json(const PhasePlan& phase) {
   for (const PlannedNode& node : phase.nodes)
     nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
   for (const Placement& value : phase.values) values.push_back({value.offset, value.first, value.last});
-  return {{"name", phase.name},
-          {"samples", phase.samples},
-          {"graph", print(phase.graph)},
-          {"nodes", nodes},
-          {"values", values},
-          {"arena_bytes", phase.arena_bytes},
-          {"live_set_bytes", phase.live_set_bytes},
-          {"peak_node", phase.peak_node},
-          {"seconds", phase.seconds},
-          {"primitives", phase.primitives}};
+  return json_object({{"name", phase.name},
+                      {"samples", phase.samples},
+                      {"graph", print(phase.graph)},
+                      {"nodes", nodes},
+                      {"values", values},
+                      {"arena_bytes", phase.arena_bytes},
+                      {"live_set_bytes", phase.live_set_bytes},
+                      {"peak_node", phase.peak_node},
+                      {"seconds", phase.seconds},
+                      {"primitives", phase.primitives}});
 }
 
 Result<PhasePlan> phase_from_json(const json& j) {
@@ -94,28 +95,28 @@ json to_json(const Plan& plan) {
                           std::string(name_of(slot.category)), slot.layer, slot.offset});
   for (const PhasePlan& phase : plan.phases) phases.push_back(phase_to_json(phase));
   for (const LeverUse& lever : plan.levers)
-    levers.push_back({{"name", lever.name},
-                      {"count", lever.count},
-                      {"saves_bytes", lever.saves_bytes},
-                      {"costs_seconds", lever.costs_seconds},
-                      {"effect", std::string(name_of(lever.effect))}});
-  return {{"format", kFormat},
-          {"model", plan.model},
-          {"device", plan.device},
-          {"precision", plan.precision},
-          {"program", plan.program},
-          {"batch", plan.batch.effective},
-          {"micro_batch", plan.batch.micro},
-          {"per_micro_batch_norm", plan.per_micro_batch_norm},
-          {"persistent", persistent},
-          {"phases", phases},
-          {"levers", levers},
-          {"persistent_bytes", plan.persistent_bytes},
-          {"arena_bytes", plan.arena_bytes},
-          {"overhead_bytes", plan.overhead_bytes},
-          {"data_bytes", plan.data_bytes},
-          {"prefetch", plan.prefetch},
-          {"step_seconds", plan.step_seconds}};
+    levers.push_back(json_object({{"name", lever.name},
+                                  {"count", lever.count},
+                                  {"saves_bytes", lever.saves_bytes},
+                                  {"costs_seconds", lever.costs_seconds},
+                                  {"effect", std::string(name_of(lever.effect))}}));
+  return json_object({{"format", kFormat},
+                      {"model", plan.model},
+                      {"device", plan.device},
+                      {"precision", plan.precision},
+                      {"program", plan.program},
+                      {"batch", plan.batch.effective},
+                      {"micro_batch", plan.batch.micro},
+                      {"per_micro_batch_norm", plan.per_micro_batch_norm},
+                      {"persistent", persistent},
+                      {"phases", phases},
+                      {"levers", levers},
+                      {"persistent_bytes", plan.persistent_bytes},
+                      {"arena_bytes", plan.arena_bytes},
+                      {"overhead_bytes", plan.overhead_bytes},
+                      {"data_bytes", plan.data_bytes},
+                      {"prefetch", plan.prefetch},
+                      {"step_seconds", plan.step_seconds}});
 }
 
 Result<Plan> plan_from_json(const json& j) {

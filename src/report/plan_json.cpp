@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/json.h"
 #include "report/layers.h"
 #include "report/plan_report.h"
 
@@ -14,27 +15,27 @@ Json peak_json(const Plan& plan) {
   Json values = Json::array();
   for (const PeakValue& peak : peak_values(plan)) {
     if (values.size() == 40) break;
-    values.push_back({{"name", peak.value->name},
-                      {"layer", peak.value->layer},
-                      {"category", std::string(name_of(peak.value->category))},
-                      {"shape", peak.value->type.shape.dims},
-                      {"dtype", std::string(keras_name(peak.value->type.dtype))},
-                      {"bytes", peak.bytes}});
+    values.push_back(ordered_object({{"name", peak.value->name},
+                                     {"layer", peak.value->layer},
+                                     {"category", std::string(name_of(peak.value->category))},
+                                     {"shape", peak.value->type.shape.dims},
+                                     {"dtype", std::string(keras_name(peak.value->type.dtype))},
+                                     {"bytes", peak.bytes}}));
   }
   const Node& node = phase->graph.node(phase->peak_node);
-  return {{"phase", phase->name}, {"node", node.op}, {"layer", node.layer}, {"values", values}};
+  return ordered_object({{"phase", phase->name}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
 }
 
 Json layers_json(const Model& model, const Plan& plan) {
   Json list = Json::array();
   for (const LayerBytes& layer : layer_bytes(model, plan))
-    list.push_back({{"name", layer.info.name},
-                    {"class", layer.info.class_name},
-                    {"output_shape", layer.info.output.dims},
-                    {"parameters", layer.info.parameters},
-                    {"weight_bytes", layer.weight_bytes},
-                    {"activation_bytes", layer.activation_bytes},
-                    {"workspace_bytes", layer.workspace_bytes}});
+    list.push_back(ordered_object({{"name", layer.info.name},
+                                   {"class", layer.info.class_name},
+                                   {"output_shape", layer.info.output.dims},
+                                   {"parameters", layer.info.parameters},
+                                   {"weight_bytes", layer.weight_bytes},
+                                   {"activation_bytes", layer.activation_bytes},
+                                   {"workspace_bytes", layer.workspace_bytes}}));
   return list;
 }
 
@@ -53,49 +54,47 @@ Json plan_json(const PlanReport& report) {
   const Bytes live = peak == nullptr ? plan.persistent_bytes : peak->live_set_bytes;
   Json categories = Json::array(), phases = Json::array(), levers = Json::array();
   for (const CategoryBytes& entry : categories_at_peak(plan))
-    categories.push_back({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}});
+    categories.push_back(ordered_object({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}}));
   // Weights go straight between file and arena: loading and saving need no more than what stays.
-  phases.push_back({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}});
+  phases.push_back(ordered_object({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}}));
   for (const PhasePlan& phase : plan.phases)
-    phases.push_back({{"name", phase.name},
-                      {"samples", phase.samples},
-                      {"arena_bytes", phase.arena_bytes},
-                      {"seconds", phase.seconds}});
-  if (plan.batch.effective > 0) phases.push_back({{"name", "save"}, {"arena_bytes", plan.persistent_bytes}});
+    phases.push_back(ordered_object({{"name", phase.name},
+                                     {"samples", phase.samples},
+                                     {"arena_bytes", phase.arena_bytes},
+                                     {"seconds", phase.seconds}}));
+  if (plan.batch.effective > 0)
+    phases.push_back(ordered_object({{"name", "save"}, {"arena_bytes", plan.persistent_bytes}}));
   for (const LeverUse& lever : plan.levers)
-    levers.push_back({{"name", lever.name},
-                      {"count", lever.count},
-                      {"saves_bytes", lever.saves_bytes},
-                      {"costs_seconds", lever.costs_seconds},
-                      {"effect", std::string(name_of(lever.effect))}});
-  Json json = {{"schema", "plimsoll.plan/1"},
-               {"model",
-                {{"file", report.file},
-                 {"name", plan.model},
-                 {"parameters", parameters_of(*report.model)},
-                 {"layers", report.model->layers().size()}}},
-               {"device",
-                {{"name", report.device.name},
-                 {"kind", report.device.kind},
-                 {"memory_bytes", report.device.memory_bytes},
-                 {"free_bytes", report.device.free_bytes}}},
-               {"batch",
-                {{"effective", plan.batch.effective},
-                 {"micro", plan.batch.micro},
-                 {"accumulation_steps", plan.batch.accumulation_steps()}}},
-               {"precision", plan.precision},
-               {"fits", result.fits}};
+    levers.push_back(ordered_object({{"name", lever.name},
+                                     {"count", lever.count},
+                                     {"saves_bytes", lever.saves_bytes},
+                                     {"costs_seconds", lever.costs_seconds},
+                                     {"effect", std::string(name_of(lever.effect))}}));
+  Json json = ordered_object({{"schema", "plimsoll.plan/1"},
+                              {"model", ordered_object({{"file", report.file},
+                                                        {"name", plan.model},
+                                                        {"parameters", parameters_of(*report.model)},
+                                                        {"layers", report.model->layers().size()}})},
+                              {"device", ordered_object({{"name", report.device.name},
+                                                         {"kind", report.device.kind},
+                                                         {"memory_bytes", report.device.memory_bytes},
+                                                         {"free_bytes", report.device.free_bytes}})},
+                              {"batch", ordered_object({{"effective", plan.batch.effective},
+                                                        {"micro", plan.batch.micro},
+                                                        {"accumulation_steps", plan.batch.accumulation_steps()}})},
+                              {"precision", plan.precision},
+                              {"fits", result.fits}});
   if (report.budget > 0) json["budget_bytes"] = report.budget;
   json["peak_bytes"] = plan.peak_bytes();
   json["arena_bytes"] = plan.arena_bytes;
   json["overhead_bytes"] = plan.overhead_bytes;
   json["data_bytes"] = plan.data_bytes;
-  Json space = {{"space", report.device.own_memory ? "gpu:0" : "host"}};
+  Json space = ordered_object({{"space", report.device.own_memory ? "gpu:0" : "host"}});
   if (report.budget > 0) space["budget_bytes"] = report.budget;
-  space.update({{"arena_bytes", plan.arena_bytes},
-                {"overhead_bytes", plan.overhead_bytes},
-                {"data_bytes", plan.data_bytes},
-                {"peak_bytes", plan.peak_bytes()}});
+  space.update(ordered_object({{"arena_bytes", plan.arena_bytes},
+                               {"overhead_bytes", plan.overhead_bytes},
+                               {"data_bytes", plan.data_bytes},
+                               {"peak_bytes", plan.peak_bytes()}}));
   json["memories"] = Json::array({space});
   if (plan.batch.effective > 0) {
     json["fixed_bytes"] = result.fixed_bytes;
@@ -110,17 +109,16 @@ Json plan_json(const PlanReport& report) {
   json["layers"] = layers_json(*report.model, plan);
   json["levers"] = levers;
   json["step_seconds"] = plan.step_seconds;
-  json["solver"] = {{"seconds", result.seconds}, {"candidates", result.candidates.size()}};
+  json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;
 }
 
 Json error_json(const Error& error) {
-  return {{"error",
-           {{"code", code_name(error.code)},
-            {"what", error.what},
-            {"facts", error.facts},
-            {"try", error.remedies},
-            {"exit_code", exit_code(error.code)}}}};
+  return ordered_object({{"error", ordered_object({{"code", code_name(error.code)},
+                                                   {"what", error.what},
+                                                   {"facts", error.facts},
+                                                   {"try", error.remedies},
+                                                   {"exit_code", exit_code(error.code)}})}});
 }
 
 }  // namespace plimsoll

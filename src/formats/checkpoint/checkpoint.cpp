@@ -10,6 +10,7 @@
 #include <functional>
 #include <unordered_set>
 
+#include "base/json.h"
 #include "formats/file/array_source.h"
 
 namespace plimsoll {
@@ -54,13 +55,14 @@ std::string checksum_text(uint32_t crc) {
 std::string header_text(const Json& header, const std::vector<Checkpoint::Entry>& entries) {
   Json table = Json::array();
   for (const auto& entry : entries)
-    table.push_back({{"name", entry.name},
-                     {"dtype", name_of(entry.type.dtype)},
-                     {"shape", entry.type.shape.dims},
-                     {"offset", entry.offset},
-                     {"bytes", entry.type.bytes()},
-                     {"crc32", checksum_text(entry.crc32)}});
-  return Json{{"header", header}, {"tensors", std::move(table)}}.dump(-1, ' ', false, Json::error_handler_t::replace);
+    table.push_back(json_object({{"name", entry.name},
+                                 {"dtype", name_of(entry.type.dtype)},
+                                 {"shape", entry.type.shape.dims},
+                                 {"offset", entry.offset},
+                                 {"bytes", entry.type.bytes()},
+                                 {"crc32", checksum_text(entry.crc32)}}));
+  return json_object({{"header", header}, {"tensors", std::move(table)}})
+      .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 // Offsets stand in the JSON whose length they depend on: grown until it fits.
