@@ -195,6 +195,7 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   const Convolution c = convolution_of(p);
   if (p.node.op == "conv2d_weight_grad" && (p.bound ? p.kernel == kPointwiseKernel : pointwise_is_faster(c)))
     return pointwise_weight_grad_recipe(p);
+  if (p.bound ? p.kernel == kWinogradKernel : winograd_is_faster(c, p.node.op == "conv2d_input_grad")) return winograd_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

@@ -28,4 +28,10 @@ inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";
 bool pointwise_is_faster(const Convolution& convolution);
 Result<Recipe> pointwise_weight_grad_recipe(const Problem& problem);
 
+inline constexpr std::string_view kWinogradKernel = "winograd_2x4";
+
+// The same for 3x3 convolutions, in all three directions.
+bool winograd_is_faster(const Convolution& convolution, bool backwards);
+Result<Recipe> winograd_recipe(const Problem& problem);
+
 }  // namespace plimsoll::cpu

@@ -11,6 +11,9 @@ inline Vec load(const float* p) {
 inline void store(float* p, Vec v) {
   _mm512_storeu_ps(p, v);
 }
+inline void stream(float* p, Vec v) {
+  _mm512_stream_ps(p, v);
+}
 inline Vec spread(float x) {
   return _mm512_set1_ps(x);
 }
@@ -25,6 +28,9 @@ inline Vec load(const float* p) {
 }
 inline void store(float* p, Vec v) {
   _mm256_storeu_ps(p, v);
+}
+inline void stream(float* p, Vec v) {
+  _mm256_stream_ps(p, v);
 }
 inline Vec spread(float x) {
   return _mm256_set1_ps(x);
@@ -41,6 +47,9 @@ inline Vec load(const float* p) {
 inline void store(float* p, Vec v) {
   _mm_storeu_ps(p, v);
 }
+inline void stream(float* p, Vec v) {
+  _mm_stream_ps(p, v);
+}
 inline Vec spread(float x) {
   return _mm_set1_ps(x);
 }
@@ -48,6 +57,10 @@ inline Vec add_product(Vec a, Vec b, Vec c) {
   return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
 #endif
+inline Vec not_below_zero(Vec x) {  // NaN stays
+  const Vec zero = spread(0.0F);
+  return x < zero ? zero : x;
+}
 constexpr int64_t kNr = 2 * kLanes;
 constexpr int64_t kAhead =
     4;  // rows fetched before they are packed: too short a stretch each for the hardware to foresee

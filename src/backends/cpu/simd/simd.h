@@ -67,12 +67,50 @@ struct GemmBlock {
   float* b_panels;  // scratch: gemm_b_panel_elements(n, k)
 };
 
+constexpr int64_t kWinogradRows = 2, kWinogradColumns = 4;  // of results a tile
+constexpr int64_t kWinogradPositions = (kWinogradRows + 2) * (kWinogradColumns + 2);
+
+// The tiles of a 3x3 convolution's result, and the image under them; see winograd.inl. Channels come in sixteens.
+struct WinogradTiles {
+  int64_t h, w, c;    // the image
+  int64_t oh, ow, o;  // the result
+  int64_t top, left;  // zeros around the image
+  int64_t capacity;   // tiles that a buffer of transformed ones has room for, a multiple of gemm_mr
+};
+
+// Weights [3][3][k][n], or, turned for the gradient of the input, [3][3][n][k] read from the last tap to the first.
+struct WinogradWeights {
+  const float* w;
+  int64_t k, n;
+  bool turned;
+};
+
+struct WinogradResult {
+  float* y;
+  const float* bias;  // or null
+  bool relu;
+  bool stream;  // y is aligned, and too large for any cache to hold it until it is read: write it past them
+};
+
 struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
 
   int64_t gemm_mr, gemm_nr;
   void (*gemm_block)(const GemmBlock&);
+
+  // `count` tiles from the `first` on; `width` channels of the result are gemm_nr, or what is left of them.
+  void (*winograd_image)(const WinogradTiles&, const float* x, int64_t first, int64_t count, float* v);
+  void (*winograd_weights)(const WinogradWeights&, int64_t column, int64_t width, float* u);
+  void (*winograd_multiply)(const WinogradTiles&, const float* v, const float* u, int64_t width, int64_t count,
+                            float* m);
+  void (*winograd_result)(const WinogradTiles&, const float* m, int64_t channel, int64_t width, int64_t first,
+                          int64_t count, const WinogradResult& result);
+  void (*winograd_result_grad)(const WinogradTiles&, const float* dy, int64_t channel, int64_t width, int64_t first,
+                               int64_t count, float* z, float* sums);
+  void (*winograd_accumulate)(const WinogradTiles&, const float* v, const float* z, int64_t width, int64_t count,
+                              float* sums);
+  void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
 
   // Output rows [begin, end) of n * oh.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);

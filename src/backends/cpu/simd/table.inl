@@ -9,6 +9,7 @@ namespace {
 #include "backends/cpu/simd/random.inl"
 #include "backends/cpu/simd/pooling.inl"
 #include "backends/cpu/simd/gemm.inl"
+#include "backends/cpu/simd/winograd.inl"
 #include "backends/cpu/simd/reduce.inl"
 #include "backends/cpu/simd/rows.inl"
 #include "backends/cpu/simd/loss.inl"
@@ -27,6 +28,13 @@ extern const Simd kSimd = {
     .gemm_mr = kMr,
     .gemm_nr = kNr,
     .gemm_block = gemm_block,
+    .winograd_image = winograd_image,
+    .winograd_weights = winograd_weights,
+    .winograd_multiply = winograd_multiply,
+    .winograd_result = winograd_result,
+    .winograd_result_grad = winograd_result_grad,
+    .winograd_accumulate = winograd_accumulate,
+    .winograd_weight_grad = winograd_weight_grad,
     .max_pool = max_pool,
     .avg_pool = avg_pool,
     .max_pool_grad = max_pool_grad,

@@ -1,0 +1,145 @@
+// 3x3 convolutions by Winograd's tiles: every edge a tile can have, in all three directions, to the bound of direct
+// summation.
+#include <gtest/gtest.h>
+
+#include "backends/cpu/cpu.h"
+#include "tests/backends/bound.h"
+#include "tests/ops/harness.h"
+
+namespace plimsoll::testing {
+namespace {
+
+using Ints = std::vector<int64_t>;
+
+struct Case {
+  int64_t n, h, w, c, o;
+  Ints pads;
+  bool bias, relu;
+};
+
+const Case kCases[] = {
+    {2, 6, 6, 16, 16, {0, 0, 0, 0}, true, false},     // one whole tile an image
+    {3, 9, 12, 32, 48, {1, 1, 1, 1}, true, true},     // `same`; on AVX-512 the last channels fill half a register block
+    {2, 5, 18, 48, 32, {0, 1, 2, 0}, false, false},   // uneven; a tile of one row
+    {1, 3, 3, 16, 64, {0, 0, 0, 0}, true, false},     // a result of one pixel
+    {2, 16, 13, 64, 16, {2, 2, 2, 2}, false, true},   // as much padding as there may be
+    {30, 8, 8, 16, 32, {1, 1, 1, 1}, true, false},    // several chunks and slices
+    {16, 4, 4, 112, 208, {1, 1, 1, 1}, true, false},  // one slice, so blocks of channels side by side
+    {34, 62, 62, 16, 32, {1, 1, 1, 1}, true, true},   // a result past the caches
+};
+
+Attrs geometry(const Case& c) {
+  return {{"strides", Ints{1, 1}}, {"pads", c.pads}, {"dilations", Ints{1, 1}}, {"groups", int64_t{1}}};
+}
+
+// Whatever kernel the backend would choose.
+std::vector<Tensor> run_by_name(const Backend& backend, const Graph& graph, const std::string& kernel,
+                                const std::vector<Tensor>& inputs) {
+  const Node& node = graph.nodes[0];
+  std::deque<Buffer> buffers;
+  std::vector<void*> in, out;
+  const auto add = [&](ValueId id) { return buffers.emplace_back(graph.type(id).bytes()).data(); };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    in.push_back(add(node.inputs[i]));
+    store(inputs[i], in.back());
+  }
+  for (ValueId id : node.outputs) out.push_back(add(id));
+  Buffer workspace(16 * kMiB);
+  const auto bound = backend.bind({graph, node, kernel, in, out, workspace.data(), 16 * kMiB});
+  if (!bound) throw std::runtime_error(to_text(bound.error()));
+  (*bound)->run();
+  std::vector<Tensor> results;
+  for (size_t i = 0; i < out.size(); ++i) results.push_back(load(graph.type(node.outputs[i]), out[i]));
+  for (const Buffer& buffer : buffers) EXPECT_TRUE(buffer.intact()) << "a tensor's guard";
+  return results;
+}
+
+// The first output in float32, one product after another.
+Tensor summed_directly(const Graph& graph, const std::vector<Tensor>& inputs, Tensor sums) {
+  const Node& node = graph.nodes[0];
+  const Tensor &first = inputs[0], &second = inputs[1];
+  const bool forward = node.op == "conv2d", to_input = node.op == "conv2d_input_grad";
+  const Shape& x = to_input ? sums.type.shape : first.type.shape;
+  const Shape& y = forward ? sums.type.shape : to_input ? first.type.shape : second.type.shape;
+  const AttrList& pads = node.attrs.list("pads");
+  std::fill(sums.values.begin(), sums.values.end(), 0.0);
+  const auto add = [](double& sum, double a, double b) {
+    sum = std::fma(static_cast<float>(a), static_cast<float>(b), static_cast<float>(sum));
+  };
+  const auto at = [](const Shape& s, int64_t a, int64_t b, int64_t c) { return ((a * s[1] + b) * s[2] + c) * s[3]; };
+  for (int64_t p = 0; p < y[0] * y[1] * y[2] * 9; ++p) {
+    const int64_t n = p / 9 / y[2] / y[1], i = p / 9 / y[2] % y[1], j = p / 9 % y[2], r = p % 9 / 3, s = p % 3;
+    const int64_t h = i + r - pads[0], w = j + s - pads[2];
+    if (h < 0 || h >= x[1] || w < 0 || w >= x[2]) continue;
+    const int64_t from = at(x, n, h, w), to = at(y, n, i, j), tap = (3 * r + s) * x[3] * y[3];
+    for (int64_t c = 0; c < x[3]; ++c)
+      for (int64_t o = 0; o < y[3]; ++o) {
+        const auto image = static_cast<size_t>(from + c), weight = static_cast<size_t>(tap + c * y[3] + o),
+                   result = static_cast<size_t>(to + o);
+        if (forward)
+          add(sums.values[result], first.values[image], second.values[weight]);
+        else if (to_input)
+          add(sums.values[image], first.values[result], second.values[weight]);
+        else
+          add(sums.values[weight], first.values[image], second.values[result]);
+      }
+  }
+  return sums;
+}
+
+// The node of a graph, on inputs drawn alike each time, by the kernel that is offered.
+void check(const std::string& op, const std::vector<TensorType>& types, const Attrs& attrs, int threads,
+           std::vector<Tensor>* outputs) {
+  const auto backend = make_cpu_backend(threads);
+  const Graph graph = single(op, types, attrs);
+  std::vector<TensorType> precise = types;
+  for (TensorType& type : precise) type.dtype = DType::kFloat64;
+  const Graph reference = single(op, precise, attrs);
+  const Node& node = graph.nodes[0];
+  std::mt19937_64 random(5);
+  std::vector<Tensor> inputs, exact;
+  for (ValueId id : node.inputs) {
+    inputs.push_back(draw(graph.type(id), "normal", random));
+    exact.push_back(rounded_as(inputs.back(), DType::kFloat64, DType::kFloat32));
+  }
+  const auto wanted = reference_outputs(reference, reference.nodes[0], exact);
+  const auto run = run_by_name(*backend, graph, "winograd_2x4", inputs);
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const double units = error_in_units(run[i], wanted[i]);
+    // The op's bound is one for short sums.
+    if (units > op_def(op).error_units) {
+      EXPECT_LE(units, error_in_units(summed_directly(graph, inputs, wanted[0]), wanted[0])) << op << ", output " << i;
+    }
+  }
+  *outputs = run;
+}
+
+class Winograd : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Winograd, IsAsExactAsDirectSummationWithAnyNumberOfThreads) {
+  const Case& c = GetParam();
+  const int64_t oh = c.h + c.pads[0] + c.pads[1] - 2, ow = c.w + c.pads[2] + c.pads[3] - 2;
+  const TensorType x = floats({c.n, c.h, c.w, c.c}), y = floats({c.n, oh, ow, c.o}), w = floats({3, 3, c.c, c.o});
+  Attrs forward = geometry(c), input_grad = geometry(c), weight_grad = geometry(c);
+  if (c.relu) forward.set("activation", "relu");
+  input_grad.set("input_size", Ints{c.h, c.w});
+  weight_grad.set("kernel", Ints{3, 3});
+  if (c.bias) weight_grad.set("bias", true);
+  const std::tuple<std::string, std::vector<TensorType>, Attrs> directions[] = {
+      {"conv2d", c.bias ? std::vector{x, w, floats({c.o})} : std::vector{x, w}, forward},
+      {"conv2d_input_grad", {y, w}, input_grad},
+      {"conv2d_weight_grad", {x, y}, weight_grad},
+  };
+  for (const auto& [op, types, attrs] : directions) {
+    std::vector<Tensor> on_two, on_five;
+    check(op, types, attrs, 2, &on_two);
+    check(op, types, attrs, 5, &on_five);
+    ASSERT_EQ(on_two.size(), on_five.size());
+    for (size_t i = 0; i < on_two.size(); ++i) EXPECT_EQ(on_two[i].values, on_five[i].values);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, Winograd, ::testing::ValuesIn(kCases));
+
+}  // namespace
+}  // namespace plimsoll::testing
