@@ -193,9 +193,17 @@ Convolution convolution_of(const Problem& p) {
 Result<Recipe> convolution_recipe(const Problem& p) {
   if (p.bound && p.kernel.rfind(kFallbackPrefix, 0) == 0) return convolution_fallback_recipe(p);
   const Convolution c = convolution_of(p);
-  if (p.node.op == "conv2d_weight_grad" && (p.bound ? p.kernel == kPointwiseKernel : pointwise_is_faster(c)))
-    return pointwise_weight_grad_recipe(p);
-  if (p.bound ? p.kernel == kWinogradKernel : winograd_is_faster(c, p.node.op == "conv2d_input_grad")) return winograd_recipe(p);
+  const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && c.result->layout.empty();
+  // What a plan names must fit, and what is offered must pay besides.
+  const auto runs_by = [&](std::string_view own, bool fits, bool is_faster) {
+    return row_major && fits && (p.bound ? p.kernel == own : is_faster);
+  };
+  if (runs_by(kWinogradKernel, winograd_fits(c), winograd_is_faster(c, p.node.op == "conv2d_input_grad")))
+    return winograd_recipe(p);
+  if (p.node.op == "conv2d_weight_grad") {
+    if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c))) return pointwise_weight_grad_recipe(p);
+    if (runs_by(kThinKernel, thin_fits(c), true)) return thin_weight_grad_recipe(p);
+  }
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

@@ -22,16 +22,20 @@ struct Convolution {
 Convolution convolution_of(const Problem& problem);
 
 inline constexpr std::string_view kFallbackPrefix = "im2col:";
-inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";
 
-// Whether the weight gradient of a 1x1 convolution is computed faster by the own product than by oneDNN.
+// Own kernels: whether one can compute a convolution, and whether it does so faster than oneDNN.
+inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";  // the weight gradient of 1x1
+bool pointwise_fits(const Convolution& convolution);
 bool pointwise_is_faster(const Convolution& convolution);
 Result<Recipe> pointwise_weight_grad_recipe(const Problem& problem);
 
-inline constexpr std::string_view kWinogradKernel = "winograd_2x4";
-
-// The same for 3x3 convolutions, in all three directions.
+inline constexpr std::string_view kWinogradKernel = "winograd_2x4";  // 3x3, in all three directions
+bool winograd_fits(const Convolution& convolution);
 bool winograd_is_faster(const Convolution& convolution, bool backwards);
 Result<Recipe> winograd_recipe(const Problem& problem);
+
+inline constexpr std::string_view kThinKernel = "thin";  // the weight gradient under an image with few channels
+bool thin_fits(const Convolution& convolution);          // and it is faster then
+Result<Recipe> thin_weight_grad_recipe(const Problem& problem);
 
 }  // namespace plimsoll::cpu

@@ -145,12 +145,14 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
 
 }  // namespace
 
+bool winograd_fits(const Convolution& c) {
+  return c.kh == 3 && c.kw == 3 && c.sh == 1 && c.sw == 1 && c.dh == 1 && c.dw == 1 && c.groups == 1 &&
+         std::max({c.top, c.bottom, c.left, c.right}) <= 2 && c.c % 16 == 0 && c.o % 16 == 0;
+}
+
 // Measured beside oneDNN 2.6.3's direct convolutions on one core, with AVX-512: 0.4 to 0.6 of their time from 16 to 256
 // channels and from 63 down to 8 pixels a side, in all three directions.
 bool winograd_is_faster(const Convolution& c, bool backwards) {
-  const bool fits = c.kh == 3 && c.kw == 3 && c.sh == 1 && c.sw == 1 && c.dh == 1 && c.dw == 1 && c.groups == 1 &&
-                    std::max({c.top, c.bottom, c.left, c.right}) <= 2 && c.c % 16 == 0 && c.o % 16 == 0;
-  if (!fits) return false;
   const Layers layers = layers_of(c, backwards);
   const auto wanted = static_cast<double>(c.n * layers.tiles.oh * layers.tiles.ow);
   return layers.count >= kLeastTiles && layers.computed() <= kMostComputed * wanted;

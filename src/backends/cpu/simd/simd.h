@@ -92,6 +92,16 @@ struct WinogradResult {
   bool stream;  // y is aligned, and too large for any cache to hold it until it is read: write it past them
 };
 
+constexpr int64_t kMostThinRows = 16;
+
+// The rows of an image under one row of a convolution's results; see thin.inl.
+struct ThinRows {
+  const float* rows[kMostThinRows];  // kh of them, with their padding; null outside the image
+  int64_t kh, run;                   // values of a tap row: kw * c
+  int64_t step;                      // from one pixel's first value to the next one's
+  int64_t pixels, o;                 // of the result; o is a multiple of 16
+};
+
 struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
@@ -111,6 +121,8 @@ struct Simd {
   void (*winograd_accumulate)(const WinogradTiles&, const float* v, const float* z, int64_t width, int64_t count,
                               float* sums);
   void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
+
+  void (*thin_weight_grad)(const ThinRows&, const float* dy, float* sums, float* bias_sums);
 
   // Output rows [begin, end) of n * oh.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);

@@ -10,6 +10,7 @@ namespace {
 #include "backends/cpu/simd/pooling.inl"
 #include "backends/cpu/simd/gemm.inl"
 #include "backends/cpu/simd/winograd.inl"
+#include "backends/cpu/simd/thin.inl"
 #include "backends/cpu/simd/reduce.inl"
 #include "backends/cpu/simd/rows.inl"
 #include "backends/cpu/simd/loss.inl"
@@ -35,6 +36,7 @@ extern const Simd kSimd = {
     .winograd_result_grad = winograd_result_grad,
     .winograd_accumulate = winograd_accumulate,
     .winograd_weight_grad = winograd_weight_grad,
+    .thin_weight_grad = thin_weight_grad,
     .max_pool = max_pool,
     .avg_pool = avg_pool,
     .max_pool_grad = max_pool_grad,

@@ -1,4 +1,4 @@
-// 3x3 convolutions by Winograd's tiles: every edge a tile can have, in all three directions, to the bound of direct
+// Own kernels for convolutions, by name, whatever would be chosen: every edge they have, to the bound of direct
 // summation.
 #include <gtest/gtest.h>
 
@@ -88,8 +88,8 @@ Tensor summed_directly(const Graph& graph, const std::vector<Tensor>& inputs, Te
 }
 
 // The node of a graph, on inputs drawn alike each time, by the kernel that is offered.
-void check(const std::string& op, const std::vector<TensorType>& types, const Attrs& attrs, int threads,
-           std::vector<Tensor>* outputs) {
+void check(const std::string& kernel, const std::string& op, const std::vector<TensorType>& types, const Attrs& attrs,
+           int threads, std::vector<Tensor>* outputs) {
   const auto backend = make_cpu_backend(threads);
   const Graph graph = single(op, types, attrs);
   std::vector<TensorType> precise = types;
@@ -103,7 +103,7 @@ void check(const std::string& op, const std::vector<TensorType>& types, const At
     exact.push_back(rounded_as(inputs.back(), DType::kFloat64, DType::kFloat32));
   }
   const auto wanted = reference_outputs(reference, reference.nodes[0], exact);
-  const auto run = run_by_name(*backend, graph, "winograd_2x4", inputs);
+  const auto run = run_by_name(*backend, graph, kernel, inputs);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double units = error_in_units(run[i], wanted[i]);
     // The op's bound is one for short sums.
@@ -132,14 +132,71 @@ TEST_P(Winograd, IsAsExactAsDirectSummationWithAnyNumberOfThreads) {
   };
   for (const auto& [op, types, attrs] : directions) {
     std::vector<Tensor> on_two, on_five;
-    check(op, types, attrs, 2, &on_two);
-    check(op, types, attrs, 5, &on_five);
+    check("winograd_2x4", op, types, attrs, 2, &on_two);
+    check("winograd_2x4", op, types, attrs, 5, &on_five);
     ASSERT_EQ(on_two.size(), on_five.size());
     for (size_t i = 0; i < on_two.size(); ++i) EXPECT_EQ(on_two[i].values, on_five[i].values);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Edges, Winograd, ::testing::ValuesIn(kCases));
+
+struct ThinCase {
+  int64_t n, h, w, c, o;
+  Ints kernel, strides, pads;
+  int64_t dilation;  // down
+  bool bias;
+};
+
+const ThinCase kThinCases[] = {
+    {2, 9, 11, 3, 32, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1, true},
+    {3, 8, 8, 1, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1, false},   // three taps a run; half a register block of channels
+    {2, 15, 14, 3, 16, {7, 7}, {2, 2}, {3, 2, 3, 2}, 1, true},  // runs of 21
+    {1, 5, 9, 4, 16, {2, 5}, {1, 3}, {0, 1, 2, 0}, 2, true},    // uneven all round
+    {40, 3, 3, 2, 16, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, true},   // more rows than slices
+};
+
+class Thin : public ::testing::TestWithParam<ThinCase> {};
+
+TEST_P(Thin, SumsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
+  const ThinCase& c = GetParam();
+  const auto extent = [&](size_t axis, int64_t size, int64_t dilation) {
+    const int64_t padded = size + c.pads[2 * axis] + c.pads[2 * axis + 1];
+    return (padded - (c.kernel[axis] - 1) * dilation - 1) / c.strides[axis] + 1;
+  };
+  const TensorType x = floats({c.n, c.h, c.w, c.c}),
+                   dy = floats({c.n, extent(0, c.h, c.dilation), extent(1, c.w, 1), c.o});
+  Attrs attrs = {{"strides", c.strides},
+                 {"pads", c.pads},
+                 {"dilations", Ints{c.dilation, 1}},
+                 {"groups", int64_t{1}},
+                 {"kernel", c.kernel}};
+  if (c.bias) attrs.set("bias", true);
+  std::vector<Tensor> on_two, on_five;
+  check("thin", "conv2d_weight_grad", {x, dy}, attrs, 2, &on_two);
+  check("thin", "conv2d_weight_grad", {x, dy}, attrs, 5, &on_five);
+  ASSERT_EQ(on_two.size(), on_five.size());
+  for (size_t i = 0; i < on_two.size(); ++i) EXPECT_EQ(on_two[i].values, on_five[i].values);
+}
+
+INSTANTIATE_TEST_SUITE_P(Edges, Thin, ::testing::ValuesIn(kThinCases));
+
+TEST(OwnConvolution, IsNotBoundToAConvolutionItCannotCompute) {
+  const auto backend = make_cpu_backend(1);
+  const Attrs attrs = {{"strides", Ints{2, 2}},
+                       {"pads", Ints{0, 0, 0, 0}},
+                       {"dilations", Ints{1, 1}},
+                       {"groups", int64_t{1}},
+                       {"kernel", Ints{3, 3}}};
+  const Graph graph = single("conv2d_weight_grad", {floats({1, 9, 9, 16}), floats({1, 4, 4, 16})}, attrs);
+  std::vector<float> memory(1 << 20);
+  for (const char* kernel : {"winograd_2x4", "gemm_1x1", "thin"}) {
+    std::vector<void*> in = {memory.data(), memory.data()}, out = {memory.data()};
+    const auto bound = backend->bind({graph, graph.nodes[0], kernel, in, out, memory.data(), 4 << 20});
+    ASSERT_FALSE(bound) << kernel;
+    EXPECT_EQ(bound.error().code, ErrorCode::kBadPlan);
+  }
+}
 
 }  // namespace
 }  // namespace plimsoll::testing

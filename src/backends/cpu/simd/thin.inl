@@ -1,0 +1,74 @@
+// Convolutions of images with few channels, where a row of taps lies side by side in memory: a pixel's kw * c values
+// are one run of the image's row. Rows come from outside, with zeros where they reach over the image's edge; a missing
+// row is null.
+
+// sums[ROWS][VECTORS * kLanes] += values of a run of taps times the result's gradient, over a row's pixels.
+template <int ROWS, int VECTORS>
+inline void thin_sums(const ThinRows& t, const float* from, const float* dy, float* sums) {
+  Vec sum[ROWS][VECTORS];
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) sum[i][v] = spread(0.0F);
+  }
+  for (int64_t pixel = 0; pixel < t.pixels; ++pixel) {
+    Vec right[VECTORS];
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) right[v] = load(dy + pixel * t.o + v * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < ROWS; ++i) {
+      const Vec left = spread(from[pixel * t.step + i]);
+#pragma GCC unroll 2
+      for (int v = 0; v < VECTORS; ++v) sum[i][v] = add_product(left, right[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) {
+      float* to = sums + i * t.o + v * kLanes;
+      store(to, load(to) + sum[i][v]);
+    }
+  }
+}
+
+// As many taps at once as there are registers for; those of common kernels (kw * c of 3, 6, 9, 12) in one go.
+template <int ROWS, int VECTORS>
+inline int64_t thin_runs(const ThinRows& t, int64_t k, const float* from, const float* dy, float* sums) {
+  for (; k + ROWS <= t.run; k += ROWS) thin_sums<ROWS, VECTORS>(t, from + k, dy, sums + k * t.o);
+  return k;
+}
+
+template <int VECTORS>
+inline void thin_row(const ThinRows& t, const float* from, const float* dy, float* sums) {
+  int64_t k = 0;
+  if (kMr >= 12) {
+    k = thin_runs<12, VECTORS>(t, k, from, dy, sums);
+    k = thin_runs<9, VECTORS>(t, k, from, dy, sums);
+  }
+  k = thin_runs<6, VECTORS>(t, k, from, dy, sums);
+  k = thin_runs<3, VECTORS>(t, k, from, dy, sums);
+  thin_runs<1, VECTORS>(t, k, from, dy, sums);
+}
+
+// Adds one row of results to sums[kh * run][o], and the gradient itself to bias_sums[o].
+void thin_weight_grad(const ThinRows& t, const float* dy, float* sums, float* bias_sums) {
+  const auto all_runs = [&](int64_t channel, bool pair) {
+    for (int64_t r = 0; r < t.kh; ++r) {
+      if (t.rows[r] == nullptr) continue;
+      float* to = sums + r * t.run * t.o + channel;
+      if (pair)
+        thin_row<2>(t, t.rows[r], dy + channel, to);
+      else
+        thin_row<1>(t, t.rows[r], dy + channel, to);
+    }
+  };
+  int64_t channel = 0;
+  for (; channel + kNr <= t.o; channel += kNr) all_runs(channel, true);
+  for (; channel < t.o; channel += kLanes) all_runs(channel, false);
+  for (channel = 0; channel < t.o; channel += kLanes) {
+    Vec sum = spread(0.0F);
+    for (int64_t pixel = 0; pixel < t.pixels; ++pixel) sum = sum + load(dy + pixel * t.o + channel);
+    store(bias_sums + channel, load(bias_sums + channel) + sum);
+  }
+}

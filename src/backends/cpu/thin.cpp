@@ -1,0 +1,85 @@
+// The gradient of the weights for images with few channels, a row of results at a time.
+#include <algorithm>
+
+#include "backends/cpu/convolution.h"
+#include "backends/cpu/parallel.h"
+#include "backends/cpu/simd/simd.h"
+
+namespace plimsoll::cpu {
+
+namespace {
+
+constexpr int64_t kSlices = 16;  // parts that the sum over all rows is cut into, whatever the number of threads
+
+struct Rows {
+  Convolution c;
+
+  bool padded() const { return c.left > 0 || c.right > 0; }
+  int64_t width() const { return (c.w + c.left + c.right) * c.c; }
+  // Of one thread, for rows with their padding.
+  int64_t scratch() const { return padded() ? align_up(4 * c.kh * width()) / 4 : 0; }
+  int64_t count() const { return c.n * c.oh; }
+
+  // What lies under row `row` of count().
+  ThinRows under(const float* x, int64_t row, float* scratch) const {
+    ThinRows t{{}, c.kh, c.kw * c.c, c.sw * c.c, c.ow, c.o};
+    for (int64_t r = 0; r < c.kh; ++r) {
+      const int64_t h = row % c.oh * c.sh + r * c.dh - c.top;
+      if (h < 0 || h >= c.h) continue;
+      const float* from = x + (row / c.oh * c.h + h) * c.w * c.c;
+      t.rows[r] = from;
+      if (!padded()) continue;
+      float* to = scratch + r * width();
+      t.rows[r] = to;
+      std::fill_n(to, c.left * c.c, 0.0F);
+      std::copy_n(from, c.w * c.c, to + c.left * c.c);
+      std::fill_n(to + (c.left + c.w) * c.c, c.right * c.c, 0.0F);
+    }
+    return t;
+  }
+};
+
+Recipe weight_gradient(const Problem& p, const Rows& rows, double seconds) {
+  const int threads = p.machine.threads;
+  const bool has_bias = rows.c.bias != nullptr;
+  const int64_t weights = rows.c.kh * rows.c.kw * rows.c.c * rows.c.o, partial = weights + rows.c.o;
+  const int64_t slices = std::min(kSlices, rows.count());
+  const Bytes workspace = 4 * (slices * partial + threads * rows.scratch());
+  return own_recipe(std::string(kThinKernel), workspace, seconds, [=](const BoundNode& node) {
+    const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
+    auto* dw = output<float>(node, 0);
+    auto* db = has_bias ? output<float>(node, 1) : nullptr;
+    auto* partials = static_cast<float*>(node.workspace);
+    float* scratch = partials + slices * partial;
+    return [=] {
+      parallel_items(threads, slices, [&](int64_t slice, int thread) {
+        float* sums = partials + slice * partial;
+        std::fill_n(sums, partial, 0.0F);
+        const int64_t end = rows.count() * (slice + 1) / slices;
+        for (int64_t row = rows.count() * slice / slices; row < end; ++row) {
+          const ThinRows t = rows.under(x, row, scratch + thread * rows.scratch());
+          simd().thin_weight_grad(t, dy + row * rows.c.ow * rows.c.o, sums, sums + weights);
+        }
+      });
+      for (int64_t slice = 1; slice < slices; ++slice)
+        for (int64_t i = 0; i < partial; ++i) partials[i] += partials[slice * partial + i];
+      std::copy_n(partials, weights, dw);
+      if (db != nullptr) std::copy_n(partials + weights, rows.c.o, db);
+    };
+  });
+}
+
+}  // namespace
+
+// Measured beside oneDNN 2.6.3 on one core, 28 to 128 pixels a side, 1 and 3 channels to 16 and 32: 0.55 to 0.8 of its
+// time with AVX-512, 0.4 to 0.7 with AVX2. (Forward it is oneDNN that is faster.)
+bool thin_fits(const Convolution& c) {
+  return c.groups == 1 && c.c <= 4 && c.kh <= kMostThinRows && c.dw == 1 && c.o % 16 == 0;
+}
+
+Result<Recipe> thin_weight_grad_recipe(const Problem& p) {
+  const Rows rows{convolution_of(p)};
+  return weight_gradient(p, rows, p.machine.seconds(rows.c.flops(), 0.65, p.traffic()));
+}
+
+}  // namespace plimsoll::cpu
