@@ -129,7 +129,7 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
                                std::to_string(ended.code) + "\n" + ended.messages;
       EXPECT_FALSE(ended.hung) << what;
       EXPECT_TRUE(ended.exited) << what;  // no signal: not std::terminate, not a crash
-      EXPECT_TRUE(ended.code == 0 || (ended.code >= 2 && ended.code <= 6)) << what;
+      EXPECT_TRUE(ended.code == 0 || ended.code == 6) << what;
       if (ended.code != 0) {
         ++refused;
         EXPECT_NE(ended.messages.find("error P"), std::string::npos) << what;

@@ -10,7 +10,7 @@ namespace plimsoll::cpu {
 namespace {
 
 constexpr int64_t kDepth = 256;  // of a packed panel: panels of A stay in the second-level cache
-constexpr int64_t kRows = 264;   // of a block of C, a multiple of every micro-kernel's; 256 and a row of ones fit
+constexpr int64_t kRows = 264;   // of a block of C, a multiple of every micro-kernel's
 constexpr int64_t kColumns = 512;
 constexpr int64_t kItems = 16;  // wanted work items; where C has too few blocks, the sum over k is cut
 constexpr int64_t kLeastSlice = 1024;
@@ -45,13 +45,12 @@ Cuts cuts_of(const Product& p) {
 }
 
 bool packs_a(const Product& p) {
-  return p.ones_below || p.a_column != 1 || p.n > 2 * simd().gemm_nr;
+  return p.a_column != 1 || p.n > 2 * simd().gemm_nr;
 }
 
 Product block_of(const Product& p, int64_t row, int64_t column, int64_t first_k, const Cuts& cuts, int64_t k) {
   Product block = p;
   block.m = std::min(cuts.rows, p.m - row);
-  block.ones_below = p.ones_below && row + block.m == p.m;
   block.n = std::min(cuts.columns, p.n - column);
   block.k = k;
   block.a += row * p.a_row + first_k * p.a_column;
@@ -100,7 +99,6 @@ void multiply_serial(const Product& p, float* workspace) {
     for (int64_t column = 0; column < p.n; column += kColumns) {
       for (int64_t k = 0; k < p.k; k += kDepth) {
         g.m = std::min(kRows, p.m - row);
-        g.ones_below = p.ones_below && row + g.m == p.m;
         g.n = std::min(kColumns, p.n - column);
         g.k = std::min(kDepth, p.k - k);
         g.a = p.a + row * p.a_row + k * p.a_column;

@@ -22,8 +22,6 @@ struct Product {
   const float* bias = nullptr;
   bool relu = false;
   bool accumulate = false;
-  bool ones_below =
-      false;  // the last of the m rows of a is not stored: it is all ones, and gives the sums of b's columns
 };
 
 // On the calling thread.

@@ -2,14 +2,12 @@
 #include <algorithm>
 
 #include "backends/cpu/convolution.h"
-#include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/simd.h"
+#include "backends/cpu/slices.h"
 
 namespace plimsoll::cpu {
 
 namespace {
-
-constexpr int64_t kSlices = 16;  // parts that the sum over all rows is cut into, whatever the number of threads
 
 struct Rows {
   Convolution c;
@@ -39,36 +37,6 @@ struct Rows {
   }
 };
 
-Recipe weight_gradient(const Problem& p, const Rows& rows, double seconds) {
-  const int threads = p.machine.threads;
-  const bool has_bias = rows.c.bias != nullptr;
-  const int64_t weights = rows.c.kh * rows.c.kw * rows.c.c * rows.c.o, partial = weights + rows.c.o;
-  const int64_t slices = std::min(kSlices, rows.count());
-  const Bytes workspace = 4 * (slices * partial + threads * rows.scratch());
-  return own_recipe(std::string(kThinKernel), workspace, seconds, [=](const BoundNode& node) {
-    const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
-    auto* dw = output<float>(node, 0);
-    auto* db = has_bias ? output<float>(node, 1) : nullptr;
-    auto* partials = static_cast<float*>(node.workspace);
-    float* scratch = partials + slices * partial;
-    return [=] {
-      parallel_items(threads, slices, [&](int64_t slice, int thread) {
-        float* sums = partials + slice * partial;
-        std::fill_n(sums, partial, 0.0F);
-        const int64_t end = rows.count() * (slice + 1) / slices;
-        for (int64_t row = rows.count() * slice / slices; row < end; ++row) {
-          const ThinRows t = rows.under(x, row, scratch + thread * rows.scratch());
-          simd().thin_weight_grad(t, dy + row * rows.c.ow * rows.c.o, sums, sums + weights);
-        }
-      });
-      for (int64_t slice = 1; slice < slices; ++slice)
-        for (int64_t i = 0; i < partial; ++i) partials[i] += partials[slice * partial + i];
-      std::copy_n(partials, weights, dw);
-      if (db != nullptr) std::copy_n(partials + weights, rows.c.o, db);
-    };
-  });
-}
-
 }  // namespace
 
 // Measured beside oneDNN 2.6.3 on one core, 28 to 128 pixels a side, 1 and 3 channels to 16 and 32: 0.55 to 0.8 of its
@@ -79,7 +47,25 @@ bool thin_fits(const Convolution& c) {
 
 Result<Recipe> thin_weight_grad_recipe(const Problem& p) {
   const Rows rows{convolution_of(p)};
-  return weight_gradient(p, rows, p.machine.seconds(rows.c.flops(), 0.65, p.traffic()));
+  const Convolution& c = rows.c;
+  const Slices slices = make_slices(rows.count(), c.kh * c.kw * c.c * c.o, c.o, p.machine.threads);
+  const bool bias = c.bias != nullptr;
+  const Bytes workspace = slices.workspace() + 4 * p.machine.threads * rows.scratch();
+  const double seconds = p.machine.seconds(c.flops(), 0.65, p.traffic());
+  return own_recipe(std::string(kThinKernel), workspace, seconds, [=](const BoundNode& node) {
+    const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
+    const GradientPlace place{output<float>(node, 0), bias ? output<float>(node, 1) : nullptr};
+    auto* partials = static_cast<float*>(node.workspace);
+    float* scratch = partials + slices.workspace() / 4;
+    return [=] {
+      slices.sum(partials, place, [&](int64_t begin, int64_t end, float* sums, float* bias_sums, int thread) {
+        for (int64_t row = begin; row < end; ++row) {
+          const ThinRows t = rows.under(x, row, scratch + thread * rows.scratch());
+          simd().thin_weight_grad(t, dy + row * rows.c.ow * rows.c.o, sums, bias_sums);
+        }
+      });
+    };
+  });
 }
 
 }  // namespace plimsoll::cpu

@@ -83,6 +83,15 @@ std::string hdf5_reason() {
   return reason;
 }
 
+std::exception_ptr& hdf5_caught() {
+  static std::exception_ptr caught;
+  return caught;
+}
+
+void hdf5_rethrow() {
+  if (hdf5_caught()) std::rethrow_exception(std::exchange(hdf5_caught(), nullptr));
+}
+
 Hdf5Id hdf5_access() {
   Hdf5Id access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   H5Pset_fclose_degree(access.get(), H5F_CLOSE_STRONG);

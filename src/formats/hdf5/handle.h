@@ -4,6 +4,7 @@
 #define H5_USE_18_API  // the same calls in every HDF5 from 1.8 on, whatever a distribution maps by default
 #include <hdf5.h>
 
+#include <exception>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -49,6 +50,21 @@ class Hdf5Id {
 
 // The innermost reason of the last failed call: "read failed (errno = 5, Input/output error)".
 std::string hdf5_reason();
+
+// What HDF5 calls back: true goes on. An exception must not cross its C code; it waits, until HDF5 has returned with an
+// error, for hdf5_rethrow() under the same lock.
+std::exception_ptr& hdf5_caught();
+void hdf5_rethrow();
+
+template <typename F>
+herr_t hdf5_callback(const F& f) noexcept {
+  try {
+    return f() ? 0 : -1;
+  } catch (...) {
+    hdf5_caught() = std::current_exception();
+    return -1;
+  }
+}
 
 // How we open files. Small caches: Keras files hold many small datasets, each read or written once.
 Hdf5Id hdf5_access();

@@ -5,7 +5,6 @@
 #endif
 
 #include <algorithm>
-#include <new>
 
 namespace plimsoll {
 namespace {
@@ -30,8 +29,12 @@ const RegionFile* self(const H5FD_t* file) {
 H5FD_t* open_region(const char*, unsigned flags, hid_t access, haddr_t) {
   const auto* info = static_cast<const RegionAccess*>(H5Pget_driver_info(access));
   if (info == nullptr) return nullptr;
-  auto* file = new (std::nothrow) RegionFile{};
-  if (file == nullptr) return nullptr;
+  RegionFile* file = nullptr;
+  const auto make = [&] {
+    file = new RegionFile{};
+    return true;
+  };
+  if (hdf5_callback(make) < 0) return nullptr;
   file->region = info->region;
   if ((flags & H5F_ACC_TRUNC) != 0) file->region->bytes = 0;
   return file;

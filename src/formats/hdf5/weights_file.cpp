@@ -59,17 +59,13 @@ Dataset describe(hid_t dataset, const char* path) {
   return result;
 }
 
-// Exceptions must not cross the C code of HDF5.
-herr_t list_dataset(hid_t root, const char* name, const H5O_info_t* info, void* list) noexcept {
-  if (info->type != H5O_TYPE_DATASET) return 0;
-  const Hdf5Id dataset(H5Dopen2(root, name, H5P_DEFAULT), H5Dclose);
-  if (!dataset) return -1;
-  try {
-    static_cast<std::vector<Dataset>*>(list)->push_back(describe(dataset.get(), name));
-  } catch (...) {
-    return -1;
-  }
-  return 0;
+herr_t list_dataset(hid_t root, const char* name, const H5O_info_t* info, void* list) {
+  return hdf5_callback([&] {
+    if (info->type != H5O_TYPE_DATASET) return true;
+    const Hdf5Id dataset(H5Dopen2(root, name, H5P_DEFAULT), H5Dclose);
+    if (dataset) static_cast<std::vector<Dataset>*>(list)->push_back(describe(dataset.get(), name));
+    return static_cast<bool>(dataset);
+  });
 }
 
 }  // namespace
@@ -105,9 +101,14 @@ Result<WeightsFile> WeightsFile::open(File file, int64_t offset, int64_t bytes, 
   const Hdf5Id access = hdf5_access();
   hdf5_use_region(access, opened.region);
   opened.file = Hdf5Id(H5Fopen(label.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!opened.file) return bad(label, fmt::format("HDF5 cannot open it: {}", hdf5_reason()));
-  if (H5Ovisit(opened.file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, list_dataset, &opened.datasets) < 0)
+  if (!opened.file) {
+    hdf5_rethrow();
+    return bad(label, fmt::format("HDF5 cannot open it: {}", hdf5_reason()));
+  }
+  if (H5Ovisit(opened.file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, list_dataset, &opened.datasets) < 0) {
+    hdf5_rethrow();
     return bad(label, fmt::format("HDF5 cannot list it: {}", hdf5_reason()));
+  }
   std::sort(opened.datasets.begin(), opened.datasets.end(),
             [](const Dataset& a, const Dataset& b) { return counted_less(a.path, b.path); });
   return result;

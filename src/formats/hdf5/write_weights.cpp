@@ -25,12 +25,8 @@ bool copy_attribute(hid_t from, hid_t to, const char* name) {
   return written;
 }
 
-herr_t copy_one_attribute(hid_t from, const char* name, const H5A_info_t*, void* to) noexcept {
-  try {
-    return copy_attribute(from, *static_cast<hid_t*>(to), name) ? 0 : -1;
-  } catch (...) {
-    return -1;
-  }
+herr_t copy_one_attribute(hid_t from, const char* name, const H5A_info_t*, void* to) {
+  return hdf5_callback([&] { return copy_attribute(from, *static_cast<hid_t*>(to), name); });
 }
 
 bool copy_attributes(hid_t from, hid_t to) {
@@ -70,13 +66,9 @@ class Writer {
   }
 
  private:
-  static herr_t copy_object(hid_t root, const char* name, const H5O_info_t* info, void* self) noexcept {
-    try {
-      auto& writer = *static_cast<Writer*>(self);
-      return writer.copy(root, name, info->type) && !writer.region_.error ? 0 : -1;
-    } catch (...) {
-      return -1;
-    }
+  static herr_t copy_object(hid_t root, const char* name, const H5O_info_t* info, void* self) {
+    auto& writer = *static_cast<Writer*>(self);
+    return hdf5_callback([&] { return writer.copy(root, name, info->type) && !writer.region_.error; });
   }
 
   bool copy(hid_t root, const std::string& name, H5O_type_t kind) {
@@ -149,6 +141,7 @@ Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, con
   const auto failed = [&](const std::string& reason) -> Status {
     if (region.error) return fail(*region.error);
     if (source != nullptr && source->impl_->region.error) return fail(*source->impl_->region.error);
+    hdf5_rethrow();
     return fail(ErrorCode::kBadWeightsFile,
                 fmt::format("HDF5 could not write the weights of {}: {}", file.target(), reason));
   };

@@ -122,7 +122,7 @@ inline void micro_kernel_packed(int64_t k, const float* a, const float* b, float
 // What is contiguous is read in order over all panels, a cache line being touched once; rows far apart would otherwise
 // meet in the same few sets of the cache and throw each other out.
 inline void pack_a(const GemmBlock& g) {
-  const int64_t rows = g.m - (g.ones_below ? 1 : 0), whole = rows / kMr * kMr;
+  const int64_t whole = g.m / kMr * kMr;
   if (whole < g.m) zero(g.a_panels + whole * g.k, kMr * g.k);
   if (g.a_row == 1) {
     for (int64_t p = 0; p < g.k; ++p) {
@@ -132,18 +132,15 @@ inline void pack_a(const GemmBlock& g) {
         __builtin_prefetch(from + kAhead * g.a_column + first);
         for (int64_t i = 0; i < kMr; ++i) to[first * g.k + i] = from[first + i];
       }
-      for (int64_t i = whole; i < rows; ++i) to[whole * g.k + i - whole] = from[i];
+      for (int64_t i = whole; i < g.m; ++i) to[whole * g.k + i - whole] = from[i];
     }
   } else {
-    for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t i = 0; i < g.m; ++i) {
       float* to = g.a_panels + i / kMr * kMr * g.k + i % kMr;
       const float* from = g.a + i * g.a_row;
       for (int64_t p = 0; p < g.k; ++p) to[p * kMr] = from[p * g.a_column];
     }
   }
-  if (!g.ones_below) return;
-  float* to = g.a_panels + whole * g.k + rows % kMr;
-  for (int64_t p = 0; p < g.k; ++p) to[p * kMr] = 1.0F;
 }
 
 inline void pack_b(const GemmBlock& g) {

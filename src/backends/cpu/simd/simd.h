@@ -62,7 +62,6 @@ struct GemmBlock {
   const float* bias;  // of these n columns, or null; added with the last part of k
   bool relu;
   bool pack_a;
-  bool ones_below;  // the last row of a is not stored but all ones; needs pack_a
   float* a_panels;  // scratch: gemm_a_panel_elements(m, k)
   float* b_panels;  // scratch: gemm_b_panel_elements(n, k)
 };
@@ -123,6 +122,9 @@ struct Simd {
   void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
 
   void (*thin_weight_grad)(const ThinRows&, const float* dy, float* sums, float* bias_sums);
+  // x[pixels][c], dy[pixels][o]; both in sixteens.
+  void (*pointwise_weight_grad)(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
+                                float* bias_sums);
 
   // Output rows [begin, end) of n * oh.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);

@@ -9,6 +9,7 @@ namespace {
 #include "backends/cpu/simd/random.inl"
 #include "backends/cpu/simd/pooling.inl"
 #include "backends/cpu/simd/gemm.inl"
+#include "backends/cpu/simd/outer.inl"
 #include "backends/cpu/simd/winograd.inl"
 #include "backends/cpu/simd/thin.inl"
 #include "backends/cpu/simd/reduce.inl"
@@ -37,6 +38,7 @@ extern const Simd kSimd = {
     .winograd_accumulate = winograd_accumulate,
     .winograd_weight_grad = winograd_weight_grad,
     .thin_weight_grad = thin_weight_grad,
+    .pointwise_weight_grad = pointwise_weight_grad,
     .max_pool = max_pool,
     .avg_pool = avg_pool,
     .max_pool_grad = max_pool_grad,

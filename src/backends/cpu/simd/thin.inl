@@ -66,9 +66,5 @@ void thin_weight_grad(const ThinRows& t, const float* dy, float* sums, float* bi
   int64_t channel = 0;
   for (; channel + kNr <= t.o; channel += kNr) all_runs(channel, true);
   for (; channel < t.o; channel += kLanes) all_runs(channel, false);
-  for (channel = 0; channel < t.o; channel += kLanes) {
-    Vec sum = spread(0.0F);
-    for (int64_t pixel = 0; pixel < t.pixels; ++pixel) sum = sum + load(dy + pixel * t.o + channel);
-    store(bias_sums + channel, load(bias_sums + channel) + sum);
-  }
+  add_rows(t.pixels, dy, t.o, bias_sums);
 }

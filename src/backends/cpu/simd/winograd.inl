@@ -234,37 +234,6 @@ void winograd_weight_grad(const float* sums, int64_t c, int64_t o, int64_t chann
     }
 }
 
-// c[ROWS][VECTORS * kLanes] (+)= a b over k. Element (i, p) of a at a[i * a_row + p * a_step].
-template <int ROWS, int VECTORS, bool ADD>
-inline void small_product(int64_t k, const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_step,
-                          float* c, int64_t c_row) {
-  Vec sum[ROWS][VECTORS];
-#pragma GCC unroll 12
-  for (int i = 0; i < ROWS; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) sum[i][v] = spread(0.0F);
-  }
-  for (int64_t p = 0; p < k; ++p) {
-    Vec right[VECTORS];
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) right[v] = load(b + p * b_step + v * kLanes);
-#pragma GCC unroll 12
-    for (int i = 0; i < ROWS; ++i) {
-      const Vec left = spread(a[i * a_row + p * a_step]);
-#pragma GCC unroll 2
-      for (int v = 0; v < VECTORS; ++v) sum[i][v] = add_product(left, right[v], sum[i][v]);
-    }
-  }
-#pragma GCC unroll 12
-  for (int i = 0; i < ROWS; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) {
-      float* to = c + i * c_row + v * kLanes;
-      store(to, ADD ? load(to) + sum[i][v] : sum[i][v]);
-    }
-  }
-}
-
 constexpr int64_t kRun = 64;  // products summed one after another, then added to the rest: long sums stay exact
 
 // m = v u, each position apart: `rows` tiles, a multiple of kMr.
@@ -293,31 +262,10 @@ void winograd_multiply(const WinogradTiles& t, const float* v, const float* u, i
     multiply_positions<1>(t, v, u, rows, m);
 }
 
-template <int VECTORS>
-inline void accumulate_positions(const WinogradTiles& t, const float* v, const float* z, int64_t count, float* sums) {
-  constexpr int64_t width = VECTORS * kLanes;
-  for (int64_t position = 0; position < kWinogradPositions; ++position) {
-    const float* a = v + position * t.capacity * t.c;
-    const float* b = z + position * t.capacity * width;
-    float* c = sums + position * t.c * width;
-    int64_t row = 0;
-    for (; row + kMr <= t.c; row += kMr)
-      small_product<kMr, VECTORS, true>(count, a + row, 1, t.c, b, width, c + row * width, width);
-    // Channels come in sixteens: what is left over is once or twice this.
-    constexpr int kRest = kMr == 12 ? 4 : 2;
-    if (row + 2 * kRest <= t.c) {
-      small_product<2 * kRest, VECTORS, true>(count, a + row, 1, t.c, b, width, c + row * width, width);
-      row += 2 * kRest;
-    }
-    if (row < t.c) small_product<kRest, VECTORS, true>(count, a + row, 1, t.c, b, width, c + row * width, width);
-  }
-}
-
 // sums[position][c][width] += the products of image and result gradient over `count` tiles.
 void winograd_accumulate(const WinogradTiles& t, const float* v, const float* z, int64_t width, int64_t count,
                          float* sums) {
-  if (width == kNr)
-    accumulate_positions<2>(t, v, z, count, sums);
-  else
-    accumulate_positions<1>(t, v, z, count, sums);
+  for (int64_t position = 0; position < kWinogradPositions; ++position)
+    add_outer_products(count, v + position * t.capacity * t.c, t.c, t.c, z + position * t.capacity * width, width,
+                       width, sums + position * t.c * width, width);
 }

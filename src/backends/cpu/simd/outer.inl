@@ -1,0 +1,77 @@
+// Products of matrices that lie as they are used, so that nothing is packed.
+
+// c[ROWS][VECTORS * kLanes] (+)= a b over k. Element (i, p) of a at a[i * a_row + p * a_step].
+template <int ROWS, int VECTORS, bool ADD>
+inline void small_product(int64_t k, const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_step,
+                          float* c, int64_t c_row) {
+  Vec sum[ROWS][VECTORS];
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) sum[i][v] = spread(0.0F);
+  }
+  for (int64_t p = 0; p < k; ++p) {
+    Vec right[VECTORS];
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) right[v] = load(b + p * b_step + v * kLanes);
+#pragma GCC unroll 12
+    for (int i = 0; i < ROWS; ++i) {
+      const Vec left = spread(a[i * a_row + p * a_step]);
+#pragma GCC unroll 2
+      for (int v = 0; v < VECTORS; ++v) sum[i][v] = add_product(left, right[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 12
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < VECTORS; ++v) {
+      float* to = c + i * c_row + v * kLanes;
+      store(to, ADD ? load(to) + sum[i][v] : sum[i][v]);
+    }
+  }
+}
+
+// c[rows][width] += sum over k of a[k][rows] b[k][width]; rows come in sixteens, width is at most kNr.
+template <int VECTORS>
+inline void add_outer_products_to(int64_t count, const float* a, int64_t rows, int64_t a_step, const float* b,
+                                  int64_t b_step, float* c, int64_t c_row) {
+  int64_t row = 0;
+  for (; row + kMr <= rows; row += kMr)
+    small_product<kMr, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
+  // What is left over is once or twice this.
+  constexpr int kRest = kMr == 12 ? 4 : 2;
+  if (row + 2 * kRest <= rows) {
+    small_product<2 * kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
+    row += 2 * kRest;
+  }
+  if (row < rows) small_product<kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
+}
+
+inline void add_outer_products(int64_t count, const float* a, int64_t rows, int64_t a_step, const float* b,
+                               int64_t b_step, int64_t width, float* c, int64_t c_row) {
+  if (width == kNr)
+    add_outer_products_to<2>(count, a, rows, a_step, b, b_step, c, c_row);
+  else
+    add_outer_products_to<1>(count, a, rows, a_step, b, b_step, c, c_row);
+}
+
+// sums[width] += the rows of x.
+inline void add_rows(int64_t count, const float* x, int64_t width, float* sums) {
+  for (int64_t j = 0; j < width; j += kLanes) {
+    Vec sum = spread(0.0F);
+    for (int64_t i = 0; i < count; ++i) sum = sum + load(x + i * width + j);
+    store(sums + j, load(sums + j) + sum);
+  }
+}
+
+// The gradient of a 1x1 convolution's weights over `pixels` pixels: sums[c][o] and bias_sums[o] grow by it.
+void pointwise_weight_grad(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
+                           float* bias_sums) {
+  constexpr int64_t kTogether = 128;  // of 256 channels and 256 fit into the second-level cache
+  for (int64_t first = 0; first < pixels; first += kTogether) {
+    const int64_t count = smaller(kTogether, pixels - first);
+    const float *a = x + first * c, *b = dy + first * o;
+    for (int64_t j = 0; j < o; j += kNr) add_outer_products(count, a, c, c, b + j, o, smaller(kNr, o - j), sums + j, o);
+    add_rows(count, b, o, bias_sums);
+  }
+}
