@@ -22,7 +22,7 @@ std::vector<bool> reachable_from(const Graph& graph, const std::vector<ValueId>&
 
 }  // namespace
 
-std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt) {
+std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt, ValueId scale) {
   const std::vector<bool> wants = reachable_from(b.graph(), wrt);
   const auto forward_nodes = static_cast<NodeId>(b.graph().nodes.size());
   std::vector<ValueId> gradients(b.graph().values.size(), kNone);
@@ -30,8 +30,10 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
   b.set_category(Category::kGradients);
 
   const TensorType& loss_type = b.graph().type(loss);
-  gradients[static_cast<size_t>(loss)] = b.add1(
-      "fill", {}, {{"shape", loss_type.shape.dims}, {"value", 1.0}, {"dtype", std::string(name_of(loss_type.dtype))}});
+  if (scale == kNone)
+    scale = b.add1("fill", {},
+                   {{"shape", loss_type.shape.dims}, {"value", 1.0}, {"dtype", std::string(name_of(loss_type.dtype))}});
+  gradients[static_cast<size_t>(loss)] = scale;
 
   for (NodeId id = forward_nodes - 1; id >= 0; --id) {
     const Node node = b.graph().node(id);  // a copy: adding nodes moves the vector

@@ -9,7 +9,8 @@ namespace plimsoll {
 
 // Adds the gradient of the scalar `loss` with respect to each of `wrt`, and returns them in that order (kNone where no
 // path leads there). Nothing is computed for values that lie on no path from `wrt` to `loss`: frozen layers cost
-// nothing.
-std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt);
+// nothing. `scale`, a scalar, multiplies the loss; kNone is one.
+std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt,
+                                      ValueId scale = kNone);
 
 }  // namespace plimsoll

@@ -79,7 +79,8 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   PLIMSOLL_TRY(b.status());
   const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
   const std::vector<ValueId> values = weight_values(b, trainable(model), options.precision.variables);
-  const std::vector<ValueId> gradients = append_gradients(b, loss, values);
+  const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
+  const std::vector<ValueId> gradients = append_gradients(b, loss, values, scale);
   std::vector<TrainedWeight> trained;
   for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
   append_updates(b, model.optimizer(), trained);
@@ -111,7 +112,8 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   PLIMSOLL_TRY(b.status());
   const auto weights = trainable(model);
   const std::vector<ValueId> values = weight_values(b, weights, options.precision.variables);
-  const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values);
+  const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
+  const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values, scale);
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
     b.set_layer(weights[i]->layer);
@@ -138,7 +140,7 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   std::vector<TrainedWeight> trained;
   std::vector<ValueId> extra(values.size(), kNone);
   if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone) {
-    extra = append_gradients(b, penalty, values);
+    extra = append_gradients(b, penalty, values, loss_gradient(b, model.optimizer(), options.precision.variables));
     store_tally(b, "loss", penalty, true);
   }
   b.set_category(Category::kGradients);

@@ -22,7 +22,30 @@ std::vector<std::string> state_values(const Session& session) {
   return names;
 }
 
+template <typename T>
+Status store_scalar(Session& session, const char* name, T value) {
+  if (!session.has_persistent(name)) return {};
+  return session.store(name, [&](const TensorView& view) -> Status {
+    if constexpr (std::is_same_v<T, int64_t>) {
+      *view.as<int64_t>() = value;
+    } else if (view.type.dtype == DType::kFloat64) {
+      *view.as<double>() = value;
+    } else {
+      *view.as<float>() = static_cast<float>(value);
+    }
+    return {};
+  });
+}
+
+Status set_loss_scale(Session& session, double scale, int64_t steps) {
+  PLIMSOLL_TRY(store_scalar(session, kLossScale, scale));
+  PLIMSOLL_TRY(store_scalar(session, kLossScaleSteps, steps));
+  return store_scalar(session, kSkippedUpdates, int64_t{0});
+}
+
 Status clear_state(Session& session) {
+  if (const auto& scaled = session.model().optimizer().loss_scale)
+    PLIMSOLL_TRY(set_loss_scale(session, scaled->initial, 0));
   for (const std::string& name : state_values(session))
     PLIMSOLL_TRY(session.store(name, [](const TensorView& view) -> Status {
       std::memset(view.data, 0, static_cast<size_t>(view.type.bytes()));
@@ -56,7 +79,20 @@ Status check_weights(const Session& session, const KerasArchive& archive) {
 
 Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& report) {
   const std::vector<std::string> names = state_values(session);
-  const std::vector<OptimizerVariable> variables = optimizer_variables(file);
+  std::vector<OptimizerVariable> variables = optimizer_variables(file);
+  if (session.model().optimizer().loss_scale) {
+    // The outer optimizer's: iteration and learning rate, both unused, steps and scale once it was built; then all of
+    // the inner one's again.
+    auto inner = optimizer_variables(file, kInnerOptimizerVars);
+    if (!inner.empty() && variables.size() == inner.size() + 4) {
+      int64_t steps = 0;
+      double scale = 0;
+      PLIMSOLL_TRY(file.read_into(variables[2].path, {DType::kInt64, {}}, &steps));
+      PLIMSOLL_TRY(file.read_into(variables[3].path, {DType::kFloat64, {}}, &scale));
+      PLIMSOLL_TRY(set_loss_scale(session, scale, steps));
+    }
+    if (!inner.empty()) variables = std::move(inner);
+  }
   const bool scheduled = !session.model().optimizer().schedule.is_null();
   const size_t head = scheduled ? 1 : 2;
   if (variables.empty()) return {};
@@ -81,6 +117,37 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
     }));
   return {};
 }
+
+// The optimizer's variables as Keras orders them; the scalars live here while they are written.
+struct OptimizerEntries {
+  int64_t iteration;
+  float learning_rate;
+  int64_t unused_iteration = 0;  // of a LossScaleOptimizer itself
+  float unused_rate = 0;
+
+  void add_plain(const Session& session, const HostView& values, std::string_view group, int index,
+                 std::vector<WeightEntry>& entries) const {
+    entries.push_back({optimizer_path(index++, group), {DType::kInt64, {}}, &iteration});
+    if (session.model().optimizer().schedule.is_null())
+      entries.push_back({optimizer_path(index++, group), {DType::kFloat32, {}}, &learning_rate});
+    for (const std::string& name : state_values(session)) {
+      const TensorView view = values[name];
+      entries.push_back({optimizer_path(index++, group), view.type, view.data});
+    }
+  }
+
+  void add(const Session& session, const HostView& values, std::vector<WeightEntry>& entries) {
+    if (!session.has_persistent(kLossScale)) return add_plain(session, values, kOptimizerVars, 0, entries);
+    iteration -= *values[kSkippedUpdates].as<int64_t>();
+    const TensorView steps = values[kLossScaleSteps], scale = values[kLossScale];
+    entries.push_back({optimizer_path(0), {DType::kInt64, {}}, &unused_iteration});
+    entries.push_back({optimizer_path(1), {DType::kFloat32, {}}, &unused_rate});
+    entries.push_back({optimizer_path(2), steps.type, steps.data});
+    entries.push_back({optimizer_path(3), scale.type, scale.data});
+    add_plain(session, values, kOptimizerVars, 4, entries);
+    add_plain(session, values, kInnerOptimizerVars, 0, entries);
+  }
+};
 
 std::string metadata_now() {
   const std::time_t now = std::time(nullptr);
@@ -129,15 +196,8 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
     const TensorView view = values[weight.name];
     entries.push_back({weight.file_path, view.type, view.data});
   }
-  const bool scheduled = !session.model().optimizer().schedule.is_null();
-  const auto learning_rate = static_cast<float>(state.learning_rate);
-  int index = 0;
-  entries.push_back({optimizer_path(index++), {DType::kInt64, {}}, &state.iteration});
-  if (!scheduled) entries.push_back({optimizer_path(index++), {DType::kFloat32, {}}, &learning_rate});
-  for (const std::string& name : state_values(session)) {
-    const TensorView view = values[name];
-    entries.push_back({optimizer_path(index++), view.type, view.data});
-  }
+  OptimizerEntries optimizer{state.iteration, static_cast<float>(state.learning_rate)};
+  optimizer.add(session, values, entries);
   const std::string metadata =
       source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();
   return write_keras(path, {config_text, metadata, entries, source != nullptr && source->weights ? source : nullptr});

@@ -55,9 +55,43 @@ void read_common(Config& c, Optimizer& optimizer) {
 
 }  // namespace
 
+namespace {
+
+// Keras wraps the optimizer of a mixed_float16 model in this.
+Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& unsupported) {
+  Issues issues;
+  Config c(object.config, fmt::format("optimizer {}", object.name), issues);
+  const Json* inner = c.value("inner_optimizer");
+  LossScale scale;
+  scale.initial = c.real("initial_scale", scale.initial);
+  scale.growth_steps = c.integer("dynamic_growth_steps", 1, int64_t{1} << 31, scale.growth_steps);
+  if (!(scale.initial > 0))
+    issues.reject(fmt::format("{}: 'initial_scale' must be above 0, got {}", c.where(), scale.initial));
+  // Older versions of Keras write an optimizer's usual keys, which mean nothing here.
+  for (const char* key :
+       {"weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor", "gradient_accumulation_steps"})
+    c.only(key);
+  c.only("use_ema", {false});
+  c.ignore({"name", "learning_rate", "ema_momentum", "ema_overwrite_frequency", "jit_compile"});
+  c.finish();
+  for (std::string& what : issues.unsupported) unsupported.push_back(std::move(what));
+  if (issues.bad) unsupported.push_back(issues.bad->what);
+  Optimizer optimizer;
+  if (inner == nullptr)
+    unsupported.push_back(c.where() + ": no 'inner_optimizer'");
+  else
+    optimizer = parse_optimizer(*inner, unsupported);
+  if (optimizer.loss_scale) unsupported.push_back(c.where() + " inside another");
+  optimizer.loss_scale = scale;
+  return optimizer;
+}
+
+}  // namespace
+
 Optimizer parse_optimizer(const Json& config, std::vector<std::string>& unsupported) {
   const KerasObject object = keras_object(config);
   const std::string name = lower(object.name);
+  if (!object.custom && name == "lossscaleoptimizer") return parse_loss_scale(object, unsupported);
   Optimizer optimizer;
   Issues issues;
   Config c(object.config, fmt::format("optimizer {}", object.name), issues);
@@ -128,9 +162,67 @@ std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const 
 
 }  // namespace
 
-void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
+ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype) {
+  if (!optimizer.loss_scale) return kNone;
+  const std::string layer = b.layer();
+  b.set_layer("");
+  const ValueId scale = b.persistent(kLossScale, {dtype, Shape{}}, Category::kOptimizer);
+  b.set_layer(layer);
+  return scale;
+}
+
+namespace {
+
+// The guard against overflow: gradients as they would be without a scale, and how many of their elements are not
+// finite.
+class Guard {
+ public:
+  Guard(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight>& weights)
+      : b_(b), growth_steps_(optimizer.loss_scale ? optimizer.loss_scale->growth_steps : 0) {
+    const auto first = std::find_if(weights.begin(), weights.end(), [](const auto& w) { return w.gradient != kNone; });
+    if (!optimizer.loss_scale || first == weights.end()) return;
+    scale_ = loss_gradient(b, optimizer, b.graph().type(first->weight).dtype);
+    b.set_layer("");
+    skipped_ = b.persistent(kSkippedUpdates, {DType::kInt64, Shape{}}, Category::kOptimizer);
+    for (TrainedWeight& w : weights) {
+      if (w.gradient == kNone) continue;
+      b.set_layer(b.graph().value(w.weight).layer);
+      const ValueId bad = b.add1("count_not_finite", {w.gradient});
+      bad_ = bad_ == kNone ? bad : b.add1("add", {bad_, bad});
+      w.gradient = b.add1("unscale", {w.gradient, scale_});
+    }
+  }
+
+  ValueId applied(ValueId iteration) {
+    if (bad_ == kNone) return iteration;
+    if (applied_ == kNone) applied_ = b_.add1("applied_updates", {iteration, skipped_});
+    return applied_;
+  }
+  void update(ValueId persistent, ValueId value) const {
+    b_.update(persistent, bad_ == kNone ? value : b_.add1("keep_if", {value, persistent, bad_}));
+  }
+  // Last: nothing reads the scale or the counts afterwards.
+  void finish() const {
+    if (bad_ == kNone) return;
+    b_.set_layer("");
+    const ValueId steps = b_.persistent(kLossScaleSteps, {DType::kInt64, Shape{}}, Category::kOptimizer);
+    const auto next = b_.add("loss_scale", {scale_, steps, skipped_, bad_}, {{"growth_steps", growth_steps_}});
+    const ValueId kept[] = {scale_, steps, skipped_};
+    for (size_t i = 0; i < 3; ++i) b_.update(kept[i], next[i]);
+  }
+
+ private:
+  GraphBuilder& b_;
+  int64_t growth_steps_;
+  ValueId scale_ = kNone, bad_ = kNone, skipped_ = kNone, applied_ = kNone;
+};
+
+}  // namespace
+
+void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
   const std::string layer = b.layer();
   b.set_category(Category::kGradients);
+  Guard guard(b, optimizer, weights);
   const std::vector<ValueId> gradients = clipped(b, optimizer, weights);
   b.set_category(Category::kTemporaries);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -146,7 +238,7 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vect
     std::vector<ValueId> outputs;
     if (optimizer.kind == Optimizer::Kind::kAdam) {
       b.set_layer("");
-      const ValueId iteration = b.persistent("iteration", {DType::kInt64, Shape{}}, Category::kInputs);
+      const ValueId iteration = guard.applied(b.persistent("iteration", {DType::kInt64, Shape{}}, Category::kInputs));
       b.set_layer(w.layer);
       outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, iteration},
                       {{"beta_1", optimizer.beta_1},
@@ -161,9 +253,10 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vect
                        {"nesterov", optimizer.nesterov},
                        {"weight_decay", optimizer.weight_decay}});
     }
-    b.update(weight, outputs[0]);
-    for (size_t s = 0; s < state.size(); ++s) b.update(state[s], outputs[s + 1]);
+    guard.update(weight, outputs[0]);
+    for (size_t s = 0; s < state.size(); ++s) guard.update(state[s], outputs[s + 1]);
   }
+  guard.finish();
   b.set_layer(layer);
   b.set_category(Category::kActivations);
 }

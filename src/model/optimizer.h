@@ -10,6 +10,12 @@
 
 namespace plimsoll {
 
+// The loss is multiplied by a scale that halves after an overflow and doubles after so many steps without one.
+struct LossScale {
+  double initial = 32768;
+  int64_t growth_steps = 2000;
+};
+
 struct Optimizer {
   enum class Kind { kSgd, kAdam };  // AdamW is Adam with weight decay
   Kind kind = Kind::kSgd;
@@ -20,7 +26,16 @@ struct Optimizer {
   double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
   double weight_decay = 0;
   std::optional<double> clipvalue, clipnorm, global_clipnorm;
+  std::optional<LossScale> loss_scale;
 };
+
+// Persistent values of loss scaling, all `[]`: the scale, T; steps since it last changed, i64; updates that an overflow
+// prevented, i64.
+inline constexpr const char* kLossScale = "loss_scale";
+inline constexpr const char* kLossScaleSteps = "loss_scale/steps";
+inline constexpr const char* kSkippedUpdates = "loss_scale/skipped";
+// What the gradient of the loss starts from: the scale, or kNone for one.
+ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype);
 
 // Of a Keras name or a serialized optimizer. What is not supported is appended to `unsupported`.
 Optimizer parse_optimizer(const nlohmann::json& config, std::vector<std::string>& unsupported);
@@ -38,7 +53,8 @@ struct TrainedWeight {
 };
 
 // Adds clipping and the updates of all weights; state is persistent "NAME/m" and so on, step scalars are persistent
-// "learning_rate" `[]` T and "iteration" i64 `[]`.
-void append_updates(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights);
+// "learning_rate" `[]` T and "iteration" i64 `[]`. With loss scaling the gradients are those of the loss times the
+// scale, and nothing changes where one of them is not finite.
+void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
 
 }  // namespace plimsoll

@@ -23,6 +23,7 @@ std::vector<OpDef> embedding_ops();
 std::vector<OpDef> fused_ops();
 std::vector<OpDef> global_pool2d_ops();
 std::vector<OpDef> layer_norm_ops();
+std::vector<OpDef> loss_scale_ops();
 std::vector<OpDef> match_ops();
 std::vector<OpDef> matmul_ops();
 std::vector<OpDef> optimizer_ops();

@@ -36,6 +36,7 @@ std::vector<OpDef> collect() {
                        penalty_ops,
                        optimizer_ops,
                        clip_ops,
+                       loss_scale_ops,
                        fused_ops}) {
     auto ops = family();
     std::move(ops.begin(), ops.end(), std::back_inserter(all));

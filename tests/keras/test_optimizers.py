@@ -45,6 +45,7 @@ CASES = {
     "cosine_decay_restarts": lambda: O.SGD(
         S.CosineDecayRestarts(0.2, 4, t_mul=1.5, m_mul=0.8, alpha=0.05), momentum=0.5
     ),
+    "loss_scale": lambda: O.LossScaleOptimizer(O.SGD(0.05, momentum=0.9), 1024.0, 3),  # doubles every third step
 }
 
 
@@ -66,6 +67,50 @@ def test_optimizer(name, tmp_path, rng):
     runs.check_run(tmp_path, name, model, x, y, BATCH, epochs=EPOCHS, few=True)
 
 
+OVERFLOWING = {
+    "sgd": lambda: O.SGD(1e-3),
+    "nesterov": lambda: O.SGD(1e-4, momentum=0.9, nesterov=True),
+    "adam": lambda: O.Adam(0.01),
+    "clipped": lambda: O.Adam(0.01, global_clipnorm=0.1),
+    "schedule": lambda: O.Adam(S.ExponentialDecay(0.02, 4, 0.5)),
+}
+
+
+@pytest.mark.parametrize("flags", [(), ("--micro-batch", "5")], ids=["whole", "cut"])
+@pytest.mark.parametrize("name", OVERFLOWING)
+def test_scaled_loss_overflows(name, flags, tmp_path, rng):
+    """Large errors times a scale near float32's end: the scale halves until all gradients are finite.
+
+    Until then nothing moves and no step counts; later the scale doubles again and overflows once more."""
+    model = keras_side.randomize(network())
+    model.compile(O.LossScaleOptimizer(OVERFLOWING[name](), 2.0**122, 3), "mse")
+    x, y = rng.standard_normal((N, 6)).astype(np.float32), 1000 * targets(rng, N)
+    trained, loaded = runs.check_run(tmp_path, name, model, x, y, BATCH, flags, epochs=2 * EPOCHS, few=True)
+    skipped = len(trained.losses) - int(loaded.optimizer.inner_optimizer.iterations)
+    assert 1 < skipped < len(trained.losses) - 5, skipped
+
+
+def test_scaled_loss_goes_on(tmp_path, rng):
+    """From a checkpoint to the same bits as without a break, and from the written file as Keras does."""
+    model = keras_side.randomize(network())
+    model.compile(O.LossScaleOptimizer(O.Adam(S.ExponentialDecay(0.02, 4, 0.5)), 2.0**122, 3), "mse")
+    file = tmp_path / "model.keras"
+    model.save(file)
+    x, y = rng.standard_normal((N, 6)).astype(np.float32), 1000 * targets(rng, N)
+    data = program.arrays(tmp_path, x=x, y=y)
+    whole = program.fit(tmp_path, file, data, name="whole", batch_size=BATCH, epochs=4)
+    flags = ["--checkpoint", tmp_path / "state", "--checkpoint-every", "1"]
+    program.fit(tmp_path, file, data, *flags, name="part", batch_size=BATCH, epochs=1)
+    resumed = program.fit(tmp_path, file, data, *flags, "--resume", name="resumed", batch_size=BATCH, epochs=4)
+    loaded, again = keras_side.load(whole.saved), keras_side.load(resumed.saved)
+    for a, b in zip(keras_side.values(loaded), keras_side.values(again), strict=True):
+        assert np.array_equal(a, b)
+    assert {k: v.tobytes() for k, v in keras_side.state(loaded).items()} == {
+        k: v.tobytes() for k, v in keras_side.state(again).items()
+    }
+    runs.check_run(tmp_path, "goes on", loaded, x, y, BATCH, file=whole.saved, epochs=2, few=True)
+
+
 def test_learning_rate_by_flag(tmp_path, rng):
     model = keras_side.randomize(network())
     model.compile(O.SGD(0.5), "mse")
@@ -84,3 +129,13 @@ def test_accumulation_of_the_optimizer_is_refused(tmp_path, rng):
     model.save(file)
     ended = program.run("plan", file, expect=2)
     assert "P205" in ended.stderr and "gradient_accumulation_steps" in ended.stderr, ended.stderr
+
+
+def test_a_scaled_loss_is_refused_on_a_gpu(tmp_path):
+    model = keras_side.randomize(network())
+    model.compile(O.LossScaleOptimizer(O.Adam()), "mse")
+    file = tmp_path / "model.keras"
+    model.save(file)
+    ended = program.run("plan", file, "--device", "rtx-4090-24g", expect=2)
+    assert "P201" in ended.stderr and "LossScaleOptimizer" in ended.stderr, ended.stderr
+    program.run("plan", file, "--device", "rtx-4090-24g", "--optimizer", "adam")

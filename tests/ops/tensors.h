@@ -168,6 +168,10 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
   } else if (kind == "probabilities") {
     each([&] { return uniform(random) + 0.1; });
     normalise_rows(tensor);
+  } else if (kind == "unbounded") {  // with an infinity, its negative and a NaN among them
+    each([&] { return normal(random); });
+    const double odd[] = {INFINITY, -INFINITY, NAN};
+    for (size_t i = 0; i < tensor.values.size(); i += 5) tensor.values[i] = odd[i / 5 % 3];
   } else if (kind == "value") {
     std::fill(tensor.values.begin(), tensor.values.end(), std::stod(argument));
   } else if (kind == "step") {

@@ -53,15 +53,18 @@ const std::map<std::string, RecipeFunction>& recipes() {
                       "clip_value",
                       "l1_l2_grad",
                       "sgd",
-                      "adam"});
+                      "adam",
+                      "unscale",
+                      "keep_if"});
     add(pooling_recipe, {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "global_avg_pool2d",
                          "global_avg_pool2d_grad", "global_max_pool2d", "global_max_pool2d_grad"});
     add(row_recipe, {"softmax", "softmax_grad", "layer_norm", "layer_norm_input_grad", "softmax_cross_entropy",
                      "softmax_cross_entropy_grad", "cross_entropy", "cross_entropy_grad", "binary_cross_entropy",
                      "binary_cross_entropy_grad", "squared_error", "squared_error_grad", "absolute_error",
                      "absolute_error_grad", "match"});
-    add(reduction_recipe, {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm",
-                           "clip_factor", "layer_norm_param_grad"});
+    add(reduction_recipe,
+        {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm", "clip_factor",
+         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
     add(shape_recipe, {"reshape", "concat", "slice", "broadcast", "fill", "cast", "pad2d", "crop2d"});
     add(attention_recipe, {"attention", "attention_grad"});

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include "backends/cpu/parallel.h"
@@ -66,6 +67,45 @@ Recipe clip_factor(const Problem& p) {
                         *y = static_cast<float>(norm <= limit ? 1.0 : limit / norm);
                       };
                     });
+}
+
+Recipe count_not_finite(const Problem& p) {
+  const int64_t n = p.in_shape(0).elements();
+  const int threads = p.machine.threads;
+  return own_recipe("count_not_finite", 8 * pieces_of(n), p.machine.seconds(0, 1, p.traffic()),
+                    [=](const BoundNode& node) {
+                      return [=, x = input<const float>(node, 0), y = output<float>(node, 0),
+                              partial = static_cast<double*>(node.workspace)] {
+                        *y = static_cast<float>(sum_pieces(threads, n, partial, [&](int64_t at, int64_t count) {
+                          int64_t bad = 0;
+                          for (int64_t i = at; i < at + count; ++i)
+                            bad += std::fabs(x[i]) <= std::numeric_limits<float>::max() ? 0 : 1;
+                          return static_cast<double>(bad);
+                        }));
+                      };
+                    });
+}
+
+Recipe loss_scale(const Problem& p) {
+  return own_recipe("loss_scale", 0, p.machine.seconds(0, 1, 0),
+                    [growth = p.attrs().integer("growth_steps")](const BoundNode& node) {
+                      const auto* bad = input<const float>(node, 3);
+                      return [=, scale = input<const float>(node, 0), steps = input<const int64_t>(node, 1),
+                              skipped = input<const int64_t>(node, 2), new_scale = output<float>(node, 0),
+                              new_steps = output<int64_t>(node, 1), new_skipped = output<int64_t>(node, 2)] {
+                        const bool grows = *steps == growth - 1;
+                        *new_skipped = *skipped + (*bad == 0 ? 0 : 1);
+                        *new_scale = *bad != 0 ? *scale * 0.5F : grows ? *scale * 2.0F : *scale;
+                        *new_steps = *bad != 0 || grows ? 0 : *steps + 1;
+                      };
+                    });
+}
+
+Recipe applied_updates(const Problem& p) {
+  return own_recipe("applied_updates", 0, p.machine.seconds(0, 1, 0), [](const BoundNode& node) {
+    return [tried = input<const int64_t>(node, 0), skipped = input<const int64_t>(node, 1),
+            applied = output<int64_t>(node, 0)] { *applied = *tried - *skipped; };
+  });
 }
 
 Recipe weighted_sum(const Problem& p) {
@@ -190,6 +230,9 @@ Result<Recipe> reduction_recipe(const Problem& p) {
   if (op == "squared_norm") return squared_norm(p);
   if (op == "l1_l2_penalty") return penalty(p);
   if (op == "clip_factor") return clip_factor(p);
+  if (op == "count_not_finite") return count_not_finite(p);
+  if (op == "loss_scale") return loss_scale(p);
+  if (op == "applied_updates") return applied_updates(p);
   if (op == "weighted_sum") return weighted_sum(p);
   if (op == "weighted_sum_grad") return weighted_sum_grad(p);
   if (op == "layer_norm_param_grad") return layer_norm_param_grad(p);

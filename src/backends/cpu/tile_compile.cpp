@@ -417,6 +417,14 @@ void compile_adam(Compiler& c) {  // w, g, m, v, learning_rate, iteration
   instruction.f[2] = static_cast<float>(c.attrs().real("epsilon"));
 }
 
+void compile_unscale(Compiler& c) {
+  c.emit(TileOp::k_unscale, {c.full(0), c.whole(1)}, {c.result()});
+}
+
+void compile_keep_if(Compiler& c) {
+  c.emit(TileOp::k_keep_if, {c.full(0), c.full(1), c.whole(2)}, {c.result()});
+}
+
 using CompileFunction = void (*)(Compiler&);
 
 const std::map<std::string, CompileFunction>& forms() {
@@ -454,6 +462,8 @@ const std::map<std::string, CompileFunction>& forms() {
       {"l1_l2_grad", compile_l1_l2_grad},
       {"sgd", compile_sgd},
       {"adam", compile_adam},
+      {"unscale", compile_unscale},
+      {"keep_if", compile_keep_if},
   };
   return kForms;
 }

@@ -14,7 +14,6 @@ namespace {
 constexpr std::string_view kConfig = "config.json";
 constexpr std::string_view kMetadata = "metadata.json";
 constexpr std::string_view kWeights = "model.weights.h5";
-constexpr std::string_view kOptimizerVars = "optimizer/vars";
 constexpr int64_t kLargestText = 256 * kMiB;
 
 Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
@@ -109,14 +108,14 @@ Result<KerasArchive> open_keras(const std::string& path) {
   return fail(unknown_content(path, text.starts_with("\x89HDF")));
 }
 
-std::string optimizer_path(int index) {
-  return fmt::format("{}/{}", kOptimizerVars, index);
+std::string optimizer_path(int index, std::string_view group) {
+  return fmt::format("{}/{}", group, index);
 }
 
-std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights) {
+std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights, std::string_view group) {
   std::vector<OptimizerVariable> variables;
-  for (const auto* dataset : weights.under(kOptimizerVars)) {
-    const auto number = std::string_view(dataset->path).substr(kOptimizerVars.size() + 1);
+  for (const auto* dataset : weights.under(group)) {
+    const auto number = std::string_view(dataset->path).substr(group.size() + 1);
     int index = 0;
     const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
     if (error == std::errc{} && end == number.data() + number.size())

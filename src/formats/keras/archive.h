@@ -37,8 +37,10 @@ struct OptimizerVariable {
   std::string path;
   TensorType type;
 };
-std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights);
-std::string optimizer_path(int index);  // "optimizer/vars/3"
+inline constexpr std::string_view kOptimizerVars = "optimizer/vars";
+inline constexpr std::string_view kInnerOptimizerVars = "optimizer/inner_optimizer/vars";  // of a LossScaleOptimizer
+std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights, std::string_view group = kOptimizerVars);
+std::string optimizer_path(int index, std::string_view group = kOptimizerVars);  // "optimizer/vars/3"
 
 // What to write. Of `source`, when given, everything is kept that is not replaced: datasets, attributes, other zip
 // entries; its "optimizer/" only when no entry lies there.

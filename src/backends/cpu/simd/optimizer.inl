@@ -13,6 +13,15 @@ void tile_l1_l2_grad(const TileCall& c) {  // w, dtotal; f: l1, 2 * l2
   map1(c, [=](float w) { return (w > 0.0F ? l1 : (w < 0.0F ? -l1 : 0.0F)) + l2 * w; });
 }
 
+void tile_unscale(const TileCall& c) {  // g, scale
+  const float scale = scalar(c, 1);
+  map1(c, [=](float g) { return g / scale; });
+}
+void tile_keep_if(const TileCall& c) {  // new, old, bad
+  const bool keep = scalar(c, 2) != 0.0F;
+  map2(c, [=](float fresh, float old) { return keep ? old : fresh; });
+}
+
 // f: momentum, weight decay.
 void tile_sgd(const TileCall& c) {  // w, g, learning rate
   const float rate = scalar(c, 2), decay = rate * c.f[1];

@@ -32,7 +32,7 @@ using TileFunction = void (*)(const TileCall&);
   X(silu) X(silu_grad) X(dropout) X(normalize) X(normalize_shift) X(norm_input_grad) X(accumulate) \
   X(accumulate_centered) X(accumulate_moments) X(from_u8) X(from_i8) X(from_u16) X(from_i16) X(from_i32) \
   X(from_u32) X(from_i64) X(from_u64) X(from_f64) X(moving_average) X(clip) X(l1_l2_grad) X(sgd) \
-  X(sgd_momentum) X(sgd_nesterov) X(adam)
+  X(sgd_momentum) X(sgd_nesterov) X(adam) X(unscale) X(keep_if)
 // clang-format on
 
 enum class TileOp : uint8_t {
