@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # scripts/in_cgroup.sh does what the demo and the tests believe: a command inside the limit ends as it would alone, one that
-# goes over is killed and reported so, and no group stays behind. Where no cgroup can be made this says so and passes.
+# goes over is killed and reported so (one that cannot even start too), and no group stays behind. Where no cgroup can be
+# made this says so and passes.
 set -u
 cd "$(dirname "$0")" || exit 1
 report=$(mktemp)
@@ -28,5 +29,9 @@ peak=$(value peak_bytes)
 
 run 256 0
 expect "status of a command over the limit" $? 137
+expect "its report" "$(value oom_killed) $(value status)" "yes 137"
+
+./in_cgroup.sh --report "$report" 4KiB -- true 2>/dev/null
+expect "status where not even a shell fits" $? 137
 expect "its report" "$(value oom_killed) $(value status)" "yes 137"
 echo "check_cgroup: limits hold and are reported"

@@ -30,6 +30,9 @@ limit=$(numfmt --from=auto --suffix=B -- "$1" 2>/dev/null) || { say "'$1' is not
 limit=${limit%B}
 shift 2
 
+hint="are you root?"
+if [ "$(id -u)" = 0 ]; then hint="in a container, this is its host's to allow"; fi
+
 # The mount point of the first file system of type $1 whose options contain the word $2 (or any options).
 mount_point() {
   awk -v type="$1" -v word="${2-}" '$3 == type && (word == "" || ("," $4 ",") ~ ("," word ",")) { print $2; exit }' /proc/mounts
@@ -58,14 +61,14 @@ find_parent_v2() {
       { echo +memory >"$root/cgroup.subtree_control"; } 2>/dev/null
     fi
     if grep -qw memory "$parent/cgroup.subtree_control" 2>/dev/null && [ -w "$parent" ]; then return 0; fi
-    [ "$parent" != "$root" ] || refuse "no group from ours up to $root passes the memory controller on (are you root?)"
+    [ "$parent" != "$root" ] || refuse "no group from ours up to $root passes the memory controller on and lets us add to it ($hint)"
     parent=${parent%/*}
   done
 }
 
 find_parent_v1 || find_parent_v2 || refuse "no memory cgroup hierarchy is mounted"
 group=$parent/plimsoll-$$
-mkdir "$group" 2>/dev/null || refuse "no right to make $group (are you root?)"
+mkdir "$group" 2>/dev/null || refuse "no right to make $group ($hint)"
 
 cleanup() {
   for _ in 1 2 3 4 5 6 7 8 9 10; do
@@ -94,23 +97,23 @@ else
 fi
 
 # The shell that joins the group becomes the command, so nothing else lives in it. Where joining is refused (a hierarchy that
-# was not delegated to us), the marker stays and nothing has been run.
+# was not delegated to us), the marker stays and nothing has been run. A limit too small for that shell kills it: no refusal.
 marker=$(mktemp)
 # This shell's own "Killed" goes to /dev/null: the line below says it better. The command keeps our stderr.
 exec 3>&2
 {
-  bash -c 'echo $$ >"$1/cgroup.procs" || exit 1; rm -f "$2"; shift 2; exec "$@"' \
+  bash -c '{ echo $$ >"$1/cgroup.procs"; } 2>/dev/null || exit 1; rm -f "$2"; shift 2; exec "$@"' \
     in_cgroup "$group" "$marker" "$@" 2>&3 3>&-
   status=$?
 } 2>/dev/null
-if [ -e "$marker" ]; then
-  rm -f "$marker"
-  refuse "the kernel refused to move a process into $group"
-fi
 
 kills=$(awk '$1 == "oom_kill" { print $2 }' "$events")
 oom_killed=no
 if [ "${kills:-0}" -gt 0 ]; then oom_killed=yes; fi
+if [ -e "$marker" ]; then
+  rm -f "$marker"
+  [ $oom_killed = yes ] || refuse "the kernel refused to move a process into $group"
+fi
 peak_bytes=$(cat "$peak" 2>/dev/null || echo 0)
 say "limit $limit bytes, peak $peak_bytes bytes, killed for memory: $oom_killed, exit status $status"
 if [ -n "$report" ]; then

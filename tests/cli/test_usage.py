@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 import numpy as np
 import pytest
@@ -254,6 +255,20 @@ def test_plan_is_deterministic():
 def test_doctor():
     assert program.run("doctor").stdout
     assert isinstance(program.run("doctor", "--json").json(), dict)
+
+
+def test_page_cache_does_not_fill_a_cgroup():
+    """Files read twice are "active" page cache, which the kernel gives back as well."""
+    # A file system in memory would hold the file for good, so it lies beside the program.
+    with tempfile.NamedTemporaryFile(dir=pathlib.Path(program.PROGRAM[0]).resolve().parent) as file:
+        fill = 'head -c 128M /dev/zero >"$0"; cat "$0" "$0" >/dev/null; exec "$@"'
+        limit = [str(program.ROOT / "scripts" / "in_cgroup.sh"), "256MiB", "--"]
+        ended = program.run("doctor", "--json", prefix=[*limit, "sh", "-c", fill, file.name], expect=None)
+    if ended.code == 77:
+        pytest.skip(ended.stderr.strip())
+    doctor = ended.json()
+    assert doctor["limited_by_cgroup"] and 192 * 2**20 < doctor["device"]["free_bytes"] <= 256 * 2**20
+    assert doctor["default_budget_bytes"] < doctor["device"]["free_bytes"]
 
 
 def test_predictions_are_in_the_order_of_the_data(tmp_path):

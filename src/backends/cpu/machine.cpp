@@ -10,6 +10,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/cpu/simd/simd.h"
 
@@ -33,20 +34,53 @@ std::optional<Bytes> read_bytes(const std::string& path) {
   return static_cast<Bytes>(value);
 }
 
-// What a control group still allows: the least of limit - usage over the group and its ancestors. Page cache counts as
-// usage but is given back under pressure, so it is added again.
-Bytes room_in(const std::string& root, std::string group, const char* limit, const char* usage, const char* cache_key) {
+// Where one version of the memory controller keeps its numbers.
+struct MemoryController {
+  std::string root;
+  std::vector<std::string> limits;  // the least of them counts
+  std::string usage;
+  std::string active_cache, inactive_cache;  // keys of memory.stat
+};
+
+const MemoryController& version_1() {
+  static const MemoryController controller{"/sys/fs/cgroup/memory",
+                                           {"memory.limit_in_bytes"},
+                                           "memory.usage_in_bytes",
+                                           "total_active_file",
+                                           "total_inactive_file"};
+  return controller;
+}
+
+// Above memory.high nothing is killed, but the kernel slows a process down until it gives memory back, and ours never
+// does.
+const MemoryController& version_2() {
+  static const MemoryController controller{
+      "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", "active_file", "inactive_file"};
+  return controller;
+}
+
+// Page cache counts as usage but is given back under pressure, that of files read twice (active) too; MemAvailable
+// counts both as free.
+Bytes page_cache(const std::string& folder, const MemoryController& controller) {
+  std::ifstream stat(folder + "memory.stat");
+  std::string key;
+  Bytes value = 0, cache = 0;
+  while (stat >> key >> value) {
+    if (key == controller.active_cache || key == controller.inactive_cache) cache += value;
+  }
+  return cache;
+}
+
+// What a control group still allows: the least of limit - usage over the group and its ancestors.
+Bytes room_in(const MemoryController& controller, std::string group) {
   Bytes room = std::numeric_limits<Bytes>::max();
   for (;;) {
-    const std::string folder = root + (group == "/" ? "" : group) + "/";
-    if (const auto most = read_bytes(folder + limit)) {
-      Bytes held = read_bytes(folder + usage).value_or(0);
-      std::ifstream stat(folder + "memory.stat");
-      std::string key;
-      Bytes value = 0;
-      while (stat >> key >> value) {
-        if (key == cache_key) held -= std::min(held, value);
-      }
+    const std::string folder = controller.root + (group == "/" ? "" : group) + "/";
+    for (const std::string& limit : controller.limits) {
+      const auto most = read_bytes(folder + limit);
+      if (!most) continue;
+      const Bytes used = read_bytes(folder + controller.usage).value_or(0);
+      const Bytes held = used - std::min(used, page_cache(folder, controller));
       room = std::min(room, std::max<Bytes>(0, *most - held));
     }
     const size_t slash = group.rfind('/');
@@ -63,16 +97,11 @@ Bytes cgroup_room() {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string controllers = line.substr(first + 1, second - first - 1), group = line.substr(second + 1);
-    if (controllers.empty()) {
-      room = std::min(room, room_in("/sys/fs/cgroup", group, "memory.max", "memory.current", "inactive_file"));
-      room = std::min(room, room_in("/sys/fs/cgroup", "/", "memory.max", "memory.current", "inactive_file"));
-    } else if (("," + controllers + ",").find(",memory,") != std::string::npos) {
-      const char* v1 = "/sys/fs/cgroup/memory";
-      room =
-          std::min(room, room_in(v1, group, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
-      // In a container the group's path is the host's; its own limits then lie at the root.
-      room = std::min(room, room_in(v1, "/", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"));
-    }
+    const bool unified = controllers.empty();
+    if (!unified && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
+    const MemoryController& controller = unified ? version_2() : version_1();
+    // In a container the group's path may be the host's; its own limits then lie at the root.
+    room = std::min({room, room_in(controller, group), room_in(controller, "/")});
   }
   return room;
 }
