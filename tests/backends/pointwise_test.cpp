@@ -40,7 +40,7 @@ std::vector<float> gradient(const Sizes& s, bool bias, int threads, const std::v
   return result;
 }
 
-TEST(Pointwise, GradientsOfWeightsAndBiasAreTheSumsOverAllPixels) {
+TEST(PointwiseGradient, GradientsOfWeightsAndBiasAreTheSumsOverAllPixels) {
   // Of the channels, 48 and 96 fill whole register blocks and the others do not; 5,000 pixels are cut into slices.
   for (const Sizes& s : {Sizes{30, 16, 32}, {1000, 48, 48}, {5000, 96, 16}, {5000, 64, 128}, {300, 256, 80}})
     for (const bool bias : {false, true}) {

@@ -200,10 +200,8 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   };
   if (runs_by(kWinogradKernel, winograd_fits(c), winograd_is_faster(c, p.node.op == "conv2d_input_grad")))
     return winograd_recipe(p);
-  if (p.node.op == "conv2d_weight_grad") {
-    if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c))) return pointwise_weight_grad_recipe(p);
-    if (runs_by(kThinKernel, thin_fits(c), true)) return thin_weight_grad_recipe(p);
-  }
+  if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c, p.node.op))) return pointwise_recipe(p);
+  if (p.node.op == "conv2d_weight_grad" && runs_by(kThinKernel, thin_fits(c), true)) return thin_weight_grad_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

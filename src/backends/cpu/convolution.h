@@ -24,10 +24,10 @@ Convolution convolution_of(const Problem& problem);
 inline constexpr std::string_view kFallbackPrefix = "im2col:";
 
 // Own kernels: whether one can compute a convolution, and whether it does so faster than oneDNN.
-inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";  // the weight gradient of 1x1
+inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";  // 1x1, in all three directions
 bool pointwise_fits(const Convolution& convolution);
-bool pointwise_is_faster(const Convolution& convolution);
-Result<Recipe> pointwise_weight_grad_recipe(const Problem& problem);
+bool pointwise_is_faster(const Convolution& convolution, const std::string& op);
+Result<Recipe> pointwise_recipe(const Problem& problem);
 
 inline constexpr std::string_view kWinogradKernel = "winograd_2x4";  // 3x3, in all three directions
 bool winograd_fits(const Convolution& convolution);

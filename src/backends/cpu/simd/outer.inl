@@ -75,3 +75,82 @@ void pointwise_weight_grad(const float* x, int64_t c, const float* dy, int64_t o
     add_rows(count, b, o, bias_sums);
   }
 }
+
+// Results of a 1x1 convolution: a block of pixels by a panel of channels in registers. Wider than the packed product's,
+// because the image is read row by row.
+constexpr int kPixels = kLanes == 16 ? 9 : 6, kPanelVectors = kLanes == 16 ? 3 : 2;
+
+template <int ROWS, int VECTORS, bool STREAM>
+inline void pointwise_block(const PointwiseProduct& p, const float* x, const float* panel, int64_t channel, float* y) {
+  Vec sum[ROWS][VECTORS];
+#pragma GCC unroll 9
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; ++v)
+      sum[i][v] = p.bias != nullptr ? load(p.bias + channel + v * kLanes) : spread(0.0F);
+  }
+  for (int64_t k = 0; k < p.k; ++k) {
+    Vec right[VECTORS];
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; ++v) right[v] = load(panel + (k * VECTORS + v) * kLanes);
+#pragma GCC unroll 9
+    for (int i = 0; i < ROWS; ++i) {
+      const Vec left = spread(x[i * p.k + k]);
+#pragma GCC unroll 3
+      for (int v = 0; v < VECTORS; ++v) sum[i][v] = add_product(left, right[v], sum[i][v]);
+    }
+  }
+#pragma GCC unroll 9
+  for (int i = 0; i < ROWS; ++i) {
+#pragma GCC unroll 3
+    for (int v = 0; v < VECTORS; ++v) {
+      float* to = y + i * p.n + channel + v * kLanes;
+      const Vec done = p.relu ? not_below_zero(sum[i][v]) : sum[i][v];
+      if (STREAM)
+        stream(to, done);
+      else
+        store(to, done);
+    }
+  }
+}
+
+template <int ROWS, bool STREAM>
+inline void pointwise_rows(const PointwiseProduct& p, const float* x, float* y) {
+  int64_t channel = 0;
+  for (; channel + kPanelVectors * kLanes <= p.n; channel += kPanelVectors * kLanes)
+    pointwise_block<ROWS, kPanelVectors, STREAM>(p, x, p.panels + channel * p.k, channel, y);
+  if (kPanelVectors > 2 && channel + 2 * kLanes <= p.n) {
+    pointwise_block<ROWS, 2, STREAM>(p, x, p.panels + channel * p.k, channel, y);
+    channel += 2 * kLanes;
+  }
+  if (channel < p.n) pointwise_block<ROWS, 1, STREAM>(p, x, p.panels + channel * p.k, channel, y);
+}
+
+template <bool STREAM>
+inline void pointwise_pixels(const PointwiseProduct& p, const float* x, int64_t pixels, float* y) {
+  int64_t pixel = 0;
+  for (; pixel + kPixels <= pixels; pixel += kPixels)
+    pointwise_rows<kPixels, STREAM>(p, x + pixel * p.k, y + pixel * p.n);
+  for (; pixel < pixels; ++pixel) pointwise_rows<1, STREAM>(p, x + pixel * p.k, y + pixel * p.n);
+}
+
+void pointwise_forward(const PointwiseProduct& p, const float* x, int64_t pixels, float* y) {
+  if (!p.stream) {
+    pointwise_pixels<false>(p, x, pixels, y);
+    return;
+  }
+  pointwise_pixels<true>(p, x, pixels, y);
+  _mm_sfence();  // other threads read it next
+}
+
+// Weights w[k][n], or [n][k] where they are turned, into panels [k][width] one behind the other.
+void pointwise_panels(const float* w, int64_t k, int64_t n, bool turned, float* panels) {
+  for (int64_t first = 0; first < n;) {
+    const int64_t left = (n - first) / kLanes, vectors = left < kPanelVectors ? left : kPanelVectors;
+    const int64_t width = vectors * kLanes;
+    float* to = panels + first * k;
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < width; ++j) to[i * width + j] = turned ? w[(first + j) * k + i] : w[i * n + first + j];
+    first += width;
+  }
+}

@@ -101,6 +101,15 @@ struct ThinRows {
   int64_t pixels, o;                 // of the result; o is a multiple of 16
 };
 
+// A 1x1 convolution: k channels in, n out, both in sixteens.
+struct PointwiseProduct {
+  int64_t k, n;
+  const float* panels;  // the weights, as pointwise_panels() leaves them: k * n elements
+  const float* bias;    // or null
+  bool relu;
+  bool stream;  // as in WinogradResult
+};
+
 struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
@@ -122,6 +131,8 @@ struct Simd {
   void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
 
   void (*thin_weight_grad)(const ThinRows&, const float* dy, float* sums, float* bias_sums);
+  void (*pointwise_panels)(const float* w, int64_t k, int64_t n, bool turned, float* panels);
+  void (*pointwise_forward)(const PointwiseProduct&, const float* x, int64_t pixels, float* y);
   // x[pixels][c], dy[pixels][o]; both in sixteens.
   void (*pointwise_weight_grad)(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
                                 float* bias_sums);
