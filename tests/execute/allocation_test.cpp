@@ -17,6 +17,14 @@ constexpr bool kOwnHeap = true;
 const std::vector<std::string> kModels = {golden("cnn.keras"), golden("resnet.keras"), golden("mlp.keras"),
                                           golden("oldest.keras"), "fashion-cnn"};
 
+RunOptions batch_of_eight(bool cut) {
+  RunOptions options;
+  options.batch = 8;
+  if (cut) options.micro = 3;
+  options.per_micro_batch_norm = true;
+  return options;
+}
+
 TEST(Allocation, IsCounted) {
   if (!kOwnHeap) GTEST_SKIP();
   const AllocationWatch watch;
@@ -30,11 +38,7 @@ TEST(Allocation, NoStepAfterTheFirstTakesMoreThanAKibibyte) {
   if (!kOwnHeap) GTEST_SKIP();
   for (const std::string& model : kModels)
     for (const bool cut : {false, true}) {
-      RunOptions options;
-      options.batch = 8;
-      if (cut) options.micro = 3;
-      options.per_micro_batch_norm = true;
-      const auto run = run_of(model, options);
+      const auto run = run_of(model, batch_of_eight(cut));
       MemoryData data(run->open.model, 16, 1);
       run->step(data.source(), 0, 8);
       for (int i = 0; i < 3; ++i) {
@@ -50,10 +54,7 @@ TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
   if (!kOwnHeap) GTEST_SKIP();
   for (const std::string& model : kModels)
     for (const bool cut : {false, true}) {
-      RunOptions options;
-      options.batch = 8;
-      if (cut) options.micro = 3;
-      options.per_micro_batch_norm = true;
+      RunOptions options = batch_of_eight(cut);
       options.evaluate_batch = 8;
       const auto run = run_of(model, options);
       MemoryData data(run->open.model, 16, 1);
