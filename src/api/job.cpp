@@ -186,7 +186,8 @@ DataDemand data_demand(const Model& model, const DataTypes& types) {
 
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
   if (options.budget) return {*options.budget, 0};
-  const Bytes margin = std::max(kSmallestMargin, device.free_bytes / 20);
+  // Where little is free, a quarter of it: the usual margin may be more than there is.
+  const Bytes margin = std::min(std::max(kSmallestMargin, device.free_bytes / 20), device.free_bytes / 4);
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
 }
 

@@ -47,7 +47,7 @@ class InferCheck {
   Result<Types> failed() const { return tl::make_unexpected(*error_); }
 
  private:
-  std::string_view op_;
+  std::string op_;
   InTypes in_;
   const Attrs& attrs_;
   std::optional<Error> error_;

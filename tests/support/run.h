@@ -85,9 +85,6 @@ class ModelRun {
     request.per_micro_batch_norm = options.per_micro_batch_norm;
     Plan plan = require(build_plan(request, options.micro.value_or(options.batch), options.recompute));
     plan.prefetch = options.prefetch;
-#ifdef __SANITIZE_ADDRESS__
-    plan.overhead_bytes += kGiB;  // the sanitizer's own memory is nobody's promise
-#endif
     session = require(Session::create(open.model, std::move(plan), *backend, request.graph));
     if (open.archive && open.archive->weights)
       state = require(load_weights(*session, *open.archive, open.optimizer_from_file)).optimizer;
@@ -98,9 +95,7 @@ class ModelRun {
   ModelRun(const ModelRun&) = delete;
   ModelRun& operator=(const ModelRun&) = delete;
 
-  const Plan& plan() const {
-    return session->plan();
-  }
+  const Plan& plan() const { return session->plan(); }
 
   // One optimizer step over `count` samples from `first` on; its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
