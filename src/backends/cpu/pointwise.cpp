@@ -34,7 +34,7 @@ bool pointwise_fits(const Convolution& c) {
 // large.
 bool pointwise_is_faster(const Convolution& c) {
   const Bytes read = c.image->bytes() + c.result->bytes();
-  return c.c >= 64 && c.o >= 128 && c.c * c.o <= 256 * 256 && read >= 48 * kMiB;
+  return c.c >= 64 && c.o >= 128 && c.c * c.o <= int64_t{256} * 256 && read >= 48 * kMiB;
 }
 
 Result<Recipe> pointwise_weight_grad_recipe(const Problem& problem) {

@@ -304,7 +304,7 @@ inline void accumulate_positions(const WinogradTiles& t, const float* v, const f
     for (; row + kMr <= t.c; row += kMr)
       small_product<kMr, VECTORS, true>(count, a + row, 1, t.c, b, width, c + row * width, width);
     // Channels come in sixteens: what is left over is once or twice this.
-    constexpr int kRest = kMr == 12 ? 4 : 2;
+    constexpr int64_t kRest = kMr == 12 ? 4 : 2;
     if (row + 2 * kRest <= t.c) {
       small_product<2 * kRest, VECTORS, true>(count, a + row, 1, t.c, b, width, c + row * width, width);
       row += 2 * kRest;
