@@ -47,7 +47,7 @@ struct DenseOptions {
   bool use_bias = true;
 };
 
-LayerSpec Input(std::vector<int64_t> shape, const std::string& dtype = "float32");
+LayerSpec Input(const std::vector<int64_t>& shape, const std::string& dtype = "float32");
 LayerSpec Conv2D(int64_t filters, Pair kernel_size, const ConvOptions& options = {});
 LayerSpec MaxPooling2D(Pair pool_size = {2, 2}, const PoolOptions& options = {});
 LayerSpec AveragePooling2D(Pair pool_size = {2, 2}, const PoolOptions& options = {});
@@ -61,7 +61,7 @@ LayerSpec Activation(const std::string& activation);
 
 class Sequential {
  public:
-  explicit Sequential(std::vector<LayerSpec> layers, const std::string& name = "sequential");
+  explicit Sequential(const std::vector<LayerSpec>& layers, const std::string& name = "sequential");
   const std::string& config() const { return config_; }  // as Keras's model.to_json() would have it
 
  private:

@@ -37,7 +37,7 @@ std::string snake_case(const std::string& class_name) {
 
 }  // namespace
 
-LayerSpec Input(std::vector<int64_t> shape, const std::string& dtype) {
+LayerSpec Input(const std::vector<int64_t>& shape, const std::string& dtype) {
   json batch_shape = json::array({nullptr});
   for (int64_t d : shape) batch_shape.push_back(d);
   return {"InputLayer", json_object({{"batch_shape", batch_shape}, {"dtype", dtype}, {"sparse", false}}).dump()};
@@ -105,7 +105,7 @@ LayerSpec Activation(const std::string& activation) {
   return {"Activation", json_object({{"activation", activation}}).dump()};
 }
 
-Sequential::Sequential(std::vector<LayerSpec> layers, const std::string& name) {
+Sequential::Sequential(const std::vector<LayerSpec>& layers, const std::string& name) {
   json list = json::array();
   std::map<std::string, int> used;
   for (const LayerSpec& layer : layers) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 
 namespace plimsoll {
@@ -17,7 +18,7 @@ std::string metrics_text(const std::vector<Metric>& metrics) {
 }
 
 std::string bar(double part, bool color) {
-  const int full = static_cast<int>(part * kBarWidth + 0.5);
+  const int full = static_cast<int>(std::lround(part * kBarWidth));
   std::string text = color ? "\x1b[32m" : "";
   for (int i = 0; i < full; ++i) text += "━";
   if (color) text += "\x1b[37m";

@@ -39,8 +39,8 @@ SampleOrder::SampleOrder(int64_t samples, uint64_t seed, int64_t epoch)
   const auto e = static_cast<uint64_t>(epoch);
   for (uint32_t i = 0; i < kMostRounds / 2; ++i) {
     const auto words = Philox::draw(seed, {i, static_cast<uint32_t>(e), static_cast<uint32_t>(e >> 32), kOrderDomain});
-    keys_[2 * i] = uint64_t{words[0]} << 32 | words[1];
-    keys_[2 * i + 1] = uint64_t{words[2]} << 32 | words[3];
+    keys_[size_t{2} * i] = uint64_t{words[0]} << 32 | words[1];
+    keys_[size_t{2} * i + 1] = uint64_t{words[2]} << 32 | words[3];
   }
 }
 

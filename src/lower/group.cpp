@@ -47,15 +47,15 @@ std::string signature(const Graph& graph, const Node& node) {
     for (ValueId id : member.inputs) add(id);
     text += ">";
     for (ValueId id : member.outputs) add(id);
-    for (const auto& [key, value] : member.attrs.items())
+    for (const auto& item : member.attrs.items())
       text += std::visit(
           [&](const auto& v) {
             if constexpr (std::is_same_v<std::decay_t<decltype(v)>, AttrList>)
-              return fmt::format(" {}=[{}]", key, fmt::join(v, ","));
+              return fmt::format(" {}=[{}]", item.first, fmt::join(v, ","));
             else
-              return fmt::format(" {}={}", key, v);
+              return fmt::format(" {}={}", item.first, v);
           },
-          value);
+          item.second);
   }
   text += "=>";
   for (ValueId id : node.body ? node.body->outputs : node.outputs) add(id);

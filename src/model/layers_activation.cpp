@@ -9,7 +9,7 @@
 namespace plimsoll {
 namespace {
 
-Activation plain(const std::string& op, Attrs attrs = {}) {
+Activation plain(const std::string& op, const Attrs& attrs = {}) {
   return [=](const BuildCall& call, ValueId x) { return call.add(op, {x}, attrs); };
 }
 

@@ -88,6 +88,7 @@ Layer conv2d(Config& c) {
 
 // A depthwise kernel [kh,kw,C,M] is a grouped one [kh,kw,1,C*M]: output channel c*M+m, in both.
 ValueId depthwise(const BuildCall& call, const Geometry& g, ValueId kernel, const std::string& where) {
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): a reference would not survive add()
   const Shape k = call.shape(kernel);
   const ValueId grouped = call.add("reshape", {kernel}, {{"shape", std::vector<int64_t>{k[0], k[1], 1, k[2] * k[3]}}});
   return convolve(call, g, call.in(), grouped, k[2], where);

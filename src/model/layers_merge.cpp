@@ -38,7 +38,7 @@ Result<Shape> broadcast_all(std::span<const Shape> in, const std::string& where)
 }
 
 Layer elementwise(Config& c, const std::string& op) {
-  const std::string where = c.where();
+  const std::string& where = c.where();
   Layer layer;
   layer.most_inputs = kAnyNumber;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {

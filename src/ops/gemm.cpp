@@ -12,13 +12,13 @@ constexpr int64_t kBlockRows =
     32;  // rows of A packed at a time, so that a panel of B is used often once it is in cache
 constexpr int64_t kChunkColumns = 64;  // columns of a task where there are too few rows to share out
 
-typedef double Four __attribute__((vector_size(32), aligned(8)));
+using Four __attribute__((vector_size(32), aligned(8))) = double;
 
 // acc[4][8] += A[4, depth] * B[depth, 8] from packed blocks.
 __attribute__((always_inline)) inline void multiply_tile(int64_t depth, const double* a, const double* b, double* acc) {
   Four sum[kGemmRows][2];
   for (int r = 0; r < kGemmRows; ++r)
-    for (int h = 0; h < 2; ++h) sum[r][h] = *reinterpret_cast<const Four*>(acc + r * kColumns + h * 4);
+    for (int64_t h = 0; h < 2; ++h) sum[r][h] = *reinterpret_cast<const Four*>(acc + r * kColumns + h * 4);
   for (int64_t k = 0; k < depth; ++k) {
     const Four low = *reinterpret_cast<const Four*>(b + k * kColumns);
     const Four high = *reinterpret_cast<const Four*>(b + k * kColumns + 4);
@@ -30,7 +30,7 @@ __attribute__((always_inline)) inline void multiply_tile(int64_t depth, const do
     }
   }
   for (int r = 0; r < kGemmRows; ++r)
-    for (int h = 0; h < 2; ++h) *reinterpret_cast<Four*>(acc + r * kColumns + h * 4) = sum[r][h];
+    for (int64_t h = 0; h < 2; ++h) *reinterpret_cast<Four*>(acc + r * kColumns + h * 4) = sum[r][h];
 }
 
 using Tile = void (*)(int64_t, const double*, const double*, double*);

@@ -70,8 +70,9 @@ class Builder {
       return {};
     }
     PLIMSOLL_TRY(add(begin_phase(model, request_.graph), 1));
-    PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(request_.batch / micro_)));
-    const int64_t tail = request_.batch % micro_, partial_tail = request_.partial_window % micro_;
+    const int64_t whole = request_.batch / micro_, tail = request_.batch % micro_;
+    const int64_t partial_tail = request_.partial_window % micro_;
+    PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(whole)));
     if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, "accumulate_tail"), 1));
     if (partial_tail > 0 && partial_tail != tail)
       PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));

@@ -14,8 +14,8 @@ struct Convolution {
   bool relu;
 
   double flops() const {
-    return 2.0 * static_cast<double>(n * oh * ow) * static_cast<double>(o) *
-           static_cast<double>(kh * kw * (c / groups));
+    const int64_t depth = c / groups;
+    return 2.0 * static_cast<double>(n * oh * ow) * static_cast<double>(o) * static_cast<double>(kh * kw * depth);
   }
 };
 

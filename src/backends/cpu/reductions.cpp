@@ -151,7 +151,7 @@ Recipe layer_norm_param_grad(const Problem& p) {
   const int64_t k = shape.back(), rows = shape.elements() / k, chunks = std::min(rows, kRowChunks);
   const int threads = p.machine.threads;
   return own_recipe(
-      "layer_norm_param_grad", 8 * 2 * chunks * k, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
+      "layer_norm_param_grad", 8 * chunks * 2 * k, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
         return [=, dy = input<const float>(node, 0), x = input<const float>(node, 1),
                 mean = input<const float>(node, 2), rstd = input<const float>(node, 3), dgamma = output<float>(node, 0),
                 dbeta = output<float>(node, 1), partial = static_cast<double*>(node.workspace)] {

@@ -142,6 +142,7 @@ void binary_cross_entropy_grad(const float* dloss, const float* x, const float* 
                                float smoothing, float* dx, int64_t rows, int64_t k) {
   for (int64_t r = 0; r < rows; ++r, x += k, target += k, dx += k) {
     const float d = dloss[r] / static_cast<float>(k);
+    // NOLINTNEXTLINE(bugprone-branch-clone): the check does not look inside an omp loop
     if (from_logits) {
 #pragma omp simd
       for (int64_t i = 0; i < k; ++i) dx[i] = d * binary_slope(x[i], smoothed(target[i], smoothing), true);
