@@ -65,7 +65,7 @@ Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
 // its time with AVX-512, 0.5 to 0.95 with AVX2; with larger gradients up to 1.2. The other directions: 0.95 where many
 // channels are written past the caches, and 1.0 to 1.15 elsewhere.
 bool pointwise_is_faster(const Convolution& c, const std::string& op) {
-  if (op == "conv2d_weight_grad") return c.c * c.o <= 256 * 256;
+  if (op == "conv2d_weight_grad") return c.c * c.o <= int64_t{256} * 256;
   const Bytes written = (op == "conv2d" ? c.result : c.image)->bytes();
   return written >= kStreamBytes && std::min(c.c, c.o) >= kManyChannels;
 }
