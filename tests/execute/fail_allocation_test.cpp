@@ -129,7 +129,9 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
                                std::to_string(ended.code) + "\n" + ended.messages;
       EXPECT_FALSE(ended.hung) << what;
       EXPECT_TRUE(ended.exited) << what;  // no signal: not std::terminate, not a crash
-      EXPECT_TRUE(ended.code == 0 || ended.code == 6) << what;
+      // The dry run counts LeakSanitizer's own memory too, which may be more than the program's bound leaves room for.
+      const bool too_much_held = leaks_are_seen() && ended.messages.find("error P303") != std::string::npos;
+      EXPECT_TRUE(ended.code == 0 || ended.code == 6 || (ended.code == 3 && too_much_held)) << what;
       if (ended.code != 0) {
         ++refused;
         EXPECT_NE(ended.messages.find("error P"), std::string::npos) << what;
