@@ -16,8 +16,7 @@ bool pointwise_fits(const Convolution& c) {
 
 namespace {
 
-constexpr int64_t kPixelsOfAnItem = 288;   // whole blocks with AVX-512 and without
-constexpr Bytes kStreamBytes = 16 * kMiB;  // results of this size are not in a cache any more when they are read
+constexpr int64_t kPixelsOfAnItem = 288;  // whole blocks with AVX-512 and without
 constexpr int64_t kManyChannels = 128;
 
 Recipe product_recipe(const Problem& problem, const Convolution& c) {
@@ -31,8 +30,7 @@ Recipe product_recipe(const Problem& problem, const Convolution& c) {
     const auto *x = input<const float>(node, 0), *w = input<const float>(node, 1);
     auto* y = output<float>(node, 0);
     auto* panels = static_cast<float*>(node.workspace);
-    // What goes past the caches must be aligned.
-    const bool stream = written >= kStreamBytes && reinterpret_cast<uintptr_t>(y) % kAlignment == 0;
+    const bool stream = goes_past_caches(y, written);
     const PointwiseProduct product{k, n, panels, has_bias ? input<const float>(node, 2) : nullptr, relu, stream};
     return [=] {
       simd().pointwise_panels(w, k, n, backwards, panels);

@@ -69,6 +69,13 @@ inline bool reduces_to_channels(const Shape& x, const Shape& y) {
   return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
 }
 
+// Results so large are not in a cache any more when they are read; own kernels write them past the caches, for which
+// they must be aligned.
+inline constexpr Bytes kStreamBytes = 16 * kMiB;
+inline bool goes_past_caches(const void* result, Bytes bytes) {
+  return bytes >= kStreamBytes && reinterpret_cast<uintptr_t>(result) % kAlignment == 0;
+}
+
 // All recipes, by op.
 Result<Recipe> recipe_for(const Problem& problem);
 

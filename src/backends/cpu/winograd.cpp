@@ -14,7 +14,6 @@ namespace {
 constexpr int64_t kPositions = kWinogradPositions;
 constexpr Bytes kChunkBytes = 128 * kKiB;  // of transformed tiles: they stay in the second-level cache
 constexpr Bytes kMostPartials = 2 * kMiB;  // where the gradient of the weights itself is not larger
-constexpr Bytes kStreamBytes = 16 * kMiB;  // results of this size are not in a cache any more when they are read
 constexpr int64_t kMostSlices = 16, kFewSlices = 8;
 constexpr int64_t kLeastTiles = 128;   // transforming the weights costs as much as some twenty tiles
 constexpr double kMostComputed = 1.6;  // results of whole tiles for one that is wanted
@@ -64,8 +63,7 @@ Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
     const auto* bias = has_bias ? input<const float>(node, 2) : nullptr;
     auto* y = output<float>(node, 0);
     auto* u = static_cast<float*>(node.workspace);
-    // What goes past the caches must be aligned.
-    const bool stream = written >= kStreamBytes && reinterpret_cast<uintptr_t>(y) % kAlignment == 0;
+    const bool stream = goes_past_caches(y, written);
     const WinogradResult result{y, bias, relu, stream};
     return [=] {
       const int64_t blocks = (t.o + simd().gemm_nr - 1) / simd().gemm_nr;

@@ -1,41 +1,11 @@
-// Convolutions of images with few channels, where a row of taps lies side by side in memory: a pixel's kw * c values
-// are one run of the image's row. Rows come from outside, with zeros where they reach over the image's edge; a missing
-// row is null.
-
-// sums[ROWS][VECTORS * kLanes] += values of a run of taps times the result's gradient, over a row's pixels.
-template <int ROWS, int VECTORS>
-inline void thin_sums(const ThinRows& t, const float* from, const float* dy, float* sums) {
-  Vec sum[ROWS][VECTORS];
-#pragma GCC unroll 12
-  for (int i = 0; i < ROWS; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) sum[i][v] = spread(0.0F);
-  }
-  for (int64_t pixel = 0; pixel < t.pixels; ++pixel) {
-    Vec right[VECTORS];
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) right[v] = load(dy + pixel * t.o + v * kLanes);
-#pragma GCC unroll 12
-    for (int i = 0; i < ROWS; ++i) {
-      const Vec left = spread(from[pixel * t.step + i]);
-#pragma GCC unroll 2
-      for (int v = 0; v < VECTORS; ++v) sum[i][v] = add_product(left, right[v], sum[i][v]);
-    }
-  }
-#pragma GCC unroll 12
-  for (int i = 0; i < ROWS; ++i) {
-#pragma GCC unroll 2
-    for (int v = 0; v < VECTORS; ++v) {
-      float* to = sums + i * t.o + v * kLanes;
-      store(to, load(to) + sum[i][v]);
-    }
-  }
-}
+// The gradient of the weights where an image has few channels: what a row of taps sees of it, kw * c values, is one run
+// of the image's row, and nothing is packed.
 
 // As many taps at once as there are registers for; those of common kernels (kw * c of 3, 6, 9, 12) in one go.
 template <int ROWS, int VECTORS>
 inline int64_t thin_runs(const ThinRows& t, int64_t k, const float* from, const float* dy, float* sums) {
-  for (; k + ROWS <= t.run; k += ROWS) thin_sums<ROWS, VECTORS>(t, from + k, dy, sums + k * t.o);
+  for (; k + ROWS <= t.run; k += ROWS)
+    small_product<ROWS, VECTORS, true>(t.pixels, from + k, 1, t.step, dy, t.o, sums + k * t.o, t.o);
   return k;
 }
 
