@@ -34,7 +34,7 @@ for part; do
     tests)
       "$programs/test_ops" --gtest_filter='*gpu*' >"$out/ops.log" 2>&1
       tail -1 "$out/ops.log"
-      "$programs/test_execute" --gtest_filter='*olden*' >"$out/golden.log" 2>&1
+      "$programs/test_execute" --gtest_filter='*gpu*:Golden.*' >"$out/golden.log" 2>&1
       tail -3 "$out/golden.log" ;;
     ours)
       : >"$out/ours.jsonl"

@@ -1,6 +1,6 @@
 // Times training steps of one model on one GPU, its batch already there, and prints one JSON line.
 //
-//   step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--device gpu]
+//   step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--forbid LEVER] [--device gpu]
 //
 // ms is the median over `steps` steps, each timed by the wall clock between two synchronisations of 10 steps, so that
 // steps follow each other as in training. first_step_s counts from the start of the process.
@@ -94,6 +94,7 @@ int run(int argc, char** argv) {
   for (int i = 4; i + 1 < argc; i += 2) {
     if (std::strcmp(argv[i], "--steps") == 0) steps = std::atoi(argv[i + 1]);
     if (std::strcmp(argv[i], "--budget") == 0) job.budget = require(parse_bytes(argv[i + 1]));
+    if (std::strcmp(argv[i], "--forbid") == 0) job.forbidden.insert(argv[i + 1]);
     if (std::strcmp(argv[i], "--device") == 0) job.device = argv[i + 1];
     if (std::strcmp(argv[i], "--profile") == 0) profile = std::strcmp(argv[i + 1], "1") == 0;
     if (std::strcmp(argv[i], "--plan-only") == 0) plan_only = std::strcmp(argv[i + 1], "1") == 0;
@@ -147,16 +148,19 @@ int run(int argc, char** argv) {
     times.push_back(seconds_since(begin) * 1e3 / kTogether);
   }
   std::sort(times.begin(), times.end());
+  std::string levers;
+  for (const LeverUse& lever : found.plan.levers)
+    levers += fmt::format("{}{} {}", levers.empty() ? "" : ", ", lever.name, lever.count);
   if (profile) print_profile(*session, job.batch_size);
   fmt::print(
-      R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "micro": {}, "levers": {}, "first_loss": {:.5f}, "last_loss": {:.5f}}})"
+      R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "host_mib": {:.0f}, "micro": {}, "levers": "{}", "first_loss": {:.5f}, "last_loss": {:.5f}}})"
       "\n",
       job.model.substr(job.model.rfind('/') + 1), job.batch_size, job.precision, times[times.size() / 2], times[0],
       found.plan.step_seconds * 1e3, ready, first, static_cast<double>(session->arena_peak_bytes()) / kMiB,
       static_cast<double>(session->overhead_measured_bytes()) / kMiB,
       static_cast<double>(found.plan.overhead_bytes) / kMiB, static_cast<double>(session->peak_held_bytes()) / kMiB,
-      static_cast<double>(found.plan.peak_bytes()) / kMiB, found.plan.batch.micro, found.plan.levers.size(), first_loss,
-      session->tally("loss"));
+      static_cast<double>(found.plan.peak_bytes()) / kMiB, static_cast<double>(found.plan.host_bytes) / kMiB,
+      found.plan.batch.micro, levers, first_loss, session->tally("loss"));
   return 0;
 }
 
@@ -165,7 +169,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   if (argc < 4) {
-    fmt::print(stderr, "usage: step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--device gpu]\n");
+    fmt::print(stderr, "usage: step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--forbid LEVER]\n");
     return 2;
   }
   try {

@@ -10,6 +10,7 @@
 #include "backends/reference/reference.h"
 #include "base/json.h"
 #include "data/prefetcher.h"
+#include "device/host_room.h"
 #ifdef PLIMSOLL_HAS_CPU
 #include "backends/cpu/cpu.h"
 #endif
@@ -203,6 +204,13 @@ SearchRequest base_request(const JobOptions& options, const Model& model, const 
   request.per_micro_batch_norm = options.per_micro_batch_norm;
   request.forbidden = options.forbidden;
   request.budget = budget.bytes;
+  // Of a card that is planned for elsewhere nobody knows the host.
+  const bool here = options.device == "auto" || options.device.starts_with("gpu");
+  if (options.host_budget)
+    request.host_budget = *options.host_budget;
+  else if (here && device.info().own_memory)
+    request.host_budget = free_host_bytes() / 4 * 3;
+  if (options.host_budget == Bytes{0}) request.forbidden.insert("offload");
   return request;
 }
 

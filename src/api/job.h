@@ -21,7 +21,8 @@ struct JobOptions {
   bool automatic_batch = false;  // --batch-size auto: batch_size is not read
   int64_t accumulation_steps = 1;
   std::optional<int64_t> micro_batch;
-  std::optional<Bytes> budget;  // absent: what is free, less a margin
+  std::optional<Bytes> budget;       // absent: what is free, less a margin
+  std::optional<Bytes> host_budget;  // beside a GPU: what values may wait in; absent: most of what is free
   std::string device = "auto";
   bool tf32 = true;  // float32 matrix work on a GPU may be rounded to tf32
   std::string precision = "float32";

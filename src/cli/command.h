@@ -12,7 +12,7 @@ namespace plimsoll {
 
 struct CommonFlags {
   JobOptions job;
-  std::string budget_text, batch_text = "32", micro_text = "auto", batchnorm = "exact";
+  std::string budget_text, host_budget_text, batch_text = "32", micro_text = "auto", batchnorm = "exact";
   std::vector<std::string> forbid, allow;
   std::string optimizer, loss, input_shape;
   std::vector<std::string> metrics;

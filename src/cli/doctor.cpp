@@ -2,33 +2,24 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
-#include <fstream>
-
 #include "backends/cuda/cuda.h"
 #include "base/json.h"
 #include "cli/command.h"
+#include "device/host_room.h"
 
 namespace plimsoll {
 namespace {
 
 struct DoctorFlags : CommonFlags {};
 
-Bytes meminfo_bytes(const std::string& key) {
-  std::ifstream file("/proc/meminfo");
-  std::string word;
-  Bytes kibibytes = 0;
-  while (file >> word)
-    if (word == key && file >> kibibytes) return kibibytes * kKiB;
-  return 0;
-}
-
 void print_gpus() {
 #ifdef PLIMSOLL_HAS_CUDA
   if (const auto gpus = gpu_reports()) {
     for (const GpuReport& gpu : *gpus) {
-      fmt::print("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}\n", gpu.card.name, gpu.ordinal,
-                 gpu.card.capability / 10, gpu.card.capability % 10, format_bytes(gpu.card.free_bytes),
-                 format_bytes(gpu.card.memory_bytes));
+      fmt::print("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}, link to the host {:.0f} GB/s\n",
+                 gpu.card.name, gpu.ordinal, gpu.card.capability / 10, gpu.card.capability % 10,
+                 format_bytes(gpu.card.free_bytes), format_bytes(gpu.card.memory_bytes),
+                 gpu.card.host_bytes_per_second * 1e-9);
       for (const std::string& holder : gpu.holders) fmt::print("          held by {}\n", holder);
     }
     for (const std::string& missing : missing_gpu_libraries()) fmt::print("          missing: {}\n", missing);
@@ -58,7 +49,7 @@ Result<int> doctor(DoctorFlags& flags) {
   const bool disk_known = statvfs(".", &disk) == 0;
   const Bytes disk_free = disk_known ? static_cast<Bytes>(disk.f_bavail) * static_cast<Bytes>(disk.f_frsize) : 0;
   // Less than the machine has to give: the rest is behind a limit of this process's cgroups.
-  const bool limited = device.free_bytes < meminfo_bytes("MemAvailable:") / 10 * 9;
+  const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
   const Budget budget = choose_budget(flags.job, device);
   if (flags.json) {
     fmt::print("{}\n", ordered_object({{"version", "0.1.0"},

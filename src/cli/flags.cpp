@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "cli/command.h"
@@ -15,12 +16,14 @@ Result<int64_t> positive(const std::string& text, const std::string& flag) {
   return value;
 }
 
+constexpr const char* kLevers[] = {"micro-batch", "recompute", "offload", "prefetch"};
+
 Status check_levers(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    if (name != "micro-batch" && name != "recompute" && name != "prefetch")
+    if (std::find(std::begin(kLevers), std::end(kLevers), name) == std::end(kLevers))
       return fail(Error{ErrorCode::kUsage,
                         fmt::format("there is no lever '{}'", name),
-                        {"levers: micro-batch, recompute, prefetch"},
+                        {fmt::format("levers: {}", fmt::join(kLevers, ", "))},
                         {}});
   return {};
 }
@@ -42,6 +45,10 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--budget", flags.budget_text,
                      "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
+  command.add_option(
+      "--host-budget", flags.host_budget_text,
+      "with --device gpu: bytes of the host's memory that values may wait in (default: three quarters of "
+      "what is free; 0: none)");
   command
       .add_option("--device", flags.job.device,
                   "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")
@@ -79,7 +86,8 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
                   "so many batches of --batch-size make the effective batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--forbid", flags.forbid, "levers not to use: micro-batch, recompute, prefetch")->delimiter(',');
+  command.add_option("--forbid", flags.forbid, "levers not to use: micro-batch, recompute, offload, prefetch")
+      ->delimiter(',');
   command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
   command
       .add_option("--batchnorm", flags.batchnorm,
@@ -123,11 +131,14 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
     if (budget == 0) return fail(ErrorCode::kUsage, "--budget must be above 0");
     job.budget = budget;
   }
+  if (!host_budget_text.empty()) {
+    PLIMSOLL_ASSIGN(job.host_budget, parse_bytes(host_budget_text));
+  }
   PLIMSOLL_TRY(check_levers(forbid));
   PLIMSOLL_TRY(check_levers(allow));
   job.forbidden = {forbid.begin(), forbid.end()};
   if (!allow.empty())
-    for (const char* lever : {"micro-batch", "recompute", "prefetch"})
+    for (const char* lever : kLevers)
       if (std::find(allow.begin(), allow.end(), lever) == allow.end()) job.forbidden.insert(lever);
   job.per_micro_batch_norm = batchnorm == "per-micro-batch";
   if (!optimizer.empty()) job.overrides.optimizer = optimizer;

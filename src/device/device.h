@@ -65,6 +65,9 @@ class Device {
   // For conv2d and its gradients, by the pads the node has.
   virtual Padding padding(const Graph& /*graph*/, const Node& /*node*/) const { return Padding::kAsWritten; }
 
+  // Bytes a second, each way, between its own memory and pinned memory of the host; 0 where it computes in the host's.
+  virtual double host_bytes_per_second() const { return 0; }
+
   // Published bound on what the process holds beyond arena and data buffers, in whole MiB.
   virtual Bytes overhead_bound(int primitives) const = 0;
 };

@@ -10,6 +10,7 @@ namespace plimsoll {
 class HostBackend : public Backend {
  public:
   Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override { return HostMemory::reserve(bytes); }
+  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
   Bytes held_bytes() const override { return resident_bytes(); }
   Bytes peak_held_bytes() const override { return peak_resident_bytes(); }
 };

@@ -20,7 +20,7 @@ size_t mapped(Bytes bytes) {
 
 }  // namespace
 
-Result<std::unique_ptr<Memory>> HostMemory::reserve(Bytes bytes) {
+Result<std::byte*> HostMemory::map(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(Error{ErrorCode::kOutOfMemory,
@@ -30,7 +30,12 @@ Result<std::unique_ptr<Memory>> HostMemory::reserve(Bytes bytes) {
   // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
   // resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
-  return std::unique_ptr<Memory>(new HostMemory(static_cast<std::byte*>(base), bytes));
+  return static_cast<std::byte*>(base);
+}
+
+Result<std::unique_ptr<Memory>> HostMemory::reserve(Bytes bytes) {
+  PLIMSOLL_ASSIGN(std::byte* const base, map(bytes));
+  return std::unique_ptr<Memory>(new HostMemory(base, bytes));
 }
 
 Bytes HostMemory::held_bytes() const {

@@ -8,7 +8,7 @@
 
 namespace plimsoll {
 
-class HostMemory final : public Memory {
+class HostMemory : public Memory {
  public:
   static Result<std::unique_ptr<Memory>> reserve(Bytes bytes);
   HostMemory(const HostMemory&) = delete;
@@ -25,8 +25,11 @@ class HostMemory final : public Memory {
   Status fill(Bytes offset, std::byte value, Bytes bytes) override;
   void poke(std::span<const Poke> pokes) override;
 
- private:
+ protected:
   HostMemory(std::byte* base, Bytes bytes) : base_(base), bytes_(bytes) {}
+  static Result<std::byte*> map(Bytes bytes);
+
+ private:
   std::byte* base_;
   Bytes bytes_;
 };

@@ -70,6 +70,8 @@ class Backend {
   virtual ~Backend() = default;
   virtual const Device& device() const = 0;
   virtual Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const = 0;
+  // The host's memory beside it, for values that wait there.
+  virtual Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const = 0;
   virtual Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const = 0;
 
   // What the process holds of this device's memory now and at most so far, as the keeper of that memory counts it.

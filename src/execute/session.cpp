@@ -71,7 +71,12 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_ASSIGN(auto memory, backend.reserve(plan.arena_bytes));
+  std::unique_ptr<Memory> host;
+  if (plan.host_bytes > 0) {
+    PLIMSOLL_ASSIGN(host, backend.reserve_host(plan.host_bytes));
+  }
   std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(memory), backend, options));
+  session->host_ = std::move(host);
   PLIMSOLL_TRY(session->bind());
   PLIMSOLL_TRY(session->open_queues());
   // What planning needed is given back before the arena is used.
@@ -186,7 +191,8 @@ Status Session::bind_phase(const PhasePlan& phase) {
   bound->plan = &phase;
   bound->end = plan_.persistent_bytes;
   const auto address = [&](ValueId id) -> void* {
-    const Bytes offset = phase.values[static_cast<size_t>(id)].offset;
+    const auto [offset, first, last, host] = phase.values[static_cast<size_t>(id)];
+    if (host >= 0) return host_->at(host);
     if (offset < 0) return nullptr;
     bound->end = std::max(bound->end, offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
     return memory_->at(offset);
@@ -293,7 +299,7 @@ void Session::run(BoundPhase& phase) {
 void Session::run_alone(BoundPhase& phase, size_t node) {
   for (ValueId id : phase.plan->graph.nodes[node].inputs) {
     const Value& value = phase.plan->graph.value(id);
-    if (!is_floating(value.type.dtype))
+    if (!value.host && !is_floating(value.type.dtype))
       std::memset(memory_->at(phase.plan->values[static_cast<size_t>(id)].offset), 0,
                   static_cast<size_t>(value.bytes()));
   }

@@ -137,7 +137,7 @@ class Session {
   const Backend& backend_;
   Plan plan_;
   GraphOptions options_;
-  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<Memory> memory_, host_;  // host_: for values that wait there; null where none does
   std::vector<std::unique_ptr<PhasePlan>> added_;
   std::vector<std::unique_ptr<BoundPhase>> phases_;
   std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself

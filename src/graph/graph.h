@@ -78,6 +78,7 @@ struct Value {
   // Chosen by lower/: the physical layout in the backend's words ("" is row-major) and its bytes, padding included.
   std::string layout;
   Bytes layout_bytes = 0;
+  bool host = false;  // lies in the host's memory, beside a device with memory of its own (ops/offload.cpp)
 
   Bytes bytes() const { return layout.empty() ? type.bytes() : layout_bytes; }
 };
@@ -127,6 +128,7 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 //     output %y
 //     update %dense/kernel <- %2
 //
+// `host` behind a category says that the value lies in the host's memory.
 // The body of a fused node follows it between lines `{` and `}`.
 std::string print(const Graph& graph);
 Result<Graph> parse_graph(std::string_view text);

@@ -286,7 +286,7 @@ class GraphParser {
     return line.expect("}");
   }
 
-  // "f32[2,3] activations", and the layout where there is one.
+  // "f32[2,3] activations", and the layout and the memory where they are named.
   static Status type_of(Line& line, Value& value) {
     PLIMSOLL_ASSIGN(const std::string dtype, line.word("a dtype"));
     const auto known_dtype = dtype_from_name(dtype);
@@ -305,6 +305,7 @@ class GraphParser {
       PLIMSOLL_TRY(line.expect("layout_bytes="));
       PLIMSOLL_ASSIGN(value.layout_bytes, line.integer());
     }
+    value.host = line.take("host");
     return {};
   }
 

@@ -57,8 +57,9 @@ std::string attrs_text(const Attrs& attrs) {
 }
 
 std::string layout_text(const Value& value) {
-  if (value.layout.empty()) return "";
-  return fmt::format(" layout={} layout_bytes={}", quoted(value.layout), value.layout_bytes);
+  const char* host = value.host ? " host" : "";
+  if (value.layout.empty()) return host;
+  return fmt::format(" layout={} layout_bytes={}{}", quoted(value.layout), value.layout_bytes, host);
 }
 
 class Printer {

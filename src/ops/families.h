@@ -26,6 +26,7 @@ std::vector<OpDef> layer_norm_ops();
 std::vector<OpDef> loss_scale_ops();
 std::vector<OpDef> match_ops();
 std::vector<OpDef> matmul_ops();
+std::vector<OpDef> offload_ops();
 std::vector<OpDef> optimizer_ops();
 std::vector<OpDef> pad2d_ops();
 std::vector<OpDef> penalty_ops();

@@ -37,6 +37,7 @@ std::vector<OpDef> collect() {
                        optimizer_ops,
                        clip_ops,
                        loss_scale_ops,
+                       offload_ops,
                        fused_ops}) {
     auto ops = family();
     std::move(ops.begin(), ops.end(), std::back_inserter(all));

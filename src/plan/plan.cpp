@@ -37,12 +37,16 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& program_order,
+PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
                      const std::vector<PersistentSlot>& slots) {
-  const LoweredGraph lowered = reorder_for_memory(program_order);
+  return place_phase(name, samples, reorder_for_memory(lowered), slots);
+}
+
+PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+                      const std::vector<PersistentSlot>& slots) {
   const StorageMap map = assign_storage(lowered);
   const std::vector<PackItem> items = pack_items(lowered, map);
-  const Packing packing = pack(items);
+  const Packing packing = pack(items), waiting = pack(host_items(map));
   const Bytes base = end_of(slots);
   std::map<std::string, Bytes> slot_offsets;
   for (const PersistentSlot& slot : slots) slot_offsets[slot.name] = slot.offset;
@@ -57,13 +61,17 @@ PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGrap
   phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
   phase.values.assign(lowered.graph.values.size(), Placement{kNone, 0, 0});
 
-  size_t item = 0;
+  phase.host_bytes = waiting.height;
+  size_t item = 0, host_item = 0;
   for (const Storage& storage : map.storages) {
-    const bool transient = storage.persistent == kNone;
-    const Bytes offset =
-        transient ? base + packing.offsets[item] : slot_offsets.at(lowered.graph.value(storage.persistent).name);
-    if (transient) ++item;
-    for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = {offset, storage.first, storage.last};
+    Placement place{kNone, storage.first, storage.last};
+    if (storage.host)
+      place.host = waiting.offsets[host_item++];
+    else if (storage.persistent == kNone)
+      place.offset = base + packing.offsets[item++];
+    else
+      place.offset = slot_offsets.at(lowered.graph.value(storage.persistent).name);
+    for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = place;
   }
   for (const KernelOffer& kernel : lowered.kernels) {
     PlannedNode node{kernel.kernel, 0, kernel.workspace, kernel.seconds};

@@ -23,8 +23,9 @@ struct PersistentSlot {
 };
 
 struct Placement {
-  Bytes offset = 0;         // in the arena
+  Bytes offset = 0;         // in the arena; kNone for what lies in the host's memory, or nowhere
   int first = 0, last = 0;  // nodes in which it lives, both included
+  Bytes host = kNone;       // in the host's part, for values that wait there
 };
 
 struct PlannedNode {
@@ -41,6 +42,7 @@ struct PhasePlan {
   std::vector<Placement> values;   // one a value; offset kNone for a graph input that nobody reads
   Bytes arena_bytes = 0;           // end of the highest value or workspace, the persistent part included
   Bytes live_set_bytes = 0;        // largest live set of this order, the persistent part included
+  Bytes host_bytes = 0;            // end of the highest value that waits in the host's memory
   int peak_node = 0;               // where the live set is largest
   double seconds = 0;
   int primitives = 0;
@@ -63,6 +65,7 @@ struct Plan {
   std::vector<LeverUse> levers;
   Bytes persistent_bytes = 0;
   Bytes arena_bytes = 0;
+  Bytes host_bytes = 0;      // beside a device with memory of its own: what waits in the host's
   Bytes overhead_bytes = 0;  // bound on what lies outside arena and data buffers
   Bytes data_bytes = 0;      // readers and prefetch
   int prefetch = 0;          // requests read ahead
@@ -80,6 +83,9 @@ Bytes end_of(const std::vector<PersistentSlot>& slots);
 // Orders, assigns and packs one lowered phase above the persistent values.
 PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
                      const std::vector<PersistentSlot>& slots);
+// The same for nodes that keep the order they are in.
+PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGraph& ordered,
+                      const std::vector<PersistentSlot>& slots);
 
 // Shares no code with the solver: no overlap of live ranges, everything inside the arena, every read preceded by its
 // write, updates in their persistent values, the categories closing to the peak. kInternal if a plan is wrong, whoever

@@ -14,7 +14,10 @@ json phase_to_json(const PhasePlan& phase) {
   json nodes = json::array(), values = json::array();
   for (const PlannedNode& node : phase.nodes)
     nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
-  for (const Placement& value : phase.values) values.push_back({value.offset, value.first, value.last});
+  for (const Placement& value : phase.values) {
+    values.push_back({value.offset, value.first, value.last});
+    if (value.host != kNone) values.back().push_back(value.host);
+  }
   return json_object({{"name", phase.name},
                       {"samples", phase.samples},
                       {"graph", print(phase.graph)},
@@ -22,6 +25,7 @@ json phase_to_json(const PhasePlan& phase) {
                       {"values", values},
                       {"arena_bytes", phase.arena_bytes},
                       {"live_set_bytes", phase.live_set_bytes},
+                      {"host_bytes", phase.host_bytes},
                       {"peak_node", phase.peak_node},
                       {"seconds", phase.seconds},
                       {"primitives", phase.primitives}});
@@ -33,9 +37,12 @@ Result<PhasePlan> phase_from_json(const json& j) {
   phase.samples = j.at("samples");
   PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get<std::string>()));
   for (const json& node : j.at("nodes")) phase.nodes.push_back({node.at(0), node.at(1), node.at(2), node.at(3)});
-  for (const json& value : j.at("values")) phase.values.push_back({value.at(0), value.at(1), value.at(2)});
+  for (const json& value : j.at("values"))
+    phase.values.push_back(
+        {value.at(0), value.at(1), value.at(2), value.size() > 3 ? value.at(3).get<Bytes>() : kNone});
   phase.arena_bytes = j.at("arena_bytes");
   phase.live_set_bytes = j.at("live_set_bytes");
+  phase.host_bytes = j.at("host_bytes");
   phase.peak_node = j.at("peak_node");
   phase.seconds = j.at("seconds");
   phase.primitives = j.at("primitives");
@@ -79,6 +86,7 @@ Result<Plan> read_plan(const json& j) {
   }
   plan.persistent_bytes = j.at("persistent_bytes");
   plan.arena_bytes = j.at("arena_bytes");
+  plan.host_bytes = j.at("host_bytes");
   plan.overhead_bytes = j.at("overhead_bytes");
   plan.data_bytes = j.at("data_bytes");
   plan.prefetch = j.at("prefetch");
@@ -113,6 +121,7 @@ json to_json(const Plan& plan) {
                       {"levers", levers},
                       {"persistent_bytes", plan.persistent_bytes},
                       {"arena_bytes", plan.arena_bytes},
+                      {"host_bytes", plan.host_bytes},
                       {"overhead_bytes", plan.overhead_bytes},
                       {"data_bytes", plan.data_bytes},
                       {"prefetch", plan.prefetch},

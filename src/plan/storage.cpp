@@ -57,11 +57,12 @@ class Assigner {
       const Node& node = graph_.nodes[n];
       for (ValueId id : node.outputs)
         last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], static_cast<int>(n));
-      int use = static_cast<int>(n);
-      // What reads a view reads what it views.
-      if (is_view(node)) use = std::max(use, last_use_[static_cast<size_t>(node.outputs[0])]);
-      for (ValueId id : node.inputs)
-        last_use_[static_cast<size_t>(id)] = std::max(last_use_[static_cast<size_t>(id)], use);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        int& last = last_use_[static_cast<size_t>(node.inputs[i])];
+        last = std::max(last, static_cast<int>(n));
+        // What reads a view reads what it views.
+        if (i == 0 && is_view(node)) last = std::max(last, last_use_[static_cast<size_t>(node.outputs[0])]);
+      }
       for (ValueId id : graph_.outputs)
         if (graph_.value(id).producer == static_cast<NodeId>(n)) extend(id, end);
     }
@@ -80,6 +81,7 @@ class Assigner {
                              first,
                              std::max(first, last_use_[static_cast<size_t>(id)]),
                              kNone,
+                             graph_.value(id).host,
                              {}});
     join(id, index);
     return index;
@@ -150,10 +152,17 @@ StorageMap assign_storage(const LoweredGraph& lowered) {
 std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map) {
   std::vector<PackItem> items;
   for (const Storage& storage : map.storages)
-    if (storage.persistent == kNone) items.push_back({storage.bytes, storage.first, storage.last});
+    if (storage.persistent == kNone && !storage.host) items.push_back({storage.bytes, storage.first, storage.last});
   for (size_t n = 0; n < lowered.kernels.size(); ++n)
     if (lowered.kernels[n].workspace > 0)
       items.push_back({align_up(lowered.kernels[n].workspace), static_cast<int>(n), static_cast<int>(n)});
+  return items;
+}
+
+std::vector<PackItem> host_items(const StorageMap& map) {
+  std::vector<PackItem> items;
+  for (const Storage& storage : map.storages)
+    if (storage.host) items.push_back({storage.bytes, storage.first, storage.last});
   return items;
 }
 

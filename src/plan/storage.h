@@ -13,6 +13,7 @@ struct Storage {
   Bytes bytes = 0;
   int first = 0, last = 0;     // nodes
   ValueId persistent = kNone;  // lies in this persistent value, not among the transients
+  bool host = false;           // lies in the host's memory
   std::vector<ValueId> values;
 };
 
@@ -23,9 +24,11 @@ struct StorageMap {
 
 StorageMap assign_storage(const LoweredGraph& lowered);
 
-// Transient storages and workspaces as packing sees them. Items 0..k-1 are the transient storages in order, then one
-// item for each node with a workspace, in order.
+// Transient storages and workspaces as packing sees them. Items 0..k-1 are the transient storages of the device in
+// order, then one item for each node with a workspace, in order.
 std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map);
+// The storages in the host's memory, in order.
+std::vector<PackItem> host_items(const StorageMap& map);
 
 // Pairs (input, output) of a node that may lie over each other.
 std::vector<std::pair<size_t, size_t>> in_place_pairs(const Graph& graph, const Node& node);

@@ -27,9 +27,11 @@ class PhaseCheck {
     PLIMSOLL_TRY(check_persistent());
     PLIMSOLL_TRY(check_lifetimes());
     PLIMSOLL_TRY(check_views());
+    PLIMSOLL_TRY(check_copies());
     PLIMSOLL_TRY(check_updates());
     PLIMSOLL_TRY(check_workspaces());
-    PLIMSOLL_TRY(check_overlaps());
+    PLIMSOLL_TRY(check_overlaps(false));
+    PLIMSOLL_TRY(check_overlaps(true));
     return check_end();
   }
 
@@ -79,10 +81,15 @@ class PhaseCheck {
   Status check_alive(ValueId id, int node) const {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
-    if (!inside(p.offset, value.bytes()))
+    if (value.host != (p.host >= 0) || (value.host && p.offset != kNone))
+      return wrong(fmt::format("'{}' lies in another memory than its graph says", value.name));
+    if (value.host && (p.host % kAlignment != 0 || p.host > phase_.host_bytes - value.bytes()))
+      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the host's part of {}", value.name, p.host,
+                               value.bytes(), phase_.host_bytes));
+    if (!value.host && !inside(p.offset, value.bytes()))
       return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset,
                                value.bytes(), phase_.arena_bytes));
-    if (persistent_place(id)) return {};
+    if (!value.host && persistent_place(id)) return {};
     if (node < p.first || node > p.last)
       return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
     return {};
@@ -91,10 +98,43 @@ class PhaseCheck {
   // A view has no bytes of its own.
   Status check_views() const {
     for (const Node& node : graph_.nodes)
-      if (op_def(node.op).kind == OpKind::kView && place(node.outputs[0]).offset != place(node.inputs[0]).offset)
+      if (op_def(node.op).kind == OpKind::kView && (place(node.outputs[0]).offset != place(node.inputs[0]).offset ||
+                                                    place(node.outputs[0]).host != place(node.inputs[0]).host))
         return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name,
                                  graph_.value(node.inputs[0]).name));
     return {};
+  }
+
+  // Only copies touch the host's memory. What a copy writes is read by the node that waits for it and nobody else, and
+  // that node reads the copy's source too: neither end is given up while a copy is under way.
+  Status check_copies() const {
+    std::vector<std::vector<NodeId>> readers(graph_.values.size());
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      for (ValueId id : graph_.nodes[n].inputs) readers[static_cast<size_t>(id)].push_back(static_cast<NodeId>(n));
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const Node& node = graph_.nodes[n];
+      const bool out = node.op == "to_host", in = node.op == "to_device";
+      const bool waits = node.op == "to_host_done" || node.op == "to_device_done";
+      for (const auto* ids : {&node.inputs, &node.outputs})
+        for (ValueId id : *ids)
+          if (graph_.value(id).host && !out && !in && !waits)
+            return wrong(
+                fmt::format("node {} ({}) touches '{}' in the host's memory", n, node.op, graph_.value(id).name));
+      if (!out && !in) continue;
+      const ValueId from = node.inputs[0], to = node.outputs[0];
+      const auto& after = readers[static_cast<size_t>(to)];
+      const Node* wait = after.size() == 1 ? &graph_.node(after[0]) : nullptr;
+      if (graph_.value(from).host != in || graph_.value(to).host != out || wait == nullptr ||
+          wait->op != node.op + "_done" || wait->inputs[0] != to || wait->inputs[1] != from || left_open(to))
+        return wrong(fmt::format("node {} ({}) begins a copy of '{}' that nobody waits for", n, node.op,
+                                 graph_.value(from).name));
+    }
+    return {};
+  }
+
+  bool left_open(ValueId id) const {
+    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end() ||
+           std::any_of(graph_.updates.begin(), graph_.updates.end(), [&](const Update& u) { return u.value == id; });
   }
 
   Status check_workspaces() const {
@@ -117,6 +157,13 @@ class PhaseCheck {
         end = std::max(end, phase_.values[v].offset + align_up(std::max<Bytes>(graph_.values[v].bytes(), 1)));
     for (const PlannedNode& node : phase_.nodes)
       if (node.workspace_bytes > 0) end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
+    Bytes host_end = 0;
+    for (size_t v = 0; v < phase_.values.size(); ++v)
+      if (graph_.values[v].host)
+        host_end = std::max(host_end, phase_.values[v].host + align_up(graph_.values[v].bytes()));
+    if (host_end != phase_.host_bytes)
+      return wrong(fmt::format("its part of the host's memory has {} bytes, what lies in it ends at {}",
+                               phase_.host_bytes, host_end));
     if (end != phase_.arena_bytes)
       return wrong(fmt::format("its arena has {} bytes, what lies in it ends at {}", phase_.arena_bytes, end));
     const auto nodes = static_cast<int>(phase_.nodes.size());
@@ -150,17 +197,19 @@ class PhaseCheck {
     return true;
   }
 
-  // When a value is really needed: from its write to its last reader, whatever the plan says of its place.
-  std::vector<Occupied> needs() const {
+  // When a value is really needed: from its write to its last reader, whatever the plan says of its place. Of the
+  // device's memory or of the host's.
+  std::vector<Occupied> needs(bool host) const {
     const auto end = static_cast<int>(graph_.nodes.size()) - 1;
     std::vector<Occupied> list;
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
       const Placement& p = phase_.values[v];
-      if (p.offset < 0) continue;
+      const Bytes begin = host ? p.host : p.offset;
+      if (begin < 0) continue;
       const int first = value.producer == kNone ? 0 : value.producer;
-      list.push_back({p.offset, p.offset + value.bytes(), first, value.persistent ? end : first, value.name,
-                      static_cast<ValueId>(v)});
+      list.push_back(
+          {begin, begin + value.bytes(), first, value.persistent ? end : first, value.name, static_cast<ValueId>(v)});
     }
     std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
     for (size_t i = 0; i < list.size(); ++i) index[static_cast<size_t>(list[i].value)] = i;
@@ -172,7 +221,7 @@ class PhaseCheck {
       for (ValueId id : graph_.nodes[n].inputs) until(id, static_cast<int>(n));
     for (ValueId id : graph_.outputs) until(id, end);
     for (const Update& update : graph_.updates) until(update.value, end);
-    for (size_t n = 0; n < phase_.nodes.size(); ++n) {
+    for (size_t n = 0; n < phase_.nodes.size() && !host; ++n) {
       const PlannedNode& node = phase_.nodes[n];
       if (node.workspace_bytes > 0)
         list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n),
@@ -181,12 +230,13 @@ class PhaseCheck {
     return list;
   }
 
-  Status check_overlaps() const {
-    std::vector<Occupied> list = needs();
+  Status check_overlaps(bool host) const {
+    const Bytes limit = host ? phase_.host_bytes : phase_.arena_bytes;
+    std::vector<Occupied> list = needs(host);
     std::sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.begin < b.begin; });
     for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].end > phase_.arena_bytes)
-        return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, phase_.arena_bytes));
+      if (list[i].end > limit)
+        return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, limit));
       for (size_t k = i + 1; k < list.size() && list[k].begin < list[i].end; ++k)
         if (list[i].first <= list[k].last && list[k].first <= list[i].last && !may_share(list[i], list[k]))
           return wrong(fmt::format("'{}' and '{}' overlap at {} while both are alive", list[i].what, list[k].what,
@@ -274,7 +324,7 @@ Status check_program(const Plan& plan) {
 
 Status validate(const Plan& plan) {
   PLIMSOLL_TRY(check_program(plan));
-  Bytes end = 0, highest = plan.persistent_bytes;
+  Bytes end = 0, highest = plan.persistent_bytes, host = 0;
   for (const PersistentSlot& slot : plan.persistent) {
     if (slot.offset < end || slot.offset % kAlignment != 0)
       return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));
@@ -285,7 +335,11 @@ Status validate(const Plan& plan) {
   for (const PhasePlan& phase : plan.phases) {
     PLIMSOLL_TRY(PhaseCheck(plan, phase).run());
     highest = std::max(highest, phase.arena_bytes);
+    host = std::max(host, phase.host_bytes);
   }
+  if (host != plan.host_bytes)
+    return fail(ErrorCode::kInternal,
+                fmt::format("plan: {} bytes of the host's memory, phases need {}", plan.host_bytes, host));
   if (highest != plan.arena_bytes)
     return fail(ErrorCode::kInternal,
                 fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));

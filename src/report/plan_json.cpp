@@ -96,6 +96,9 @@ Json plan_json(const PlanReport& report) {
                                {"data_bytes", plan.data_bytes},
                                {"peak_bytes", plan.peak_bytes()}}));
   json["memories"] = Json::array({space});
+  if (plan.host_bytes > 0)
+    json["memories"].push_back(
+        ordered_object({{"space", "host"}, {"arena_bytes", plan.host_bytes}, {"peak_bytes", plan.host_bytes}}));
   if (plan.batch.effective > 0) {
     json["fixed_bytes"] = result.fixed_bytes;
     json["bytes_per_sample"] = result.bytes_per_sample;

@@ -103,6 +103,8 @@ std::string bytes_table(const PlanReport& report) {
              format_bytes(plan.overhead_bytes)});
   table.row({"data buffers", with_commas(plan.data_bytes), format_bytes(plan.data_bytes)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
+  if (plan.host_bytes > 0)
+    table.row({"in the host's memory, pinned", with_commas(plan.host_bytes), format_bytes(plan.host_bytes)});
   return table.text() + "\n";
 }
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "plan/offload.h"
+#include "plan/order.h"
+
 namespace plimsoll {
 namespace {
 
@@ -30,7 +33,8 @@ struct Lowered {
   std::string name;
   int64_t samples = 0;
   LoweredGraph graph;
-  double repeats = 0;  // runs of it in one full window
+  double repeats = 0;     // runs of it in one full window
+  int64_t offloaded = 0;  // values that wait in the host's memory: then its order stays
 };
 
 class Builder {
@@ -38,16 +42,45 @@ class Builder {
   Builder(const SearchRequest& request, int64_t micro, int recompute)
       : request_(request), micro_(micro), recompute_(recompute) {}
 
-  Result<Plan> run() {
+  // The phases of training, which every plan has.
+  Status lower_training() {
     if (request_.batch > 0) PLIMSOLL_TRY(add_training());
+    training_ = std::move(phases_);
+    return {};
+  }
+
+  // With `kept` of what training has alive on the device, the rest in the host's memory; nothing where that is out of
+  // reach.
+  Result<std::optional<Plan>> plan(double kept) {
+    plan_ = {};
+    offloaded_ = 0;
+    phases_ = training_;
     for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
+    if (kept < 1 && !offload_phases(kept)) return std::optional<Plan>();
     plan_phases();
     PLIMSOLL_TRY(add_inference("evaluate", request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
     PLIMSOLL_TRY(add_inference("predict", request_.predict_batch, request_.predict_samples, predict_phase));
-    return finish();
+    return std::optional<Plan>(finish());
   }
 
  private:
+  bool offload_phases(double kept) {
+    Bytes most = 0;
+    for (Lowered& phase : phases_) {
+      phase.graph = reorder_for_memory(phase.graph);
+      most = std::max(most, live_set_of(phase.graph));
+    }
+    const auto cap = static_cast<Bytes>(kept * static_cast<double>(most));
+    for (Lowered& phase : phases_) {
+      if (live_set_of(phase.graph) <= cap) continue;
+      auto offloaded = offload(phase.graph, *request_.device, cap);
+      if (!offloaded) return false;
+      phase.graph = std::move(offloaded->graph);
+      phase.offloaded = offloaded->values;
+    }
+    return true;
+  }
+
   Status add(Result<Phase> made, double repeats) {
     PLIMSOLL_ASSIGN(Phase phase, std::move(made));
     Graph graph = std::move(phase.graph);
@@ -57,7 +90,7 @@ class Builder {
       graph = std::move(rewritten.graph);
     }
     PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
-    phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats});
+    phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats, 0});
     return {};
   }
 
@@ -81,7 +114,10 @@ class Builder {
 
   void plan_phases() {
     for (const Lowered& phase : phases_) {
-      plan_.phases.push_back(plan_phase(phase.name, phase.samples, phase.graph, plan_.persistent));
+      plan_.phases.push_back(phase.offloaded > 0
+                                 ? place_phase(phase.name, phase.samples, phase.graph, plan_.persistent)
+                                 : plan_phase(phase.name, phase.samples, phase.graph, plan_.persistent));
+      offloaded_ = std::max(offloaded_, phase.offloaded);
       plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
     }
     phases_.clear();
@@ -151,6 +187,8 @@ class Builder {
     plan_.persistent_bytes = end_of(plan_.persistent);
     plan_.arena_bytes = highest();
     plan_.overhead_bytes = overhead();
+    for (const PhasePlan& phase : plan_.phases) plan_.host_bytes = std::max(plan_.host_bytes, phase.host_bytes);
+    if (offloaded_ > 0) plan_.levers.push_back({"offload", offloaded_, 0, 0, Effect::kBitwise});
     if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
     if (micro_ < request_.batch)
       plan_.levers.push_back({"micro-batch", plan_.batch.accumulation_steps(), 0, 0,
@@ -180,8 +218,8 @@ class Builder {
   const SearchRequest& request_;
   int64_t micro_;
   int recompute_;
-  int64_t recomputed_ = 0;
-  std::vector<Lowered> phases_;
+  int64_t recomputed_ = 0, offloaded_ = 0;
+  std::vector<Lowered> training_, phases_;
   Plan plan_;
 };
 
@@ -191,17 +229,28 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
   PLIMSOLL_ASSIGN(Phase phase, name == "train"
                                    ? train_phase(*request.model, samples, request.graph, name + "_tail")
                                    : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
-  const bool may_recompute = std::any_of(plan.levers.begin(), plan.levers.end(),
-                                         [](const LeverUse& lever) { return lever.name == "recompute"; });
+  const auto may = [&](const char* lever) {
+    return std::any_of(plan.levers.begin(), plan.levers.end(), [&](const LeverUse& l) { return l.name == lever; });
+  };
   // The plan does not say how much its own phases compute again: as little as makes this one fit.
   PhasePlan planned;
-  for (int recompute = 0; recompute <= (may_recompute ? kMostRecompute : 0); ++recompute) {
+  const auto fits = [&] { return planned.arena_bytes <= plan.arena_bytes && planned.host_bytes <= plan.host_bytes; };
+  for (int recompute = 0; recompute <= (may("recompute") ? kMostRecompute : 0); ++recompute) {
     const Graph graph = apply_levers(phase.graph, *request.device, recompute).graph;
     PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
     planned = plan_phase(phase.name, samples, lowered, plan.persistent);
-    if (planned.arena_bytes <= plan.arena_bytes) break;
+    if (fits()) break;
+    const LoweredGraph ordered = reorder_for_memory(lowered);
+    for (const double kept : may("offload") ? std::span<const double>(kKept) : std::span<const double>()) {
+      const auto cap = static_cast<Bytes>(kept * static_cast<double>(live_set_of(ordered)));
+      const auto offloaded = offload(ordered, *request.device, cap);
+      if (!offloaded) break;
+      planned = place_phase(phase.name, samples, offloaded->graph, plan.persistent);
+      if (fits()) break;
+    }
+    if (fits()) break;
   }
-  if (planned.arena_bytes > plan.arena_bytes)
+  if (!fits())
     return fail(ErrorCode::kDoesNotFit,
                 fmt::format("a batch of {} samples needs an arena of {}, the plan has {}", samples,
                             format_bytes(planned.arena_bytes), format_bytes(plan.arena_bytes)));
@@ -223,8 +272,23 @@ Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t 
   return levels;
 }
 
+Result<std::vector<Plan>> build_plans(const SearchRequest& request, int64_t micro, int recompute,
+                                      std::span<const double> kept) {
+  Builder builder(request, micro, recompute);
+  PLIMSOLL_TRY(builder.lower_training());
+  std::vector<Plan> plans;
+  for (const double share : kept) {
+    PLIMSOLL_ASSIGN(auto plan, builder.plan(share));
+    if (!plan) break;
+    plans.push_back(std::move(*plan));
+  }
+  return plans;
+}
+
 Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute) {
-  return Builder(request, micro, recompute).run();
+  constexpr double kEverything[] = {1};
+  PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kEverything));
+  return std::move(plans.front());
 }
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {

@@ -84,6 +84,18 @@ Result<std::vector<int>> levels_to_try(const SearchRequest& request, int64_t mic
   return recompute_levels(request, micro, micro == pieces.front() || micro == pieces.back());
 }
 
+// Offload is tried for the whole batch and for the finest piece, and there with nothing recomputed, what is cheap, and
+// as much as can be: between them it would only mix what these are.
+std::vector<double> kept_to_try(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces,
+                                int recompute, const std::vector<int>& levels) {
+  std::vector<double> kept = {1};
+  const bool end = micro == pieces.front() || micro == pieces.back();
+  if (request.batch > 0 && request.device->host_bytes_per_second() > 0 && request.forbidden.count("offload") == 0 &&
+      end && (recompute <= 1 || recompute == levels.back()))
+    kept.insert(kept.end(), std::begin(kKept), std::end(kKept));
+  return kept;
+}
+
 }  // namespace
 
 Result<SearchResult> search(const SearchRequest& request) {
@@ -106,16 +118,21 @@ Result<SearchResult> search(const SearchRequest& request) {
   for (int64_t micro : pieces) {
     PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
     for (int recompute : levels) {
-      PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
-      const Candidate candidate{micro, recompute, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
-      result.candidates.push_back(candidate);
-      if (!whole) whole = candidate;
-      // What the budget is has no say in what the least is: reading ahead is given up first.
-      const Bytes least = plan.arena_bytes + plan.overhead_bytes + request.data.fixed;
-      result.least_bytes = result.candidates.size() == 1 ? least : std::min(result.least_bytes, least);
-      if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
-      const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
-      if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
+      const std::vector<double> kept = kept_to_try(request, micro, pieces, recompute, levels);
+      PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kept));
+      for (Plan& plan : plans) {
+        if (request.host_budget > 0 && plan.host_bytes > request.host_budget) continue;
+        const Candidate candidate{
+            micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
+        result.candidates.push_back(candidate);
+        if (!whole) whole = candidate;
+        // What the budget is has no say in what the least is: reading ahead is given up first.
+        const Bytes least = plan.arena_bytes + plan.overhead_bytes + request.data.fixed;
+        result.least_bytes = result.candidates.size() == 1 ? least : std::min(result.least_bytes, least);
+        if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
+        const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
+        if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
+      }
     }
   }
   result.fits = fastest.has_value();

@@ -32,14 +32,16 @@ struct SearchRequest {
   int64_t predict_batch = 0;
   int64_t predict_samples = 0;
   bool per_micro_batch_norm = false;  // the user allowed statistics per micro-batch
-  std::set<std::string> forbidden;    // levers: "micro-batch", "recompute", "prefetch"
+  std::set<std::string> forbidden;    // levers: "micro-batch", "recompute", "offload", "prefetch"
   DataDemand data;
-  Bytes budget = 0;  // of the whole process; 0: unlimited
+  Bytes budget = 0;       // of the whole process; 0: unlimited
+  Bytes host_budget = 0;  // of values that wait in the host's memory; 0: unlimited
 };
 
 struct Candidate {
   int64_t micro = 0;
   int recompute = 0;  // level: see build.h
+  Bytes host_bytes = 0;
   Bytes arena_bytes = 0;
   Bytes peak_bytes = 0;
   double seconds = 0;

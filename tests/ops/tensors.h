@@ -155,6 +155,8 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
     each([&] { return normal(random); });
   } else if (kind == "uniform") {
     each([&] { return uniform(random); });
+  } else if (kind == "small") {
+    each([&] { return uniform(random) / 8; });
   } else if (kind == "positive") {
     each([&] { return uniform(random) + 0.1; });
   } else if (kind == "distinct") {

@@ -52,6 +52,7 @@ struct RunOptions {
   int64_t batch = 32;
   std::optional<int64_t> micro;  // forces the cut; else the whole batch
   int recompute = 0;             // level: search/build.h
+  double kept = 1;               // of what is alive: the rest waits in the host's memory
   int64_t partial_window = 0;
   int64_t evaluate_batch = 0, evaluate_samples = 0;
   bool sample_weights = false;
@@ -69,13 +70,36 @@ inline std::unique_ptr<Backend> open_device(const std::string& device, int threa
   return require(open_backend(job));
 }
 
+// A device as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
+class LinkedDevice final : public Device {
+ public:
+  explicit LinkedDevice(const Device& device) : device_(device) {}
+  double bytes_per_second = 1e9;
+
+  const DeviceInfo& info() const override { return device_.info(); }
+  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override { return device_.offer(graph, node); }
+  bool fuses(const Graph& graph, const Node& node) const override { return device_.fuses(graph, node); }
+  bool groups(const Graph& graph, const Node& node) const override { return device_.groups(graph, node); }
+  size_t largest_group(const Graph& graph, const Node& node) const override {
+    return device_.largest_group(graph, node);
+  }
+  bool recomputes_freely() const override { return device_.recomputes_freely(); }
+  bool has_epilogues() const override { return device_.has_epilogues(); }
+  Padding padding(const Graph& graph, const Node& node) const override { return device_.padding(graph, node); }
+  double host_bytes_per_second() const override { return bytes_per_second; }
+  Bytes overhead_bound(int primitives) const override { return device_.overhead_bound(primitives); }
+
+ private:
+  const Device& device_;
+};
+
 // Must stay where it is: the session refers to the model.
 class ModelRun {
  public:
   ModelRun(OpenModel model, const RunOptions& options)
-      : open(std::move(model)), backend(open_device(options.device, options.threads)) {
+      : open(std::move(model)), backend(open_device(options.device, options.threads)), linked(backend->device()) {
     request.model = &open.model;
-    request.device = &backend->device();
+    request.device = options.kept < 1 ? &linked : &backend->device();
     request.graph = {options.device == "reference" ? DType::kFloat64 : DType::kFloat32,
                      assumed_data_types(open.model, options.sample_weights)};
     request.batch = options.batch;
@@ -83,9 +107,15 @@ class ModelRun {
     request.evaluate_batch = options.evaluate_batch;
     request.evaluate_samples = options.evaluate_samples;
     request.per_micro_batch_norm = options.per_micro_batch_norm;
-    Plan plan = require(build_plan(request, options.micro.value_or(options.batch), options.recompute));
+    const double kept[] = {options.kept};
+    const auto plans = require(build_plans(request, options.micro.value_or(options.batch), options.recompute, kept));
+    if (plans.empty()) throw std::runtime_error("so little cannot be kept");
+    Plan plan = plans.front();
     plan.prefetch = options.prefetch;
-    session = require(Session::create(open.model, std::move(plan), *backend, request.graph));
+    // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
+    const bool beside_gpu = options.device != "gpu" && devices().back() == "gpu";
+    session = require(
+        Session::create(open.model, std::move(plan), *backend, request.graph, beside_gpu ? backend->held_bytes() : 0));
     if (open.archive && open.archive->weights)
       state = require(load_weights(*session, *open.archive, open.optimizer_from_file)).optimizer;
     else
@@ -126,6 +156,7 @@ class ModelRun {
 
   OpenModel open;
   std::unique_ptr<Backend> backend;
+  LinkedDevice linked;
   SearchRequest request;
   std::unique_ptr<Session> session;
   OptimizerState state;

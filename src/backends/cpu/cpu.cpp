@@ -66,7 +66,8 @@ const std::map<std::string, RecipeFunction>& recipes() {
         {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm", "clip_factor",
          "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
-    add(shape_recipe, {"reshape", "concat", "slice", "broadcast", "fill", "cast", "pad2d", "crop2d"});
+    add(shape_recipe, {"reshape", "to_host", "to_host_done", "to_device", "to_device_done", "concat", "slice",
+                       "broadcast", "fill", "cast", "pad2d", "crop2d"});
     add(attention_recipe, {"attention", "attention_grad"});
     add(table_recipe, {"embedding", "embedding_grad"});
     return map;

@@ -295,7 +295,7 @@ Result<Recipe> fill(const Problem& p) {
 
 Result<Recipe> shape_recipe(const Problem& p) {
   const std::string& op = p.node.op;
-  if (op == "reshape") return reshape(p);
+  if (op == "reshape" || op.starts_with("to_")) return reshape(p);  // beside the host's memory there is no other
   if (op == "concat") return concat(p);
   if (op == "slice") return slice(p);
   if (op == "broadcast") return broadcast(p);

@@ -12,7 +12,7 @@ namespace {
 
 Status check_values(const NodeView& view) {
   const std::string& op = view.node.op;
-  const bool looks_itself = op == "reorder" || op.starts_with("conv2d");
+  const bool looks_itself = op == "reorder" || op.starts_with("conv2d") || op.starts_with("to_");
   for (const auto* list : {&view.node.inputs, &view.node.outputs})
     for (ValueId id : *list) {
       const Value& value = view.graph.value(id);
@@ -92,6 +92,7 @@ class PlannedGpu final : public Backend {
 
   const Device& device() const override { return device_; }
   Result<std::unique_ptr<Memory>> reserve(Bytes) const override { return fail(absent()); }
+  Result<std::unique_ptr<Memory>> reserve_host(Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode&) const override { return fail(absent()); }
   Bytes held_bytes() const override { return 0; }
   Bytes peak_held_bytes() const override { return 0; }

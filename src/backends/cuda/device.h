@@ -18,6 +18,7 @@ class CudaDevice final : public Device {
   bool recomputes_freely() const override { return true; }
   bool has_epilogues() const override { return true; }
   Padding padding(const Graph& graph, const Node& node) const override;
+  double host_bytes_per_second() const override { return card_.host_bytes_per_second; }
   Bytes overhead_bound(int primitives) const override;
 
  private:

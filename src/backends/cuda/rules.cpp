@@ -110,6 +110,11 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
       {"embedding", table_rule},
       {"embedding_grad", table_rule},
+
+      {"to_host", copy_rule},
+      {"to_host_done", copy_rule},
+      {"to_device", copy_rule},
+      {"to_device_done", copy_rule},
   };
   return table;
 }

@@ -47,6 +47,7 @@ Result<KernelOffer> rows_rule(const Card& card, const NodeView& node);   // soft
 Result<KernelOffer> sums_rule(const Card& card, const NodeView& node);   // to scalars, and reduce_to over any axes
 Result<KernelOffer> shape_rule(const Card& card, const NodeView& node);  // concat, slice, pad, upsample, fill, reorder
 Result<KernelOffer> table_rule(const Card& card, const NodeView& node);  // embedding
+Result<KernelOffer> copy_rule(const Card& card, const NodeView& node);   // to the host's memory and back
 
 // The family of an op, or null.
 Rule rule_for(const std::string& op);

@@ -42,6 +42,13 @@ Result<KernelOffer> image_rule(const Card& card, const NodeView& node) {
 
 }  // namespace
 
+// A copy runs beside the nodes and takes its share of the memory's speed from them; whoever places it knows what they
+// wait for it besides.
+Result<KernelOffer> copy_rule(const Card& card, const NodeView& node) {
+  const bool begins = node.inputs() == 1;
+  return own_offer(node.node.op, 0, begins ? static_cast<double>(node.in(0).bytes()) / card.bytes_per_second : 0);
+}
+
 Result<KernelOffer> shape_rule(const Card& card, const NodeView& node) {
   const std::string& op = node.node.op;
   if (op == "reorder") return reorder_rule(card, node);

@@ -16,8 +16,6 @@ inline constexpr const char* kUnfoldKernel = "unfold";
 
 inline bool is_unfolded(const Convolution& c, const std::string& op) {
   constexpr int64_t kMostChannels = 4, kMostNumbers = 512;
-  // In float16 the weight gradient of many images came out as infinite on an H200, cause unknown; cuDNN's does not.
-  if (op == "conv2d_weight_grad" && c.dtype == DType::kFloat16) return false;
   return op != "conv2d_input_grad" && c.groups == 1 && c.c <= kMostChannels && c.taps() > 1 &&
          c.taps() * c.c < kMostNumbers;
 }

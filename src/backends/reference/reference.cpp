@@ -2,9 +2,9 @@
 
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include "device/host_backend.h"
+#include "device/host_room.h"
 #include "ops/op.h"
 
 namespace plimsoll {
@@ -16,9 +16,9 @@ constexpr double kFlopsPerSecond = 2e9;  // crude: plans for it are compared wit
 // heap included.
 constexpr Bytes kProgram = 40 * kMiB, kNode = 24 * kKiB;
 
-// The first floating value that is not f64. Casts are how data of other types come in.
+// The first floating value that is not f64. Casts are how data of other types come in; copies move anything.
 Status check_types(const Graph& graph, const Node& node) {
-  if (node.op == "cast" || node.op == "fill") return {};
+  if (node.op == "cast" || node.op == "fill" || node.op.starts_with("to_")) return {};
   for (const auto* list : {&node.inputs, &node.outputs})
     for (ValueId id : *list) {
       const Value& v = graph.value(id);
@@ -38,9 +38,8 @@ class ReferenceDevice : public Device {
   ReferenceDevice() {
     info_.name = "float64 reference";
     info_.kind = kKernel;
-    const auto page = static_cast<Bytes>(sysconf(_SC_PAGESIZE));
-    info_.memory_bytes = page * static_cast<Bytes>(sysconf(_SC_PHYS_PAGES));
-    info_.free_bytes = page * static_cast<Bytes>(sysconf(_SC_AVPHYS_PAGES));
+    info_.memory_bytes = host_memory_bytes();
+    info_.free_bytes = free_host_bytes();
     info_.threads = omp_get_max_threads();
     info_.library = "own float64 loops";
   }

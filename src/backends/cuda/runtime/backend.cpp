@@ -31,6 +31,7 @@ Binder binder_for(Rule rule) {
       {sums_rule, bind_sums},
       {shape_rule, bind_shape},
       {table_rule, bind_table},
+      {copy_rule, bind_host_copy},
   };
   for (const auto& [known, binder] : kBinders)
     if (known == rule) return binder;
@@ -64,11 +65,15 @@ class CudaBackend final : public Backend {
     cudaFree(context_->counters);
     cudaStreamDestroy(context_->stream);
     cudaStreamDestroy(context_->copies);
+    cudaStreamDestroy(context_->outgoing);
   }
 
   const Device& device() const override { return device_; }
   Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
     return reserve_device_memory(*context_, bytes);
+  }
+  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override {
+    return reserve_pinned_memory(*context_, bytes);
   }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
@@ -96,7 +101,8 @@ class CudaBackend final : public Backend {
   }
 
   Status finish() const override {
-    PLIMSOLL_CUDA(cudaStreamSynchronize(context_->stream));
+    for (const cudaStream_t stream : {context_->stream, context_->copies, context_->outgoing})
+      PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
     PLIMSOLL_CUDA(cudaGetLastError());
     if (auto failure = take_failure()) return fail(std::move(*failure));
     return {};
@@ -219,6 +225,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   PLIMSOLL_CUDA(cudaSetDevice(options.ordinal));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->copies, cudaStreamNonBlocking));
+  PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->outgoing, cudaStreamNonBlocking));
   PLIMSOLL_CUDA(cudaMalloc(reinterpret_cast<void**>(&context->counters), Context::kCounters * sizeof(unsigned)));
   PLIMSOLL_CUDA(cudaMemset(context->counters, 0, Context::kCounters * sizeof(unsigned)));
   PLIMSOLL_ASSIGN(const Cudnn* dnn, load_cudnn());

@@ -5,21 +5,29 @@
 #include <cuda_runtime.h>
 #include <cudnn.h>
 
+#include <map>
+#include <memory>
+
 #include "backends/cuda/card.h"
 #include "device/kernel.h"
 
 namespace plimsoll::cuda {
 
+class CopyEnd;  // host_copy.cpp
+
 struct Context {
   Card card;
   int ordinal = 0;
-  cudaStream_t stream = nullptr;  // kernels are enqueued here, and captured from here
-  cudaStream_t copies = nullptr;
+  cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
+  cudaStream_t copies = nullptr;    // towards the device: batches, and values that waited in the host's memory
+  cudaStream_t outgoing = nullptr;  // towards the host
   cudnnHandle_t dnn = nullptr;      // on `stream`
   cublasLtHandle_t blas = nullptr;  // functions through libraries.h: nothing of it is linked
   // Zero between kernels: for kernels whose last block finishes the work of all. Whoever counts up sets back to zero.
   unsigned* counters = nullptr;
   static constexpr int kCounters = 16384;
+  // While kernels are bound: the end of the copy that was begun last to an address.
+  std::map<void*, std::shared_ptr<CopyEnd>> copy_ends;
 };
 
 // The error a failed call becomes: a device lost, no room, a kernel that failed.
@@ -36,5 +44,6 @@ BoundKernel bind_rows(Context& context, const BoundNode& node);
 BoundKernel bind_sums(Context& context, const BoundNode& node);
 BoundKernel bind_shape(Context& context, const BoundNode& node);
 BoundKernel bind_table(Context& context, const BoundNode& node);
+BoundKernel bind_host_copy(Context& context, const BoundNode& node);
 
 }  // namespace plimsoll::cuda

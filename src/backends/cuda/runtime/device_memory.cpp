@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "backends/cuda/runtime/check.h"
+#include "device/host_memory.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -52,6 +53,36 @@ class DeviceMemory final : public Memory {
   Context& context_;
   std::byte* base_;
   Bytes bytes_;
+};
+
+class PinnedMemory final : public HostMemory {
+ public:
+  static Result<std::unique_ptr<Memory>> reserve(Context& context, Bytes bytes) {
+    PLIMSOLL_ASSIGN(std::byte* const base, map(bytes));
+    std::unique_ptr<PinnedMemory> memory(new PinnedMemory(context, base, bytes));
+    const cudaError_t code = cudaHostRegister(base, static_cast<size_t>(bytes), cudaHostRegisterDefault);
+    if (code != cudaSuccess) {
+      cudaGetLastError();
+      return fail(
+          Error{ErrorCode::kOutOfMemory,
+                fmt::format("the host gave no {} of pinned memory for offload", format_bytes(bytes)),
+                {fmt::format("{}: {}", cudaGetErrorName(code), cudaGetErrorString(code))},
+                {"a smaller --host-budget", "--forbid offload", "a higher limit of locked memory (ulimit -l)"}});
+    }
+    memory->registered_ = true;
+    return std::unique_ptr<Memory>(std::move(memory));
+  }
+  ~PinnedMemory() override {
+    for (const cudaStream_t stream : {context_.stream, context_.copies, context_.outgoing})
+      cudaStreamSynchronize(stream);
+    if (registered_) cudaHostUnregister(at(0));
+  }
+
+ private:
+  PinnedMemory(Context& context, std::byte* base, Bytes bytes) : HostMemory(base, bytes), context_(context) {}
+
+  Context& context_;
+  bool registered_ = false;
 };
 
 // Two batches of pinned host memory and one of device memory: the host fills one while the other is on its way, and
@@ -194,6 +225,10 @@ Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes by
   }
   PLIMSOLL_CUDA(code);
   return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes));
+}
+
+Result<std::unique_ptr<Memory>> reserve_pinned_memory(Context& context, Bytes bytes) {
+  return PinnedMemory::reserve(context, bytes);
 }
 
 Result<std::unique_ptr<Feed>> open_device_feed(Context& context, Bytes bytes) {

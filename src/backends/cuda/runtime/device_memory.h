@@ -6,6 +6,8 @@
 namespace plimsoll::cuda {
 
 Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes bytes);
+// Of the host: pages that stay where they are, so that copies from and to the card run beside everything else.
+Result<std::unique_ptr<Memory>> reserve_pinned_memory(Context& context, Bytes bytes);
 Result<std::unique_ptr<Feed>> open_device_feed(Context& context, Bytes bytes);
 Result<std::unique_ptr<Readback>> open_device_readback(Context& context, const Memory& memory, Bytes offset,
                                                        Bytes bytes);

@@ -1,0 +1,341 @@
+// What goes, and when, is found by playing the step through: nodes take the seconds their kernels were priced with,
+// copies take turns on the link, one at a time each way. A value leaves right after its last reader before the wait and
+// is given up when its copy is over, or, where its place is needed sooner, when the step has waited for that. It comes
+// back as soon as there is room for it until its next reader, values in the order they are wanted.
+#include "plan/offload.h"
+
+#include <algorithm>
+#include <deque>
+
+#include "graph/rewrite.h"
+#include "ops/op.h"
+#include "plan/storage.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr Bytes kShare = 512;  // of the live set: less is not worth a copy
+
+bool is_view(const Node& node) {
+  return op_def(node.op).kind == OpKind::kView;
+}
+
+// A value, views of it included, between the two readers that lie furthest apart in time.
+struct Wait {
+  ValueId value = kNone;
+  int before = 0, after = 0;  // nodes that use it
+  Bytes bytes = 0;
+  double seconds = 0;  // between them
+};
+
+// What is put before a node, or behind it.
+enum class Step : uint8_t { kSend, kSent, kFetch, kFetched };
+struct Copy {
+  Step step;
+  size_t wait;         // which
+  double stalled = 0;  // seconds that the nodes wait for it
+};
+
+class Search {
+ public:
+  Search(const LoweredGraph& ordered, double bytes_per_second)
+      : lowered_(ordered), graph_(ordered.graph), link_(bytes_per_second) {
+    find_roots();
+    find_live();
+    find_waits();
+  }
+
+  // Which waits are spent in the host's memory; false where that is not enough.
+  bool choose(Bytes cap) {
+    chosen_.assign(waits_.size(), false);
+    std::vector<Bytes> live = live_;
+    for (;;) {
+      const auto peak = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
+      if (live[static_cast<size_t>(peak)] <= cap) break;
+      // Of what waits there, the one that has most time for its two copies.
+      size_t best = waits_.size();
+      for (size_t i = 0; i < waits_.size(); ++i) {
+        const Wait& wait = waits_[i];
+        const bool there = !chosen_[i] && wait.before < peak && peak < wait.after;
+        if (there && (best == waits_.size() || spare(wait) > spare(waits_[best]))) best = i;
+      }
+      if (best == waits_.size()) return false;
+      chosen_[best] = true;
+      add(live, waits_[best].before + 1, waits_[best].after, -waits_[best].bytes);
+    }
+    rest_ = std::move(live);
+    return true;
+  }
+
+  // Plays the step through under `cap`, and leaves the copies in before_ and behind_.
+  void play(Bytes cap) {
+    const size_t nodes = graph_.nodes.size();
+    before_.assign(nodes, {});
+    behind_.assign(nodes, {});
+    finish_.assign(waits_.size(), 0);
+    state_.assign(waits_.size(), State::kHere);
+    wanted_.clear();
+    for (size_t i = 0; i < waits_.size(); ++i)
+      if (chosen_[i]) wanted_.push_back(i);
+    std::stable_sort(wanted_.begin(), wanted_.end(),
+                     [&](size_t a, size_t b) { return waits_[a].after < waits_[b].after; });
+    for (size_t n = 0; n < nodes; ++n) {
+      const auto at = static_cast<int>(n);
+      while (!leaving_.empty() && finish_[leaving_.front()] <= now_) end_sending(at);
+      while (!leaving_.empty() && rest_[n] + leaving_bytes_ > cap) end_sending(at);
+      for (const size_t i : wanted_)
+        if (waits_[i].after == at) have_back(i, at);
+      fetch_early(at, cap);
+      now_ += lowered_.kernels[n].seconds;
+      for (const size_t i : wanted_)
+        if (waits_[i].before == at) send(i, at);
+    }
+  }
+
+  Offloaded rewrite(const Device& device) const;
+
+ private:
+  enum class State : uint8_t { kHere, kLeaving, kGone, kComing, kBack };
+
+  static void add(std::vector<Bytes>& live, int first, int end, Bytes bytes) {
+    for (int n = first; n < end; ++n) live[static_cast<size_t>(n)] += bytes;
+  }
+  double seconds_of(const Wait& wait) const { return static_cast<double>(wait.bytes) / link_; }
+  double spare(const Wait& wait) const { return wait.seconds - 2 * seconds_of(wait); }
+
+  void find_roots() {
+    root_.resize(graph_.values.size());
+    for (size_t v = 0; v < root_.size(); ++v) {
+      const NodeId producer = graph_.values[v].producer;
+      root_[v] = producer != kNone && is_view(graph_.node(producer))
+                     ? root_[static_cast<size_t>(graph_.node(producer).inputs[0])]
+                     : static_cast<ValueId>(v);
+    }
+  }
+
+  void find_live() {
+    live_.assign(graph_.nodes.size(), 0);
+    for (const PackItem& item : pack_items(lowered_, assign_storage(lowered_)))
+      add(live_, item.first, item.last + 1, item.bytes);
+  }
+
+  void find_waits() {
+    const Bytes most = live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end());
+    std::vector<bool> stays(graph_.values.size(), false);
+    const auto stay = [&](ValueId id) { stays[static_cast<size_t>(root_[static_cast<size_t>(id)])] = true; };
+    for (ValueId id : graph_.outputs) stay(id);
+    for (const Update& update : graph_.updates) stay(update.value);
+    std::vector<std::vector<int>> uses(graph_.values.size());
+    for (ValueId id : graph_.inputs) uses[static_cast<size_t>(id)].push_back(-1);
+    std::vector<double> start(graph_.nodes.size() + 1, 0);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      start[n + 1] = start[n] + lowered_.kernels[n].seconds;
+      for (const auto* ids : {&graph_.nodes[n].inputs, &graph_.nodes[n].outputs})
+        for (ValueId id : *ids)
+          uses[static_cast<size_t>(root_[static_cast<size_t>(id)])].push_back(static_cast<int>(n));
+    }
+    for (size_t v = 0; v < uses.size(); ++v) {
+      const Value& value = graph_.values[v];
+      if (value.persistent || stays[v] || value.bytes() * kShare < most) continue;
+      Wait longest{static_cast<ValueId>(v), 0, 0, align_up(value.bytes()), 0};
+      for (size_t i = 1; i < uses[v].size(); ++i) {
+        const int before = uses[v][i - 1], after = uses[v][i];
+        if (before < 0 || after - before < 2) continue;  // an input goes once somebody has read it
+        const double seconds = start[static_cast<size_t>(after)] - start[static_cast<size_t>(before) + 1];
+        if (longest.after == 0 || seconds > longest.seconds) {
+          longest.before = before;
+          longest.after = after;
+          longest.seconds = seconds;
+        }
+      }
+      if (longest.after > 0) waits_.push_back(longest);
+    }
+  }
+
+  // On their way out one after the other, and so over in that order.
+  void send(size_t i, int at) {
+    behind_[static_cast<size_t>(at)].push_back({Step::kSend, i});
+    out_free_ = std::max(out_free_, now_) + seconds_of(waits_[i]);
+    finish_[i] = out_free_;
+    state_[i] = State::kLeaving;
+    leaving_.push_back(i);
+    leaving_bytes_ += waits_[i].bytes;
+  }
+
+  void end_sending(int at) {
+    const size_t i = leaving_.front();
+    leaving_.pop_front();
+    leaving_bytes_ -= waits_[i].bytes;
+    state_[i] = State::kGone;
+    wait_for(i, Step::kSent, at);
+  }
+
+  void wait_for(size_t i, Step step, int at) {
+    const double stalled = std::max(0.0, finish_[i] - now_);
+    now_ += stalled;
+    before_[static_cast<size_t>(at)].push_back({step, i, stalled});
+  }
+
+  void fetch(size_t i, int at) {
+    before_[static_cast<size_t>(at)].push_back({Step::kFetch, i});
+    in_free_ = std::max(in_free_, now_) + seconds_of(waits_[i]);
+    finish_[i] = in_free_;
+    state_[i] = State::kComing;
+  }
+
+  void have_back(size_t i, int at) {
+    while (state_[i] == State::kLeaving) end_sending(at);
+    if (state_[i] == State::kGone) fetch(i, at);
+    wait_for(i, Step::kFetched, at);
+    state_[i] = State::kBack;
+  }
+
+  // In the order they are wanted: one for which there is no room yet holds up those behind it.
+  void fetch_early(int at, Bytes cap) {
+    for (const size_t i : wanted_) {
+      const Wait& wait = waits_[i];
+      if (state_[i] == State::kComing || state_[i] == State::kBack) continue;
+      if (state_[i] != State::kGone || wait.after <= at) return;
+      if (rest_[static_cast<size_t>(at)] + leaving_bytes_ + wait.bytes > cap) return;
+      for (int n = at; n < wait.after; ++n)
+        if (rest_[static_cast<size_t>(n)] + wait.bytes > cap) return;
+      add(rest_, at, wait.after, wait.bytes);
+      fetch(i, at);
+    }
+  }
+
+  const LoweredGraph& lowered_;
+  const Graph& graph_;
+  double link_;
+  std::vector<ValueId> root_;  // what a view is a view of; everything else is its own
+  std::vector<Bytes> live_;    // one a node
+  std::vector<Wait> waits_;
+  std::vector<bool> chosen_;
+
+  // While the step is played.
+  std::vector<Bytes> rest_;  // alive at each node without what is in the host's memory, copies on their way out aside
+  std::vector<size_t> wanted_;
+  std::vector<State> state_;
+  std::deque<size_t> leaving_;
+  Bytes leaving_bytes_ = 0;
+  std::vector<double> finish_;
+  double now_ = 0, out_free_ = 0, in_free_ = 0;
+  std::vector<std::vector<Copy>> before_, behind_;  // one list a node
+};
+
+// The graph with its copies.
+class Inserter {
+ public:
+  Inserter(const LoweredGraph& from, const std::vector<Wait>& waits, const std::vector<ValueId>& root)
+      : from_(from), waits_(waits), root_(root), rewrite_(from.graph), there_(waits.size(), kNone), back_(there_) {}
+
+  void copy_node(size_t n) {
+    rewrite_.copy_node(static_cast<NodeId>(n));
+    origin_.push_back({n, 0});
+  }
+
+  void put(const Copy& copy, int before_node) {
+    const size_t i = copy.wait;
+    const ValueId value = waits_[i].value;
+    if (copy.step == Step::kSend) {
+      there_[i] = add("to_host", {rewrite_.to(value)}, value, "/sent", true, 0);
+    } else if (copy.step == Step::kSent) {
+      there_[i] = add("to_host_done", {there_[i], rewrite_.to(value)}, value, "/away", true, copy.stalled);
+    } else if (copy.step == Step::kFetch) {
+      back_[i] = add("to_device", {there_[i]}, value, "/fetched", false, 0);
+    } else {
+      rewrite_.bind(value, add("to_device_done", {back_[i], there_[i]}, value, "/back", false, copy.stalled));
+      renew_views(value, before_node);
+    }
+  }
+
+  LoweredGraph finish(const Device& device) {
+    LoweredGraph result;
+    result.graph = rewrite_.finish();
+    for (size_t n = 0; n < result.graph.nodes.size(); ++n) {
+      const auto [old, stalled] = origin_[n];
+      if (old != kCopy) {
+        result.kernels.push_back(from_.kernels[old]);
+        continue;
+      }
+      auto offer = device.offer(result.graph, result.graph.nodes[n]);
+      if (!offer) return {};
+      offer->seconds += stalled;
+      result.kernels.push_back(std::move(*offer));
+    }
+    return result;
+  }
+
+ private:
+  static constexpr size_t kCopy = SIZE_MAX;
+
+  ValueId add(const char* op, std::vector<ValueId> inputs, ValueId of, const char* suffix, bool host, double stalled) {
+    Value value = from_.graph.value(of);
+    value.name += suffix;
+    value.host = host;
+    const std::string layer = value.layer;
+    const ValueId id = rewrite_.add_value(std::move(value));
+    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, nullptr});
+    origin_.push_back({kCopy, stalled});
+    return id;
+  }
+
+  // Views made before the wait view what was there then: those read behind it, by views too, are made again.
+  void renew_views(ValueId value, int before_node) {
+    std::vector<NodeId> views;
+    for (NodeId n = before_node; n-- > 0;) {
+      const Node& node = from_.graph.node(n);
+      if (!is_view(node) || root_[static_cast<size_t>(node.outputs[0])] != value) continue;
+      const bool by_view = std::any_of(views.begin(), views.end(), [&](NodeId later) {
+        return from_.graph.node(later).inputs[0] == node.outputs[0];
+      });
+      if (by_view || read_from(node.outputs[0], before_node)) views.push_back(n);
+    }
+    std::reverse(views.begin(), views.end());
+    for (const NodeId n : views) {
+      const Node& node = from_.graph.node(n);
+      const auto made = rewrite_.clone_node(n, {rewrite_.to(node.inputs[0])});
+      origin_.push_back({static_cast<size_t>(n), 0});
+      rewrite_.bind(node.outputs[0], made[0]);
+    }
+  }
+
+  bool read_from(ValueId id, int node) const {
+    const auto& nodes = from_.graph.nodes;
+    return std::any_of(nodes.begin() + node, nodes.end(), [&](const Node& reader) {
+      return std::find(reader.inputs.begin(), reader.inputs.end(), id) != reader.inputs.end();
+    });
+  }
+
+  const LoweredGraph& from_;
+  const std::vector<Wait>& waits_;
+  const std::vector<ValueId>& root_;
+  Rewrite rewrite_;
+  std::vector<ValueId> there_, back_;
+  std::vector<std::pair<size_t, double>> origin_;  // of each new node: the old one, or kCopy and what it waits
+};
+
+Offloaded Search::rewrite(const Device& device) const {
+  Inserter inserter(lowered_, waits_, root_);
+  for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+    for (const Copy& copy : before_[n]) inserter.put(copy, static_cast<int>(n));
+    inserter.copy_node(n);
+    for (const Copy& copy : behind_[n]) inserter.put(copy, static_cast<int>(n));
+  }
+  return {inserter.finish(device), static_cast<int64_t>(wanted_.size())};
+}
+
+}  // namespace
+
+std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& device, Bytes cap) {
+  const double link = device.host_bytes_per_second();
+  if (link <= 0) return std::nullopt;
+  Search search(ordered, link);
+  if (!search.choose(cap)) return std::nullopt;
+  search.play(cap);
+  Offloaded result = search.rewrite(device);
+  if (result.graph.kernels.empty() != ordered.kernels.empty()) return std::nullopt;
+  return result;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,80 @@
+// Values that wait in the host's memory: the same training in less of the device's.
+#include "tests/support/memory_data.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr int64_t kBatch = 8, kSteps = 5;
+
+// Deep enough that much is alive that nobody needs for a while.
+Sequential deep_cnn() {
+  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
+  for (int i = 0; i < 8; ++i) layers.push_back(Conv2D(16, {3, 3}, {.padding = "same", .activation = "tanh"}));
+  layers.push_back(GlobalAveragePooling2D());
+  layers.push_back(Dense(10, {.activation = "softmax"}));
+  return Sequential(layers, "deep");
+}
+
+class Offload : public ::testing::TestWithParam<std::string> {
+ protected:
+  std::string device() const { return GetParam(); }
+  std::unique_ptr<ModelRun> run(double kept, int recompute = 0) const {
+    RunOptions options;
+    options.device = device();
+    options.batch = kBatch;
+    options.kept = kept;
+    options.recompute = recompute;
+    return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
+  }
+};
+
+TEST_P(Offload, TrainsToTheSameWeightsInLess) {
+  const auto plain = run(1);
+  MemoryData data(plain->open.model, kBatch, 11);
+  std::vector<double> losses;
+  for (int64_t i = 0; i < kSteps; ++i) losses.push_back(plain->step(data.source(), 0, kBatch));
+  for (const double kept : {0.8, 0.65}) {
+    const auto away = run(kept);
+    const PhasePlan &before = plain->plan().phases[0], &after = away->plan().phases[0];
+    EXPECT_LT(after.live_set_bytes, before.live_set_bytes);
+    EXPECT_LT(after.arena_bytes, before.arena_bytes);
+    EXPECT_GT(away->plan().host_bytes, 0);
+    away->session->fill_pattern();
+    for (int64_t i = 0; i < kSteps; ++i) {
+      const double loss = away->step(data.source(), 0, kBatch), want = losses[static_cast<size_t>(i)];
+      // A GPU's gradients may add in any order.
+      EXPECT_NEAR(loss, want, device() == "gpu" ? 1e-5 * std::abs(want) : 0) << kept << ", step " << i;
+    }
+    for (const Weight& weight : plain->open.model.weights())
+      EXPECT_LE(relative_difference(away->values(weight.name), plain->values(weight.name)),
+                device() == "gpu" ? 3e-5 : 0)
+          << kept << ", " << weight.name;
+    EXPECT_EQ(away->session->arena_peak_bytes(), away->plan().arena_bytes);
+    EXPECT_EQ(away->session->first_changed_byte(away->plan().arena_bytes), -1);
+  }
+}
+
+TEST_P(Offload, APlanWithItReadsBackAsItWas) {
+  const auto away = run(0.8);
+  const nlohmann::json json = to_json(away->plan());
+  const Plan read = require(plan_from_json(json));
+  EXPECT_EQ(to_json(read), json);
+  EXPECT_EQ(read.host_bytes, away->plan().host_bytes);
+  EXPECT_TRUE(validate(read));
+}
+
+// Both levers at once: clones read what came back.
+TEST_P(Offload, GoesTogetherWithRecompute) {
+  const auto plain = run(1), away = run(0.85, 1);
+  MemoryData data(plain->open.model, kBatch, 12);
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const double want = plain->step(data.source(), 0, kBatch);
+    EXPECT_NEAR(away->step(data.source(), 0, kBatch), want, device() == "gpu" ? 1e-5 * want : 0) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, Offload, ::testing::ValuesIn(devices()),
+                         [](const auto& which) { return which.param; });
+
+}  // namespace
+}  // namespace plimsoll::testing
