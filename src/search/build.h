@@ -12,7 +12,7 @@ namespace plimsoll {
 constexpr int kMostRecompute = 10;
 
 // What of the live set stays on the device under offload: each share is tried, from the largest down.
-inline constexpr double kKept[] = {0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1};
+inline constexpr double kKept[] = {0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1};
 
 // The levels worth a plan for this micro-batch, ascending from 0; those above 1 only if `costly`.
 Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t micro, bool costly);

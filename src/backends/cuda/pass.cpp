@@ -177,60 +177,74 @@ void PassWriter::result_of_sums(size_t i, const std::string& expression) {
 }
 
 // The sums of a block, then, in the block that comes last, of all blocks. The block's threads share its channels: a
-// thread adds every `slices`-th row or block of one channel, and the slices are added in order.
+// thread adds every `slices`-th row of one channel, and the slices are added in order. What the blocks left is read by
+// all threads at once, four channels each where they come in fours: the other blocks wait for nobody, but the next
+// kernel waits for this one.
 std::string PassWriter::finish_text() const {
-  std::string text =
+  std::string text = fmt::format(
+      "  constexpr int S = {};\n"
       "  __shared__ float staged[256 * W];\n"
-      "  __shared__ double sliced[256];\n"
+      "  __shared__ double sliced[1024];\n"
       "  __shared__ bool is_last;\n"
-      "  const int columns = static_cast<int>(blockDim.x) * W, slices = static_cast<int>(blockDim.y) / W;\n"
+      "  const int threads = static_cast<int>(blockDim.x * blockDim.y), columns = static_cast<int>(blockDim.x) * W;\n"
       "  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);\n"
-      "  const int column = thread % columns, slice = thread / columns;\n"
-      "  const int c = static_cast<int>(blockIdx.y) * columns + column;\n"
-      "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n";
-  const char* const add_slices =
-      "  __syncthreads();\n"
-      "  if (ends)\n"
-      "    for (int s = 1; s < slices; ++s) sum += sliced[s * columns + column];\n";
-  for (int a = 0; a < pass_.sums; ++a) {
+      "  const int column = thread % columns, c = static_cast<int>(blockIdx.y) * columns + column;\n"
+      "  const int slices = static_cast<int>(blockDim.y) / W, slice = thread / columns;\n"
+      "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n",
+      pass_.sums);
+  for (int a = 0; a < pass_.sums; ++a)
     text += fmt::format(
-        "  for (int k = 0; k < W; ++k) staged[threadIdx.y * columns + threadIdx.x * W + k] = a{}[k];\n"
+        "  for (int k = 0; k < W; ++k) staged[threadIdx.y * columns + threadIdx.x * W + k] = a{0}[k];\n"
         "  __syncthreads();\n"
-        "  {{\n"
-        "  double sum = 0;\n"
-        "  if (adds)\n"
+        "  if (adds) {{\n"
+        "    double sum = 0;\n"
         "    for (int y = slice; y < static_cast<int>(blockDim.y); y += slices) sum += staged[y * columns + column];\n"
-        "  if (adds) sliced[thread] = sum;\n",
-        a);
-    text += add_slices;
-    text += fmt::format(
-        "  if (ends) partial[(static_cast<long long>(blockIdx.x) * {} + {}) * channels + c] = "
-        "static_cast<float>(sum);\n"
+        "    sliced[thread] = sum;\n"
+        "  }}\n"
+        "  __syncthreads();\n"
+        "  if (ends) {{\n"
+        "    double sum = 0;\n"
+        "    for (int s = 0; s < slices; ++s) sum += sliced[s * columns + column];\n"
+        "    partial[(static_cast<long long>(blockIdx.x) * S + {0}) * channels + c] = static_cast<float>(sum);\n"
         "  }}\n"
         "  __syncthreads();\n",
-        pass_.sums, a);
-  }
+        a);
   text +=
       "  __threadfence();\n"
       "  if (first_thread) is_last = atomicAdd(counters + blockIdx.y, 1u) == gridDim.x - 1;\n"
       "  __syncthreads();\n"
       "  if (!is_last) return;\n"
-      "  __threadfence();\n";
-  for (int a = 0; a < pass_.sums; ++a) {
-    text += fmt::format(
-        "  double total{0} = 0;\n"
-        "  {{\n"
-        "  double sum = 0;\n"
-        "  if (adds) {{\n"
-        "#pragma unroll 8\n"
-        "    for (int b = slice; b < static_cast<int>(gridDim.x); b += slices)\n"
-        "      sum += __ldcg(partial + (static_cast<long long>(b) * {1} + {0}) * channels + c);\n"
-        "    sliced[thread] = sum;\n"
-        "  }}\n",
-        a, pass_.sums);
-    text += add_slices;
-    text += fmt::format("  total{} = sum;\n  }}\n  __syncthreads();\n", a);
-  }
+      "  __threadfence();\n"
+      "  const int together = channels % 4 == 0 && columns % 4 == 0 ? 4 : 1;\n"
+      "  const int lanes = columns / together, parts = threads / lanes, part = thread / lanes;\n"
+      "  const int from = static_cast<int>(blockIdx.y) * columns + thread % lanes * together;\n"
+      "  double sums[S][4] = {};\n"
+      "  if (part < parts && from < channels) {\n"
+      "#pragma unroll 4\n"
+      "    for (int b = part; b < static_cast<int>(gridDim.x); b += parts)\n"
+      "#pragma unroll\n"
+      "      for (int a = 0; a < S; ++a) {\n"
+      "        const float* at = partial + (static_cast<long long>(b) * S + a) * channels + from;\n"
+      "        const float4 v = together == 4 ? __ldcg(reinterpret_cast<const float4*>(at))\n"
+      "                                       : make_float4(__ldcg(at), 0, 0, 0);\n"
+      "        sums[a][0] += v.x;\n"
+      "        sums[a][1] += v.y;\n"
+      "        sums[a][2] += v.z;\n"
+      "        sums[a][3] += v.w;\n"
+      "      }\n"
+      "  }\n"
+      "  double totals[S];\n"
+      "#pragma unroll\n"
+      "  for (int a = 0; a < S; ++a) {\n"
+      "    if (part < parts)\n"
+      "      for (int k = 0; k < together; ++k) sliced[part * columns + thread % lanes * together + k] = sums[a][k];\n"
+      "    __syncthreads();\n"
+      "    totals[a] = 0;\n"
+      "    if (ends)\n"
+      "      for (int q = 0; q < parts; ++q) totals[a] += sliced[q * columns + column];\n"
+      "    __syncthreads();\n"
+      "  }\n";
+  for (int a = 0; a < pass_.sums; ++a) text += fmt::format("  const double total{0} = totals[{0}];\n", a);
   return text + "  if (first_thread) counters[blockIdx.y] = 0;\n  if (!ends) return;\n" + finish_;
 }
 
@@ -281,7 +295,8 @@ std::string PassWriter::table_head() const {
 
 std::string PassWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
-  const int unroll = loads <= 1 || (loads == 2 && pass_.sums == 0) ? 4 : loads <= 3 ? 2 : 1;
+  // Rows read before the first is computed on: memory takes long to answer. More would take too many registers.
+  const int unroll = loads <= 1 ? 8 : loads <= 3 ? 4 : 2;
   // The last row of a part may be short.
   const char* const limit = parts_ > 0 ? ", elements - at" : "";
   std::string text = pass_prelude();
