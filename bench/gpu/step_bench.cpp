@@ -105,6 +105,7 @@ int run(int argc, char** argv) {
   SearchRequest request = base_request(job, open.model, backend->device(), require(parse_precision(job.precision)),
                                        assumed_data_types(open.model, false), budget);
   request.data = data_demand(open.model, request.graph.data);
+  request.find_least = false;
   const SearchResult found = require(search(request));
   if (!found.fits) {
     fmt::print(stderr, "{}\n", does_not_fit(request, found).what);

@@ -121,7 +121,8 @@ Result<SearchResult> accept_plan(GivenPlan given, const SearchRequest& request) 
   return result;
 }
 
-Result<SearchResult> search_plan(const SearchRequest& request) {
+Result<SearchResult> search_plan(SearchRequest request) {
+  request.find_least = false;
   PLIMSOLL_ASSIGN(SearchResult result, search(request));
   if (!result.fits) return fail(does_not_fit(request, result));
   return result;

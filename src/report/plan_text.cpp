@@ -129,9 +129,10 @@ std::string levers_text(const PlanReport& report) {
     text += fmt::format("  together they save {} of arena against the whole batch without levers\n",
                         format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
   if (plan.batch.effective > 0)
-    text += fmt::format("  without levers {} + {} per sample; the smallest plan found needs {}\n",
-                        format_bytes(result.fixed_bytes), format_bytes(result.bytes_per_sample),
-                        format_bytes(result.least_bytes));
+    text += fmt::format(
+        "  without levers {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
+        format_bytes(result.bytes_per_sample),
+        result.least_bytes > 0 ? "; the smallest plan found needs " + format_bytes(result.least_bytes) : "");
   return text.empty() ? text : "\n" + text;
 }
 

@@ -86,14 +86,61 @@ Result<std::vector<int>> levels_to_try(const SearchRequest& request, int64_t mic
 
 // Offload is tried for the whole batch and for the finest piece, and there with nothing recomputed, what is cheap, and
 // as much as can be: between them it would only mix what these are.
-std::vector<double> kept_to_try(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces,
-                                int recompute, const std::vector<int>& levels) {
-  std::vector<double> kept = {1};
-  const bool end = micro == pieces.front() || micro == pieces.back();
-  if (request.batch > 0 && request.device->host_bytes_per_second() > 0 && request.forbidden.count("offload") == 0 &&
-      end && (recompute <= 1 || recompute == levels.back()))
-    kept.insert(kept.end(), std::begin(kKept), std::end(kKept));
-  return kept;
+bool may_offload(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces, int recompute,
+                 const std::vector<int>& levels) {
+  return request.batch > 0 && request.device->host_bytes_per_second() > 0 && request.forbidden.count("offload") == 0 &&
+         (micro == pieces.front() || micro == pieces.back()) && (recompute <= 1 || recompute == levels.back());
+}
+
+// What was found so far: the fastest candidate that fits among those that may be selected, and the smallest of all.
+class Best {
+ public:
+  Best(const SearchRequest& request, SearchResult& result) : request_(request), result_(result) {}
+
+  bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
+
+  void consider(Plan plan, int recompute, bool selectable) {
+    if (request_.host_budget > 0 && plan.host_bytes > request_.host_budget) return;
+    result_.candidates.push_back(
+        {plan.batch.micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
+    // What the budget is has no say in what the least is: reading ahead is given up first.
+    const Bytes least = plan.arena_bytes + plan.overhead_bytes + request_.data.fixed;
+    least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
+    if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan;
+    if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_))) fastest_ = std::move(plan);
+  }
+
+  bool found() const { return fastest_.has_value(); }
+  Bytes least() const { return least_; }
+  Plan take() { return fastest_ ? std::move(*fastest_) : std::move(*smallest_); }
+
+ private:
+  const SearchRequest& request_;
+  SearchResult& result_;
+  std::optional<Plan> fastest_, smallest_;
+  Bytes least_ = 0;
+};
+
+// Recomputing what is costly and offload take time and give bytes: where the same without them fits, they are looked
+// at for the least only.
+Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
+  const std::vector<int64_t> pieces = micro_batches(request);
+  for (int64_t micro : pieces) {
+    PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
+    bool fits_cheaply = false;
+    for (int recompute : levels) {
+      const bool selectable = recompute <= 1 || !fits_cheaply;
+      if (!selectable && !all) break;
+      PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
+      const bool fits = best.fits(plan);
+      fits_cheaply = fits_cheaply || (fits && recompute <= 1);
+      best.consider(std::move(plan), recompute, selectable);
+      if ((fits && !all) || !may_offload(request, micro, pieces, recompute, levels)) continue;
+      PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kKept));
+      for (Plan& away : plans) best.consider(std::move(away), recompute, selectable && !fits);
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -112,36 +159,22 @@ Result<SearchResult> search(const SearchRequest& request) {
                       {"--optimizer adam   or sgd, adamw: without a scale", "--device cpu"}});
   PLIMSOLL_TRY(check_micro_batch(request));
   SearchResult result;
-  std::optional<Plan> fastest, smallest;
-  std::optional<Candidate> whole;
-  const std::vector<int64_t> pieces = micro_batches(request);
-  for (int64_t micro : pieces) {
-    PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
-    for (int recompute : levels) {
-      const std::vector<double> kept = kept_to_try(request, micro, pieces, recompute, levels);
-      PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kept));
-      for (Plan& plan : plans) {
-        if (request.host_budget > 0 && plan.host_bytes > request.host_budget) continue;
-        const Candidate candidate{
-            micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds};
-        result.candidates.push_back(candidate);
-        if (!whole) whole = candidate;
-        // What the budget is has no say in what the least is: reading ahead is given up first.
-        const Bytes least = plan.arena_bytes + plan.overhead_bytes + request.data.fixed;
-        result.least_bytes = result.candidates.size() == 1 ? least : std::min(result.least_bytes, least);
-        if (!smallest || plan.peak_bytes() < smallest->peak_bytes()) smallest = plan;
-        const bool fits = request.budget == 0 || plan.peak_bytes() <= request.budget;
-        if (fits && (!fastest || better(plan, *fastest))) fastest = std::move(plan);
-      }
-    }
+  Best best(request, result);
+  PLIMSOLL_TRY(look_at_candidates(request, request.find_least, best));
+  if (!best.found() && !request.find_least) {  // then the least is what there is to say
+    SearchRequest again = request;
+    again.find_least = true;
+    return search(again);
   }
-  result.fits = fastest.has_value();
-  result.plan = fastest ? std::move(*fastest) : std::move(*smallest);
-  result.unlevered_arena_bytes = whole->arena_bytes;
+  const Candidate whole = result.candidates.front();
+  result.fits = best.found();
+  if (request.find_least) result.least_bytes = best.least();
+  result.plan = best.take();
+  result.unlevered_arena_bytes = whole.arena_bytes;
   PLIMSOLL_TRY(fill_growth(request, result));
   for (LeverUse& lever : result.plan.levers) {
-    lever.saves_bytes = std::max<Bytes>(0, whole->arena_bytes - result.plan.arena_bytes);
-    lever.costs_seconds = result.plan.step_seconds - whole->seconds;
+    lever.saves_bytes = std::max<Bytes>(0, whole.arena_bytes - result.plan.arena_bytes);
+    lever.costs_seconds = result.plan.step_seconds - whole.seconds;
   }
   PLIMSOLL_ASSIGN(result.plan.program, program_digest(request, result.plan.batch.micro));
   PLIMSOLL_TRY(validate(result.plan));

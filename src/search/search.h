@@ -1,8 +1,9 @@
 // The loop over micro-batch and levers: every candidate is built, lowered and planned, and the fastest that fits is
 // taken.
 //
-// Limited by work, not by seconds: the same inputs give the same plan. All candidates are looked at whatever the budget
-// is, and the budget selects among them, so less budget never needs more memory and more budget is never slower.
+// Limited by work, not by seconds: the same inputs give the same plan. The budget selects among candidates that do not
+// depend on it, so less budget never needs more memory and more budget is never slower. What costs time for bytes that
+// are not missing cannot be selected, and is looked at only to say what the least is.
 #pragma once
 
 #include <optional>
@@ -34,8 +35,9 @@ struct SearchRequest {
   bool per_micro_batch_norm = false;  // the user allowed statistics per micro-batch
   std::set<std::string> forbidden;    // levers: "micro-batch", "recompute", "offload", "prefetch"
   DataDemand data;
-  Bytes budget = 0;       // of the whole process; 0: unlimited
-  Bytes host_budget = 0;  // of values that wait in the host's memory; 0: unlimited
+  Bytes budget = 0;        // of the whole process; 0: unlimited
+  Bytes host_budget = 0;   // of values that wait in the host's memory; 0: unlimited
+  bool find_least = true;  // whether to say what the smallest plan needs, also where something fits
 };
 
 struct Candidate {
@@ -51,7 +53,7 @@ struct SearchResult {
   Plan plan;  // the fastest that fits, or the smallest if none does
   bool fits = false;
   std::vector<Candidate> candidates;
-  Bytes least_bytes = 0;            // whole process, of the smallest candidate
+  Bytes least_bytes = 0;            // whole process, of the smallest candidate; 0 where that was not asked
   Bytes fixed_bytes = 0;            // of the arena without levers: what does not grow with the batch
   Bytes bytes_per_sample = 0;       // and what one more sample adds
   Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever

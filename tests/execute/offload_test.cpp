@@ -73,6 +73,17 @@ TEST_P(Offload, GoesTogetherWithRecompute) {
   }
 }
 
+#ifdef PLIMSOLL_HAS_CUDA
+// Plans are made with the profile's figure.
+TEST(GpuLink, IsAboutAsFastAsTheProfileSays_gpu) {
+  const auto cards = visible_cards();
+  if (!cards || cards->front().profile.empty()) GTEST_SKIP() << "no GPU with a profile here";
+  const double measured = require(measure_gpu_link(0)), said = cards->front().host_bytes_per_second;
+  EXPECT_GT(measured, 0.7 * said);
+  EXPECT_LT(measured, 1.4 * said);
+}
+#endif
+
 INSTANTIATE_TEST_SUITE_P(Devices, Offload, ::testing::ValuesIn(devices()),
                          [](const auto& which) { return which.param; });
 

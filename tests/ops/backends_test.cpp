@@ -26,11 +26,15 @@ struct BackendUnderTest {
 
 #ifdef PLIMSOLL_HAS_CUDA
 // Without tf32, whose rounding would hide errors; half precisions have their own entries.
-std::unique_ptr<Backend> make_gpu() {
+std::unique_ptr<Backend> make_gpu_as(int capability) {
   GpuOptions options;
   options.tf32 = false;
+  options.as_capability = capability;
   auto backend = make_cuda_backend(options);
   return backend ? std::move(*backend) : nullptr;
+}
+std::unique_ptr<Backend> make_gpu() {
+  return make_gpu_as(0);
 }
 #endif
 
@@ -43,6 +47,7 @@ const std::vector<BackendUnderTest> kBackends = {
     {"gpu", make_gpu, DType::kFloat32},
     {"gpu_bfloat16", make_gpu, DType::kBFloat16},
     {"gpu_float16", make_gpu, DType::kFloat16},
+    {"gpu_as_turing", [] { return make_gpu_as(75); }, DType::kFloat16},  // what needs a newer card has its stand-in
 #endif
 };
 

@@ -16,12 +16,18 @@ std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
 struct GpuOptions {
   int ordinal = 0;   // among the visible ones
   bool tf32 = true;  // whether float32 matrix work may be rounded to tf32
+  // Above 0: kernels are chosen as for a card of this compute capability (75), so that what older cards run is tested
+  // on newer ones.
+  int as_capability = 0;
 };
 
 // Present in builds with CUDA.
 Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options);
 // The cards the driver shows; an error says why there is none. Makes no context, so takes no memory there.
 Result<std::vector<cuda::Card>> visible_cards();
+
+// Bytes a second between a card and pinned memory of the host, the slower way, as copies of 64 MiB reach.
+Result<double> measure_gpu_link(int ordinal);
 
 // For `doctor`: what is free on each card, and who holds the rest ("python3, process 4711: 12.3 GiB").
 struct GpuReport {

@@ -12,6 +12,7 @@
 #include "backends/cuda/runtime/failures.h"
 #include "backends/cuda/runtime/held.h"
 #include "backends/cuda/runtime/libraries.h"
+#include "backends/cuda/runtime/link.h"
 
 namespace plimsoll {
 namespace cuda {
@@ -141,7 +142,7 @@ Result<Card> card_of(int ordinal) {
   card.flops_f32 = clock * 256 * 0.9;
   card.flops_half = clock * 1024 * 0.8;
   card.flops_tf32 = card.capability >= 80 ? card.flops_half / 2 : 0;
-  card.host_bytes_per_second = 12e9;
+  card.host_bytes_per_second = 12e9;  // until it is measured
   card.context_bytes = 600 * kMiB;
   return card;
 }
@@ -220,7 +221,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   auto context = std::make_unique<Context>();
   context->ordinal = options.ordinal;
   PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));
-  context->card.tf32 = options.tf32;
+  context->architecture = context->card.capability;
+  if (options.as_capability > 0) context->card.capability = options.as_capability;
+  context->card.tf32 = options.tf32 && context->card.capability >= 80;
   PLIMSOLL_ASSIGN(HeldMemory held, HeldMemory::open(options.ordinal));  // before the context takes its share
   PLIMSOLL_CUDA(cudaSetDevice(options.ordinal));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking));
@@ -235,6 +238,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   PLIMSOLL_ASSIGN(const CublasLt* blas, load_cublas_lt());
   if (const cublasStatus_t status = blas->create(&context->blas); status != CUBLAS_STATUS_SUCCESS)
     return fail(cublas_error(status, "cublasLtCreate"));
+  if (context->card.profile.empty()) {
+    PLIMSOLL_ASSIGN(context->card.host_bytes_per_second, remembered_link(context->card, options.ordinal));
+  }
   size_t free = 0, total = 0;
   PLIMSOLL_CUDA(cudaMemGetInfo(&free, &total));
   context->card.memory_bytes = static_cast<Bytes>(total);

@@ -18,6 +18,7 @@ class CopyEnd;  // host_copy.cpp
 struct Context {
   Card card;
   int ordinal = 0;
+  int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
   cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
   cudaStream_t copies = nullptr;    // towards the device: batches, and values that waited in the host's memory
   cudaStream_t outgoing = nullptr;  // towards the host

@@ -151,7 +151,7 @@ BoundKernel bind_fused(Context& context, const BoundNode& node) {
   if (pass.workspace(context.card) > node.workspace_bytes)
     return fail(ErrorCode::kBadPlan, fmt::format("a pass needs a workspace of {} bytes and the plan grants {}",
                                                  pass.workspace(context.card), node.workspace_bytes));
-  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_pass(pass.source, context.card.capability));
+  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_pass(pass.source, context.architecture));
   return std::unique_ptr<Kernel>(new PassKernel(context, kernel, pass, node));
 }
 
