@@ -26,10 +26,11 @@ struct BackendUnderTest {
 
 #ifdef PLIMSOLL_HAS_CUDA
 // Without tf32, whose rounding would hide errors; half precisions have their own entries.
-std::unique_ptr<Backend> make_gpu_as(int capability) {
+std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& thin = "") {
   GpuOptions options;
   options.tf32 = false;
   options.as_capability = capability;
+  options.thin = thin;
   auto backend = make_cuda_backend(options);
   return backend ? std::move(*backend) : nullptr;
 }
@@ -187,6 +188,42 @@ TEST_P(OnBackend, SupportsEveryOp) {
       EXPECT_TRUE(offer) << op.name << "/" << one.name << ": " << (offer ? "" : offer.error().what);
     }
 }
+
+#ifdef PLIMSOLL_HAS_CUDA
+// Which of its ways a convolution over few channels takes is found by timing: here each is taken in turn.
+TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
+  if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
+  const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
+  const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
+  struct Case {
+    int64_t size, channels, kernel, top, bottom, left, right;
+  };
+  for (const char* way : {"unfolded", "folded", "library"}) {
+    backend_ = make_gpu_as(0, way);
+    for (const Case& c : {Case{17, 3, 7, 3, 3, 3, 3}, Case{16, 3, 3, 0, 1, 0, 1}, Case{11, 1, 5, 2, 2, 1, 0},
+                          Case{12, 4, 4, 1, 1, 1, 1}, Case{9, 2, 3, 0, 0, 0, 0}}) {
+      const int64_t h = (c.size + c.top + c.bottom - c.kernel) / 2 + 1,
+                    w = (c.size + c.left + c.right - c.kernel) / 2 + 1;
+      const std::string name = fmt::format("{} {}x{}x{}", way, c.size, c.channels, c.kernel);
+      Attrs attrs = {{"strides", list({2, 2})},
+                     {"pads", list({c.top, c.bottom, c.left, c.right})},
+                     {"dilations", list({1, 1})},
+                     {"groups", int64_t{1}}};
+      const TensorType x = f32({5, c.size, c.size, c.channels});
+      const TensorType kernel = f32({c.kernel, c.kernel, c.channels, 8});
+      check_case(op_def("conv2d"), {name, {x, kernel, f32({8})}, attrs, {"normal", "normal", "normal"}, {}});
+      Attrs relu = attrs;
+      relu.set("activation", std::string("relu"));
+      check_case(op_def("conv2d"), {name + " relu", {x, kernel, f32({8})}, relu, {"normal", "normal", "normal"}, {}});
+      attrs.set("kernel", list({c.kernel, c.kernel}));
+      check_case(op_def("conv2d_weight_grad"), {name, {x, f32({5, h, w, 8})}, attrs, {"normal", "normal"}, {}});
+      attrs.set("bias", true);
+      check_case(op_def("conv2d_weight_grad"),
+                 {name + " bias", {x, f32({5, h, w, 8})}, attrs, {"normal", "normal"}, {}});
+    }
+  }
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, OnBackend, ::testing::Range(size_t{0}, kBackends.size()),
                          [](const auto& test) { return kBackends[test.param].name; });

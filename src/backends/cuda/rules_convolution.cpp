@@ -1,10 +1,11 @@
-// conv2d and its gradients: unfolded over few input channels, of which cuDNN's channels-last engines make little; by
-// own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines that are wrong
-// with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside), and what comes
-// here all the same goes to the loops.
+// conv2d and its gradients: unfolded or folded over few input channels, of which cuDNN's channels-last engines make
+// little; by own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines that
+// are wrong with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside), and
+// what comes here all the same goes to the loops.
 #include <algorithm>
 
 #include "backends/cuda/convolution.h"
+#include "backends/cuda/fold_plan.h"
 #include "backends/cuda/unfold_plan.h"
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
@@ -13,8 +14,9 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
-constexpr double kLoopEfficiency = 0.05;  // of the plain float32 units
-constexpr int64_t kSplits = 16;           // partial weight gradients in float32 that an engine may keep
+constexpr double kLoopEfficiency = 0.05;    // of the plain float32 units
+constexpr double kFoldedEfficiency = 0.22;  // of the matrix units: engines over 16 channels
+constexpr int64_t kSplits = 16;             // partial weight gradients in float32 that an engine may keep
 
 bool is_weight_grad(const NodeView& node) {
   return node.node.op == "conv2d_weight_grad";
@@ -49,6 +51,14 @@ KernelOffer unfold_offer(const Card& card, const NodeView& node, const Convoluti
   offer.workspace = granted(plan.workspace);
   offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) + 2 * pieces * kLaunchSeconds;
   offer.primitives = static_cast<int>(pieces);
+  if (const FoldPlan fold = plan_fold(c, node.node.op); fold.possible) {
+    offer.workspace = granted(std::max(plan.workspace, fold.workspace));
+    const auto image = static_cast<double>(fold.weights);
+    const double flops = 2.0 * static_cast<double>(c.output_pixels() * c.o * fold.kh * fold.kw * fold.channels);
+    const double seconds = pass_seconds(card, static_cast<double>(node.in(0).bytes()) + image) +
+                           matrix_seconds(card, c.dtype, flops, image + node.traffic(), kFoldedEfficiency);
+    offer.seconds = std::min(offer.seconds, seconds);
+  }
   return offer;
 }
 

@@ -222,6 +222,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   context->ordinal = options.ordinal;
   PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));
   context->architecture = context->card.capability;
+  context->thin = options.thin;
   if (options.as_capability > 0) context->card.capability = options.as_capability;
   context->card.tf32 = options.tf32 && context->card.capability >= 80;
   PLIMSOLL_ASSIGN(HeldMemory held, HeldMemory::open(options.ordinal));  // before the context takes its share

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <memory>
+#include <string>
 
 #include "backends/cuda/card.h"
 #include "device/kernel.h"
@@ -18,6 +19,7 @@ class CopyEnd;  // host_copy.cpp
 struct Context {
   Card card;
   int ordinal = 0;
+  std::string thin;                 // GpuOptions::thin
   int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
   cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
   cudaStream_t copies = nullptr;    // towards the device: batches, and values that waited in the host's memory

@@ -7,11 +7,15 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <limits>
 
+#include "backends/cuda/fold_plan.h"
+#include "backends/cuda/runtime/binding.h"
 #include "backends/cuda/runtime/choices.h"
 #include "backends/cuda/runtime/convolution_kernels.h"
 #include "backends/cuda/runtime/dnn_graph.h"
+#include "backends/cuda/runtime/fold.h"
 #include "backends/cuda/runtime/launching.h"
 #include "backends/cuda/runtime/stopwatch.h"
 #include "backends/cuda/runtime/unfolding.h"
@@ -164,7 +168,8 @@ double seconds_of(Context& context, Kernel& kernel) {
   });
 }
 
-// Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is.
+// Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is. In half
+// precision two passes round twice where there is a bias: then one engine, if there is any.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
   auto plain_tensors = tensors_of(node, c), fused_tensors = plain_tensors;
@@ -179,9 +184,10 @@ BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Co
     return std::make_unique<Sequence>(std::move(first), bind_epilogue(context, node, c));
   };
   const auto known = remembered_choice(key);
+  const bool rounds_twice = is_half(c.dtype) && c.bias;
   const auto whole =
       known == "2" ? tl::make_unexpected(Error{}) : choose_plan(context, fused, fused_tensors, workspace);
-  if (whole && known == "1") return one_pass(*whole);
+  if (whole && (known == "1" || rounds_twice)) return one_pass(*whole);
   const auto part = choose_plan(context, plain, plain_tensors, workspace);
   if (!whole && !part) return tl::make_unexpected(part.error());
   if (!part) return one_pass(*whole);
@@ -224,7 +230,47 @@ std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& no
   return std::make_unique<Sequence>(std::move(kernel), std::move(sum));
 }
 
-// Unfolded or by cuDNN, whichever is faster; remembered. kUnsupported where neither can.
+// By cuDNN on the folded image (fold_plan.h), which is made here and forgotten.
+BoundKernel bind_folded(Context& context, const BoundNode& node, const Convolution& c) {
+  const std::string& op = node.node.op;
+  const FoldPlan plan = plan_fold(c, op);
+  const Workspace workspace = workspace_of(node);
+  if (!plan.possible || workspace.bytes < plan.workspace)
+    return fail(ErrorCode::kUnsupported, text_of(op, c) + " is not folded");
+  auto* const space = static_cast<std::byte*>(workspace.data);
+  std::byte *const image_at = space + plan.image, *const weights_at = space + plan.weights;
+  const bool forward = op == "conv2d";
+  const auto i = [](int64_t v) { return static_cast<int>(v); };
+  const FoldShape shape{i(c.n),   i(c.h),    i(c.w), i(c.c),  i(plan.h), i(plan.w),  i(plan.channels),
+                        i(c.top), i(c.left), i(c.o), i(c.kh), i(c.kw),   i(plan.kh), i(plan.kw)};
+  Convolution folded = c;
+  folded.h = plan.h, folded.w = plan.w, folded.c = plan.channels, folded.kh = plan.kh, folded.kw = plan.kw;
+  folded.sh = folded.sw = 1;
+  folded.top = folded.bottom = folded.left = folded.right = 0;
+  std::vector<void*> inputs(node.inputs.begin(), node.inputs.end()), outputs(node.outputs.begin(), node.outputs.end());
+  inputs[0] = image_at;
+  (forward ? inputs[1] : outputs[0]) = weights_at;
+  const BoundNode inner{
+      node.graph, node.node, node.kernel, inputs, outputs, space + plan.library, workspace.bytes - plan.library};
+  std::vector<std::unique_ptr<Kernel>> kernels;
+  const auto launch = [&](auto f) { kernels.push_back(launching("folded " + op, std::move(f))); };
+  launch([=, element = element_of(c.dtype), x = node.inputs[0], stream = context.stream] {
+    launch_fold_image(shape, element, x, image_at, stream);
+  });
+  if (forward)
+    launch([=, element = element_of(c.dtype), w = node.inputs[1], stream = context.stream] {
+      launch_fold_weights(shape, element, w, weights_at, stream);
+    });
+  PLIMSOLL_ASSIGN(auto library, bind_library(context, inner, folded));
+  kernels.push_back(std::move(library));
+  if (!forward)
+    launch([=, element = element_of(c.dtype), dw = node.outputs[0], stream = context.stream] {
+      launch_unfold_weights(shape, element, weights_at, dw, stream);
+    });
+  return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
+}
+
+// Unfolded, folded or as it is by cuDNN, whichever is faster; remembered. kUnsupported where none can.
 BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
   const auto by_library = [&]() -> BoundKernel {
     if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
@@ -232,17 +278,34 @@ BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution
     return with_bias_gradient(context, node, c, std::move(kernel));
   };
   const std::string key = choice_key(
-      context, fmt::format("{}{}{}{} ws{} unfolded", text_of(node.node.op, c), c.bias ? " bias" : "",
-                           c.relu ? " relu" : "", context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
-  const auto known = remembered_choice(key);
-  BoundKernel unfolded = fits_int(c) ? bind_unfolded(context, node, c)
-                                     : fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
-  if (unfolded && known == "yes") return unfolded;
-  BoundKernel library = by_library();
-  if (!unfolded || !library || known == "no") return library ? std::move(library) : std::move(unfolded);
-  const bool wins = seconds_of(context, **unfolded) <= seconds_of(context, **library);
-  remember_choice(key, wins ? "yes" : "no");
-  return wins ? std::move(unfolded) : std::move(library);
+      context, fmt::format("{}{}{}{} ws{} thin", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
+                           context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
+  const auto unfolded = [&]() -> BoundKernel {
+    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
+    return bind_unfolded(context, node, c);
+  };
+  const auto folded = [&]() -> BoundKernel {
+    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
+    return bind_folded(context, node, c);
+  };
+  const std::pair<const char*, std::function<BoundKernel()>> ways[] = {
+      {"unfolded", unfolded}, {"folded", folded}, {"library", by_library}};
+  const auto known = context.thin.empty() ? remembered_choice(key) : context.thin;
+  for (const auto& [name, bind] : ways)
+    if (known == name)
+      if (BoundKernel kernel = bind()) return kernel;
+  BoundKernel best = fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " has no kernel");
+  double least = std::numeric_limits<double>::infinity();
+  for (const auto& [name, bind] : ways) {
+    BoundKernel kernel = bind();
+    if (!kernel) continue;
+    const double seconds = seconds_of(context, **kernel);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = std::move(kernel);
+    remember_choice(key, name);
+  }
+  return best;
 }
 
 }  // namespace
