@@ -110,6 +110,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
       {"embedding", table_rule},
       {"embedding_grad", table_rule},
+      {"sgd_rows", table_rule},
+      {"adam_rows", table_rule},
   };
   return table;
 }
