@@ -68,6 +68,14 @@ Graph Rewrite::finish() {
   return without_dead_nodes(to_);
 }
 
+std::vector<NodeId> only_readers_of(const Graph& graph) {
+  std::vector<NodeId> only;
+  for (const auto& readers : readers_of(graph)) only.push_back(readers.size() == 1 ? readers[0] : kNone);
+  for (ValueId id : graph.outputs) only[static_cast<size_t>(id)] = kNone;
+  for (const Update& update : graph.updates) only[static_cast<size_t>(update.value)] = kNone;
+  return only;
+}
+
 Graph without_dead_nodes(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (ValueId id : graph.inputs) needed[static_cast<size_t>(id)] = true;

@@ -32,6 +32,10 @@ class Rewrite {
   std::map<std::string, int> names_;
 };
 
+// For each value, the one node it is there for; kNone where several read it, or where it is an output or an update,
+// which must exist as themselves.
+std::vector<NodeId> only_readers_of(const Graph& graph);
+
 // Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
 Graph without_dead_nodes(const Graph& graph);
 

@@ -18,15 +18,7 @@ bool plain_relu(const Node& node) {
 }  // namespace
 
 Graph fold_epilogues(const Graph& graph) {
-  const auto readers = readers_of(graph);
-  std::vector<bool> kept_whole(graph.values.size(), false);  // outputs and updates must exist as themselves
-  for (ValueId id : graph.outputs) kept_whole[static_cast<size_t>(id)] = true;
-  for (const Update& update : graph.updates) kept_whole[static_cast<size_t>(update.value)] = true;
-  const auto only_reader = [&](ValueId id) -> NodeId {
-    const auto& list = readers[static_cast<size_t>(id)];
-    return list.size() == 1 && !kept_whole[static_cast<size_t>(id)] ? list[0] : kNone;
-  };
-
+  const std::vector<NodeId> only_reader = only_readers_of(graph);
   Rewrite rewrite(graph);
   std::vector<bool> absorbed(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -38,14 +30,14 @@ Graph fold_epilogues(const Graph& graph) {
     Node node = graph.nodes[n];
     for (ValueId& id : node.inputs) id = rewrite.to(id);
     ValueId result = node.outputs[0];
-    NodeId next = only_reader(result);
+    NodeId next = only_reader[static_cast<size_t>(result)];
     // The bias must be there before this node.
     if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 &&
         graph.value(graph.node(next).inputs[1]).producer < static_cast<NodeId>(n)) {
       node.inputs.push_back(rewrite.to(graph.node(next).inputs[1]));
       absorbed[static_cast<size_t>(next)] = true;
       result = graph.node(next).outputs[0];
-      next = only_reader(result);
+      next = only_reader[static_cast<size_t>(result)];
     }
     if (next != kNone && plain_relu(graph.node(next))) {
       node.attrs.set("activation", std::string("relu"));

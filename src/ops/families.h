@@ -34,6 +34,7 @@ std::vector<OpDef> pool2d_ops();
 std::vector<OpDef> regression_loss_ops();
 std::vector<OpDef> relu_ops();
 std::vector<OpDef> reshape_ops();
+std::vector<OpDef> row_update_ops();
 std::vector<OpDef> softmax_ops();
 std::vector<OpDef> upsample2d_ops();
 std::vector<OpDef> weighted_sum_ops();

@@ -35,6 +35,7 @@ std::vector<OpDef> collect() {
                        weighted_sum_ops,
                        penalty_ops,
                        optimizer_ops,
+                       row_update_ops,
                        clip_ops,
                        loss_scale_ops,
                        offload_ops,

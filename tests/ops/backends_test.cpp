@@ -128,6 +128,36 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
                  made->graph, n, values);
   }
 
+  // An update of a table row by row, and the table's gradient with the update of the whole.
+  void check_equals_dense(const OpDef& op, const OpCase& one) {
+    const auto made = graph_of(op, one, DType::kFloat32);
+    ASSERT_TRUE(made);
+    const auto inputs = draw_inputs(op, one, DType::kFloat32);
+    const auto by_rows = run_on_backend(*backend_, made->graph, made->graph.nodes[0], inputs);
+    ASSERT_TRUE(by_rows) << to_text(by_rows.error());
+
+    GraphBuilder b = make_builder();
+    std::vector<ValueId> ids;
+    for (size_t i = 0; i < one.inputs.size(); ++i)
+      ids.push_back(b.input(fmt::format("x{}", i), one.inputs[i], Category::kInputs, false));
+    std::vector<ValueId> update_ids = ids;
+    update_ids[1] = b.add1("embedding_grad", {ids[1], ids[2]}, {{"rows", one.inputs[0].shape[0]}});
+    update_ids.erase(update_ids.begin() + 2);
+    b.add(op.name.substr(0, op.name.find('_')), update_ids, one.attrs);
+    ASSERT_TRUE(b.status());
+    const auto gradient = run_on_backend(*backend_, b.graph(), b.graph().nodes[0], {inputs[1], inputs[2]});
+    ASSERT_TRUE(gradient) << to_text(gradient.error());
+    auto update_inputs = inputs;
+    update_inputs[1] = gradient->outputs[0];
+    update_inputs.erase(update_inputs.begin() + 2);
+    const auto dense = run_on_backend(*backend_, b.graph(), b.graph().nodes[1], update_inputs);
+    ASSERT_TRUE(dense) << to_text(dense.error());
+    // The same additions in the same order, the same arithmetic; the power in Adam's step is each compiler's own.
+    for (size_t i = 0; i < dense->outputs.size(); ++i)
+      EXPECT_LE(error_in_units(by_rows->outputs[i], dense->outputs[i]), op.name == "adam_rows" && i == 0 ? 1 : 0)
+          << op.name << "/" << one.name << ", output " << i;
+  }
+
   void report() const {
     fmt::print("{:28} {:>10} {:>7}  kernels on {}\n", "op", "worst", "allowed", under_test_->name);
     for (const OpDef& op : all_ops()) {
@@ -177,6 +207,43 @@ TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
   report();
 }
 
+// Sorted by one, two and three digits; where most tokens name few rows, runs and runs of runs are summed apart.
+TEST_P(OnBackend, TablesOfManyTokensAgreeWithTheReference) {
+  if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
+  struct Table {
+    int64_t rows, width, tokens;
+    std::string ids;
+  };
+  for (const Table& table : std::initializer_list<Table>{{1031, 264, 20011, "labels:3"},
+                                                         {70001, 24, 9001, "labels:70001"},
+                                                         {200, 33, 30000, "value:0"},
+                                                         {257, 8, 12289, "labels:300"}}) {
+    const TensorType dy{DType::kFloat32, Shape{table.tokens, table.width}}, ids{DType::kInt32, Shape{table.tokens}};
+    check_case(op_def("embedding_grad"), {"many", {dy, ids}, {{"rows", table.rows}}, {"normal", table.ids}, {}});
+    for (const char* name : {"sgd_rows", "adam_rows"})
+      for (OpCase one : op_def(name).cases) {
+        if (!one.name.ends_with("_one_element")) continue;  // one for each case of the update
+        for (TensorType& type : one.inputs)
+          if (type.shape.rank() == 2) type.shape = Shape{table.rows, table.width};
+        one.inputs[1] = dy;
+        one.inputs[2] = ids;
+        one.fill[2] = table.ids;
+        one.name += fmt::format("_{}_tokens", table.tokens);
+        check_case(op_def(name), one);
+        if (under_test_->floating == DType::kFloat32) check_equals_dense(op_def(name), one);
+      }
+  }
+  report();
+}
+
+// A gradient that is not stored changes nothing.
+TEST_P(OnBackend, RowUpdatesEqualTheDenseOnes) {
+  if (backend_->device().info().kind != "gpu" || under_test_->floating != DType::kFloat32)
+    GTEST_SKIP() << "for GPUs in float32: elsewhere there are no such kernels, or the gradient is rounded";
+  for (const char* name : {"sgd_rows", "adam_rows"})
+    for (const OpCase& one : op_def(name).cases) check_equals_dense(op_def(name), one);
+}
+
 // A backend that trains must run every op; only what lowering makes is its own affair.
 TEST_P(OnBackend, SupportsEveryOp) {
   for (const OpDef& op : all_ops())
@@ -184,6 +251,7 @@ TEST_P(OnBackend, SupportsEveryOp) {
       const auto made = graph_of(op, one, under_test_->floating);
       ASSERT_TRUE(made);
       if (one.attrs.has("activation") && !backend_->device().has_epilogues()) continue;
+      if (op.name.ends_with("_rows") && backend_->device().info().kind == "cpu") continue;
       const auto offer = backend_->device().offer(made->graph, made->graph.nodes[0]);
       EXPECT_TRUE(offer) << op.name << "/" << one.name << ": " << (offer ? "" : offer.error().what);
     }

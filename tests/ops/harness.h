@@ -44,7 +44,8 @@ inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType 
       op.name.find("entropy") != std::string::npos || op.name.find("_error") != std::string::npos || op.name == "match";
   const bool wide = kWide.count(op.name) != 0 || (norm && one.inputs[i].shape.rank() == 1) ||
                     (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
-                    (op.name == "attention_grad" && i + 1 == one.inputs.size());
+                    (op.name == "attention_grad" && i + 1 == one.inputs.size()) ||
+                    (op.name.ends_with("_rows") && i != 1);
   return wide ? DType::kFloat32 : floating;
 }
 

@@ -118,16 +118,17 @@ void write_batch_norm_stats(PassWriter& w) {
 
 void write_sgd(PassWriter& w) {  // w, g, learning_rate, momentum state?
   const std::string x = w.full(0), g = w.full(1), rate = w.scalar(2);
-  const std::string decayed =
-      fmt::format("{0} - {0} * {1} * {2}", x, number(w.attrs().real_or("weight_decay", 0)), rate);
+  const std::string decayed = fmt::format("decayed({}, {}, {})", x, number(w.attrs().real_or("weight_decay", 0)), rate);
   if (w.node().inputs.size() < 4) {
     w.result(0, fmt::format("{} - {} * {}", decayed, g, rate));
     return;
   }
   const std::string momentum = number(w.attrs().real("momentum"));
-  const std::string state = fmt::format("({} * {} - {} * {})", w.full(3), momentum, g, rate);
-  w.result(0, w.attrs().flag("nesterov") ? fmt::format("{} + ({} * {} - {} * {})", decayed, state, momentum, g, rate)
-                                         : fmt::format("{} + {}", decayed, state));
+  const auto pushed = [&](const std::string& state) {
+    return fmt::format("sgd_state({}, {}, {}, {})", state, g, momentum, rate);
+  };
+  const std::string state = pushed(w.full(3));
+  w.result(0, fmt::format("{} + {}", decayed, w.attrs().flag("nesterov") ? pushed(state) : state));
   w.result(1, state);
 }
 
@@ -138,14 +139,14 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
   const std::string alpha = w.derived_scalar(fmt::format("adam_rate({}[0], {}[0], {}, {})", rate, w.raw_scalar(5),
                                                          wide_number(static_cast<double>(static_cast<float>(b1))),
                                                          wide_number(static_cast<double>(static_cast<float>(b2)))));
-  const std::string new_m = fmt::format("({0} + ({1} - {0}) * {2})", m, g, number(1.0 - b1));
-  const std::string new_v = fmt::format("({0} + ({1} * {1} - {0}) * {2})", v, g, number(1.0 - b2));
+  const std::string new_m = fmt::format("adam_moment({}, {}, {})", m, g, number(1.0 - b1));
+  const std::string new_v = fmt::format("adam_moment({0}, {1} * {1}, {2})", v, g, number(1.0 - b2));
   const double decay = attrs.real_or("weight_decay", 0);
-  const std::string decayed = decay == 0 ? x : fmt::format("{0} - {0} * {1} * {2}", x, number(decay), w.scalar(4));
+  const std::string decayed = decay == 0 ? x : fmt::format("decayed({}, {}, {})", x, number(decay), w.scalar(4));
   w.result(1, new_m);
   w.result(2, new_v);
   w.result(0,
-           fmt::format("{} - {} * {} / (sqrtf({}) + {})", decayed, new_m, alpha, new_v, number(attrs.real("epsilon"))));
+           fmt::format("adam_weight({}, {}, {}, {}, {})", decayed, new_m, new_v, alpha, number(attrs.real("epsilon"))));
 }
 
 const std::map<std::string, PassForm>& forms() {
@@ -230,7 +231,11 @@ PassForm pass_form(const std::string& op) {
 
 // No header of CUDA's: the compiler may be there without them. bf16 conversion is by hand below sm_80.
 const char* pass_prelude() {
-  return R"cuda(
+  return
+#define PLIMSOLL_DEVICE_CODE(...) #__VA_ARGS__
+#include "backends/cuda/update_math.inl"
+#undef PLIMSOLL_DEVICE_CODE
+      R"cuda(
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
 #define INFINITY_F __int_as_float(0x7f800000)
@@ -294,10 +299,6 @@ __device__ inline float clip(float x, float limit) { return x > limit ? limit : 
 __device__ inline float l1_l2_grad(float w, float d, float l1, float twice_l2) {
   const float sign = w > 0.0f ? 1.0f : (w < 0.0f ? -1.0f : 0.0f);
   return d * (l1 * sign + twice_l2 * w);
-}
-__device__ inline float adam_rate(float rate, long long step, double b1, double b2) {
-  const double t = static_cast<double>(step);
-  return static_cast<float>(rate * sqrt(1.0 - pow(b2, t)) / (1.0 - pow(b1, t)));
 }
 
 __device__ inline float unit(unsigned word) { return static_cast<float>(word >> 8) * 0x1p-24f; }

@@ -110,6 +110,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
 
       {"embedding", table_rule},
       {"embedding_grad", table_rule},
+      {"sgd_rows", table_rule},
+      {"adam_rows", table_rule},
 
       {"to_host", copy_rule},
       {"to_host_done", copy_rule},

@@ -46,7 +46,7 @@ Result<KernelOffer> pooling_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> rows_rule(const Card& card, const NodeView& node);   // softmax, layer_norm, losses, match
 Result<KernelOffer> sums_rule(const Card& card, const NodeView& node);   // to scalars, and reduce_to over any axes
 Result<KernelOffer> shape_rule(const Card& card, const NodeView& node);  // concat, slice, pad, upsample, fill, reorder
-Result<KernelOffer> table_rule(const Card& card, const NodeView& node);  // embedding
+Result<KernelOffer> table_rule(const Card& card, const NodeView& node);  // embedding, updates of its table from rows
 Result<KernelOffer> copy_rule(const Card& card, const NodeView& node);   // to the host's memory and back
 
 // The family of an op, or null.

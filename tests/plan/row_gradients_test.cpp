@@ -1,0 +1,205 @@
+// Gradients of tables folded into the tables' updates: what stands there afterwards, when they stay, that no number
+// changes, and what of the arena is gone.
+#include <gtest/gtest.h>
+
+#include "backends/cuda/cuda.h"
+#include "lower/lower.h"
+#include "plan/plan.h"
+#include "tests/ops/harness.h"
+#include "tests/support/dense_device.h"
+#include "tests/support/fake_device.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr const char* kAdam = "beta_1=0.9, beta_2=0.999, epsilon=1e-07, weight_decay=0.004";
+
+// A table of 7 rows under Adam. `between` makes %g of %dtable, whose dtype is `half` or that of the rest.
+std::string adam(const std::string& between, const std::string& ends = "", const std::string& half = "f32") {
+  return fmt::format(R"(graph "g"
+  %w = input f32[7,4] weights persistent
+  %m = input f32[7,4] optimizer persistent
+  %v = input f32[7,4] optimizer persistent
+  %rate = input f32[] inputs persistent
+  %iteration = input i64[] inputs persistent
+  %dy = input {1}[2,3,4] inputs
+  %ids = input i32[2,3] inputs
+  %other = input f32[7,4] inputs
+  %dtable = embedding_grad(%dy, %ids) {{rows=7}} : {1}[7,4] gradients
+{0}  %w2, %m2, %v2 = adam(%w, %g, %m, %v, %rate, %iteration) {{{2}}} : f32[7,4] temporaries, f32[7,4] temporaries, f32[7,4] temporaries
+{3}  update %w <- %w2
+  update %m <- %m2
+  update %v <- %v2
+)",
+                     between, half, kAdam, ends);
+}
+
+std::string folded_adam(const std::string& dy) {
+  return fmt::format(R"(graph "g"
+  %w = input f32[7,4] weights persistent
+  %m = input f32[7,4] optimizer persistent
+  %v = input f32[7,4] optimizer persistent
+  %rate = input f32[] inputs persistent
+  %iteration = input i64[] inputs persistent
+  %dy = input {}[2,3,4] inputs
+  %ids = input i32[2,3] inputs
+  %other = input f32[7,4] inputs
+  %w2, %m2, %v2 = adam_rows(%w, %dy, %ids, %m, %v, %rate, %iteration) {{{}}} : f32[7,4] temporaries, f32[7,4] temporaries, f32[7,4] temporaries
+  update %w <- %w2
+  update %m <- %m2
+  update %v <- %v2
+)",
+                     dy, kAdam);
+}
+
+// The gradient itself, under the name the update reads.
+std::string plain_adam() {
+  std::string text = adam("");
+  for (size_t at = text.find("%dtable"); at != std::string::npos; at = text.find("%dtable")) text.replace(at, 7, "%g");
+  return text;
+}
+
+TEST(FoldRowGradients, TakesTheGradientOfATableIntoItsUpdate) {
+  const Graph folded = fold_row_gradients(graph_of(plain_adam()), FakeDevice());
+  EXPECT_EQ(print(folded), folded_adam("f32"));
+  EXPECT_TRUE(verify(folded));
+}
+
+TEST(FoldRowGradients, TakesDyAsItIsWhereTheGradientIsWidened) {
+  const Graph folded = fold_row_gradients(
+      graph_of(adam("  %g = cast(%dtable) {dtype=\"f32\"} : f32[7,4] gradients\n", "", "bf16")), FakeDevice());
+  EXPECT_EQ(print(folded), folded_adam("bf16"));
+  EXPECT_TRUE(verify(folded));
+}
+
+constexpr const char* kSgd = R"(graph "g"
+  %w = input f32[7,4] weights persistent
+  %state = input f32[7,4] optimizer persistent
+  %rate = input f32[] inputs persistent
+  %dy = input f16[5,4] inputs
+  %ids = input i32[5] inputs
+  %wide = cast(%dy) {dtype="f32"} : f32[5,4] gradients
+  %g = embedding_grad(%wide, %ids) {rows=7} : f32[7,4] gradients
+  %w2, %state2 = sgd(%w, %g, %rate, %state) {momentum=0.9, nesterov=true} : f32[7,4] temporaries, f32[7,4] temporaries
+  update %w <- %w2
+  update %state <- %state2
+)";
+
+// As Keras's Embedding has it: a table in f32 whose rows are rounded afterwards.
+TEST(FoldRowGradients, TakesDyAsItIsWhereDyIsWidened) {
+  const Graph folded = fold_row_gradients(graph_of(kSgd), FakeDevice());
+  EXPECT_EQ(print(folded), R"(graph "g"
+  %w = input f32[7,4] weights persistent
+  %state = input f32[7,4] optimizer persistent
+  %rate = input f32[] inputs persistent
+  %dy = input f16[5,4] inputs
+  %ids = input i32[5] inputs
+  %w2, %state2 = sgd_rows(%w, %dy, %ids, %rate, %state) {momentum=0.9, nesterov=true} : f32[7,4] temporaries, f32[7,4] temporaries
+  update %w <- %w2
+  update %state <- %state2
+)");
+  EXPECT_TRUE(verify(folded));
+}
+
+TEST(FoldRowGradients, LeavesAWidenedDyThatSomebodyElseReads) {
+  Graph graph = graph_of(kSgd);
+  graph.outputs.push_back(graph.find("wide"));
+  const Graph folded = fold_row_gradients(graph, FakeDevice());
+  ASSERT_EQ(folded.nodes.size(), 2U) << print(folded);
+  EXPECT_EQ(folded.nodes[1].op, "sgd_rows");
+  EXPECT_EQ(folded.value(folded.nodes[1].inputs[1]).name, "wide");
+}
+
+// Clipping, a scaled loss, micro-batches, a penalty: each needs the whole gradient.
+TEST(FoldRowGradients, LeavesAGradientThatSomethingElseReadsOrChanges) {
+  const std::string clipped = R"(  %norm = squared_norm(%dtable) : f32[] gradients
+  %factor = clip_factor(%norm) {limit=1.0} : f32[] gradients
+  %g = scale(%dtable, %factor) : f32[7,4] gradients
+)";
+  const std::string scaled = "  %g = unscale(%dtable, %rate) : f32[7,4] gradients\n";
+  const std::string summed = "  %g = add(%dtable, %other) : f32[7,4] gradients\n";
+  const std::string limited = "  %g = clip_value(%dtable) {limit=0.5} : f32[7,4] gradients\n";
+  for (const std::string& between : {clipped, scaled, summed, limited}) {
+    const Graph graph = graph_of(adam(between));
+    EXPECT_EQ(print(fold_row_gradients(graph, FakeDevice())), print(graph));
+  }
+  Graph kept = graph_of(plain_adam());
+  kept.outputs.push_back(kept.find("g"));
+  EXPECT_EQ(print(fold_row_gradients(kept, FakeDevice())), print(kept));
+  std::string counted = plain_adam();
+  counted.insert(counted.find("  update"), "  %bad = count_not_finite(%g) : f32[] gradients\n");
+  const Graph guarded = graph_of(counted + "  output %bad\n");
+  EXPECT_EQ(print(fold_row_gradients(guarded, FakeDevice())), print(guarded));
+}
+
+TEST(FoldRowGradients, AsksTheDevice) {
+  const FakeDevice device;
+  const Graph graph = graph_of(plain_adam());
+  EXPECT_EQ(print(fold_row_gradients(graph, DenseDevice(device))), print(graph));
+}
+
+// Rows 2 and 5 are named twice, row 3 by nobody, id 9 names none.
+TEST(FoldRowGradients, ChangesNoNumber) {
+  std::string text = plain_adam();
+  for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32")) text.replace(at, 3, "f64");
+  const Graph graph = graph_of(text), folded = fold_row_gradients(graph, FakeDevice());
+  ASSERT_EQ(folded.nodes.size(), 1U);
+  std::mt19937_64 random(5);
+  std::vector<Tensor> inputs;
+  for (ValueId id : graph.inputs) inputs.push_back(draw(graph.type(id), "uniform", random));
+  inputs[4].values = {3};
+  inputs[6].values = {2, 5, 9, 5, 0, 2};
+  const auto dense = run_by_reference(graph, inputs), by_rows = run_by_reference(folded, inputs);
+  for (size_t i = 0; i < graph.updates.size(); ++i)
+    EXPECT_EQ(by_rows[static_cast<size_t>(folded.updates[i].value)].values,
+              dense[static_cast<size_t>(graph.updates[i].value)].values);
+  const Tensor &w = inputs[0], &w2 = by_rows[static_cast<size_t>(folded.updates[0].value)];
+  EXPECT_NE(w2.values[3 * 4], w.values[3 * 4]);  // its moments go on
+}
+
+// A table as large as GPT-2's, read 16,384 times a step and trained in mixed precision.
+Plan planned(const std::string& update, const Device& device) {
+  const Graph graph = graph_of(fmt::format(R"(graph "train"
+  %w = input f32[50257,768] weights persistent
+  %m = input f32[50257,768] optimizer persistent
+  %v = input f32[50257,768] optimizer persistent
+  %rate = input f32[] inputs persistent
+  %iteration = input i64[] inputs persistent
+  %ids = input i32[16,1024] inputs
+  %y = embedding(%w, %ids) : f32[16,1024,768] activations
+  %dy = tanh(%y) : f32[16,1024,768] gradients
+  %g = embedding_grad(%dy, %ids) {{rows=50257}} : f32[50257,768] gradients
+{}  update %w <- %w2
+)",
+                                           update));
+  const LoweredGraph lowered = require(lower(graph, device));
+  Plan plan;
+  add_persistent(lowered.graph, plan.persistent);
+  plan.phases.push_back(plan_phase("train", 16, lowered, plan.persistent));
+  plan.persistent_bytes = end_of(plan.persistent);
+  plan.arena_bytes = plan.phases[0].arena_bytes;
+  require(validate(plan));
+  return plan;
+}
+
+TEST(FoldRowGradients, TakesTheGradientOutOfTheArenaOfAGpu) {
+  const auto gpu = make_planned_gpu(require(cuda::card_from_profile("h200-141g")));
+  const std::string adam_text =
+      "  %w2, %m2, %v2 = adam(%w, %g, %m, %v, %rate, %iteration) {beta_1=0.9, beta_2=0.999, epsilon=1e-07} : "
+      "f32[50257,768] temporaries, f32[50257,768] temporaries, f32[50257,768] temporaries\n"
+      "  update %m <- %m2\n  update %v <- %v2\n";
+  const std::string sgd_text = "  %w2 = sgd(%w, %g, %rate) : f32[50257,768] temporaries\n";
+  constexpr Bytes kGradient = Bytes{50257} * 768 * 4;
+  for (const std::string& update : {adam_text, sgd_text}) {
+    const Plan by_rows = planned(update, gpu->device()), dense = planned(update, DenseDevice(gpu->device()));
+    EXPECT_EQ(by_rows.persistent_bytes, dense.persistent_bytes);
+    EXPECT_GE(dense.arena_bytes - by_rows.arena_bytes, kGradient) << update;
+    EXPECT_LT(by_rows.phases[0].seconds, dense.phases[0].seconds);
+  }
+  // Plain SGD reads and writes the rows that were named, a third of this table at most: not the table.
+  const Plan adam_plan = planned(adam_text, gpu->device()), sgd_plan = planned(sgd_text, gpu->device());
+  EXPECT_LT(sgd_plan.phases[0].seconds, 0.6 * adam_plan.phases[0].seconds);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
