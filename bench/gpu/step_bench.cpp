@@ -99,11 +99,13 @@ int run(int argc, char** argv) {
     if (std::strcmp(argv[i], "--profile") == 0) profile = std::strcmp(argv[i + 1], "1") == 0;
     if (std::strcmp(argv[i], "--plan-only") == 0) plan_only = std::strcmp(argv[i + 1], "1") == 0;
   }
+  const Precision precision = require(parse_precision(job.precision));
+  job.overrides.scale_loss = precision.compute == DType::kFloat16;
   const OpenModel open = require(open_model(job.model, job.overrides));
   const auto backend = require(open_backend(job));
   const Budget budget = choose_budget(job, backend->device().info());
-  SearchRequest request = base_request(job, open.model, backend->device(), require(parse_precision(job.precision)),
-                                       assumed_data_types(open.model, false), budget);
+  SearchRequest request =
+      base_request(job, open.model, backend->device(), precision, assumed_data_types(open.model, false), budget);
   request.data = data_demand(open.model, request.graph.data);
   request.find_least = false;
   const SearchResult found = require(search(request));

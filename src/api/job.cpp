@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "api/builtin.h"
+#include "api/saved_config.h"
 #include "backends/cuda/cuda.h"
 #include "backends/reference/reference.h"
 #include "base/json.h"
@@ -19,29 +20,6 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
-
-// Keras's config.json for what flags changed, so that the saved file says what it was trained with.
-std::string config_with_overrides(const nlohmann::json& config, const ModelOptions& overrides) {
-  nlohmann::json changed = config;
-  nlohmann::json& compile = changed["compile_config"];
-  if (!compile.is_object())
-    compile = json_object({{"loss_weights", nullptr},
-                           {"metrics", nullptr},
-                           {"weighted_metrics", nullptr},
-                           {"run_eagerly", false},
-                           {"steps_per_execution", 1},
-                           {"jit_compile", false}});
-  const auto parsed = [](const std::string& text) {
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    return json.is_object() ? json : nlohmann::json(text);
-  };
-  if (overrides.optimizer) compile["optimizer"] = parsed(*overrides.optimizer);
-  if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
-  if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
-  if (overrides.learning_rate && compile["optimizer"].is_object())
-    compile["optimizer"]["config"]["learning_rate"] = *overrides.learning_rate;
-  return changed.dump();
-}
 
 Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
@@ -64,10 +42,6 @@ Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #endif
 }
 
-bool any_override(const ModelOptions& options) {
-  return options.optimizer || options.loss || !options.metrics.empty() || options.learning_rate;
-}
-
 }  // namespace
 
 Result<OpenModel> open_description(const Description& description, const std::string& file,
@@ -76,9 +50,8 @@ Result<OpenModel> open_description(const Description& description, const std::st
   nlohmann::json config = description.config;
   config["build_config"] = nullptr;
   if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
-  return OpenModel{file, std::nullopt,
-                   any_override(overrides) ? config_with_overrides(config, overrides) : config.dump(), std::move(model),
-                   !overrides.optimizer};
+  std::string text = saved_config(config, config.dump(), overrides, model);
+  return OpenModel{file, std::nullopt, std::move(text), std::move(model), !overrides.optimizer};
 }
 
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides) {
@@ -95,7 +68,7 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   if (archive->config.is_object() && archive->config.contains("compile_config"))
     description.compile_config = archive->config.at("compile_config");
   PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
-  std::string text = any_override(overrides) ? config_with_overrides(archive->config, overrides) : archive->config_text;
+  std::string text = saved_config(archive->config, archive->config_text, overrides, model);
   return OpenModel{name, std::move(*archive), std::move(text), std::move(model), !overrides.optimizer};
 }
 
@@ -107,12 +80,13 @@ Result<Precision> parse_precision(const std::string& precision) {
   return fail(Error{ErrorCode::kUsage,
                     fmt::format("--precision {} is not known", precision),
                     {},
-                    {"--precision float32", "--precision mixed_bfloat16   on a GPU",
+                    {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
                      "--precision float64   the slow float64 reference"}});
 }
 
-Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
-  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
+namespace {
+
+Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
   if (options.device == "reference" || precision.variables == DType::kFloat64) return make_reference_backend();
@@ -139,6 +113,20 @@ Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
                     {},
                     {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
 #endif
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
+  PLIMSOLL_ASSIGN(auto backend, choose_backend(options, precision));
+  const DeviceInfo& device = backend->device().info();
+  if (precision.compute == DType::kBFloat16 && !device.has_bfloat16)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--precision {}: {} has no bfloat16", options.precision, device.name),
+                      {"cards have it from compute capability 8.0 on"},
+                      {"--precision mixed_float16   half precision with a loss scale", "--precision float32"}});
+  return backend;
 }
 
 DataSpec data_spec(const Model& model, bool needs_targets) {

@@ -2,7 +2,7 @@
 #include "base/json.h"
 #include "data/random.h"
 #include "device/process_memory.h"
-#include "execute/session.h"
+#include "execute/window.h"
 #include "plimsoll/plimsoll.h"
 
 #include <fmt/format.h>
@@ -98,12 +98,10 @@ Status Trainer::State::run(const Batch& batch) {
 
 Result<void> Trainer::begin(int64_t samples) {
   State& s = *state_;
-  const Optimizer& optimizer = s.open.model.optimizer();
-  const double rate =
-      optimizer.schedule.is_null() ? s.optimizer.learning_rate : learning_rate_at(optimizer, s.optimizer.iteration);
+  PLIMSOLL_ASSIGN(const Window next, next_window(*s.session, s.optimizer, samples, s.seed));
   s.window = samples;
   s.done = 0;
-  s.session->begin({samples, s.optimizer.iteration, rate, s.seed});
+  s.session->begin(next);
   return {};
 }
 

@@ -58,6 +58,10 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
                   "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
       ->capture_default_str();
   command
+      .add_option("--float32-layers", flags.job.overrides.float32_layers,
+                  "layers that stay in float32 under a mixed precision, by name: predictions, 'block5_*'")
+      ->delimiter(',');
+  command
       .add_option("--tf32", flags.job.tf32,
                   "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
       ->capture_default_str();
@@ -148,6 +152,8 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (!input_shape.empty()) {
     PLIMSOLL_ASSIGN(job.overrides.input_shape, parse_dims(input_shape));
   }
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(job.precision));
+  job.overrides.scale_loss = precision.compute == DType::kFloat16;
   job.overrides.needs_loss = needs_loss;
   job.overrides.needs_training = needs_training;
   return {};

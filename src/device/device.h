@@ -16,6 +16,7 @@ struct DeviceInfo {
   Bytes free_bytes = 0;    // what this process may take, limits of cgroups included
   int threads = 1;
   bool own_memory = false;  // the arena lies in the device's memory, and data come to it through the host's
+  bool has_bfloat16 = true;
   std::string library;      // what its kernels come from: "oneDNN 2.6.3"
 };
 

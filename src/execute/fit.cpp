@@ -9,6 +9,7 @@
 
 #include "data/prefetcher.h"
 #include "execute/progress.h"
+#include "execute/window.h"
 
 namespace plimsoll {
 namespace {
@@ -143,24 +144,12 @@ class Trainer {
     return {};
   }
 
-  // Windows whose update an overflow prevented: a schedule counts the others.
-  Result<int64_t> skipped_updates() const {
-    if (!session_.has_persistent(kSkippedUpdates)) return 0;
-    PLIMSOLL_ASSIGN(const HostView values, session_.look());
-    return *values[kSkippedUpdates].as<int64_t>();
-  }
-
   // One optimizer step. Where the device runs ahead, what it summed is reported while it works on the next.
   Status window() {
     if (waiting_.count == 0) reported_ = Clock::now();
     const int64_t size = Cutter::window_size(progress_.window, data_.samples(), batch().effective);
-    const Optimizer& optimizer = session_.model().optimizer();
-    double rate = progress_.optimizer.learning_rate;
-    if (!optimizer.schedule.is_null()) {
-      PLIMSOLL_ASSIGN(const int64_t skipped, skipped_updates());
-      rate = learning_rate_at(optimizer, progress_.optimizer.iteration - skipped);
-    }
-    session_.begin({size, progress_.optimizer.iteration, rate, options_.seed}, progress_.done);
+    PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
+    session_.begin(next, progress_.done);
     while (progress_.done < size) {
       const int64_t count = std::min(batch().micro, size - progress_.done);
       PLIMSOLL_TRY(session_.accumulate(count, [&](const BatchBuffers& into) { return prefetcher_->next(into); }));

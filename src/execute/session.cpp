@@ -175,6 +175,9 @@ Status Session::open_queues() {
   if (tallies_.empty()) return {};
   tally_begin_ = begin;
   PLIMSOLL_ASSIGN(readback_, backend_.open_readback(*memory_, begin, end - begin));
+  if (!has_persistent(kKnownSkips)) return {};
+  const PersistentSlot* skips = plan_.slot(kSkippedUpdates);
+  PLIMSOLL_ASSIGN(skips_, backend_.open_readback(*memory_, skips->offset, skips->type.bytes()));
   return {};
 }
 
@@ -263,6 +266,7 @@ Result<HostView> Session::look() const {
 Status Session::store(const std::string& name, const std::function<Status(const TensorView&)>& write) {
   const PersistentSlot* slot = plan_.slot(name);
   assert(slot != nullptr);
+  skipped_.reset();
   if (memory_->host_visible()) return write({slot->type, memory_->at(slot->offset)});
   std::vector<std::byte> staged(static_cast<size_t>(slot->type.bytes()));
   PLIMSOLL_TRY(write({slot->type, staged.data()}));
@@ -355,6 +359,8 @@ void Session::set_scales(int64_t samples) {
 void Session::begin(const Window& window, int64_t done) {
   set_scales(window.samples);
   set_scalar("learning_rate", window.learning_rate);
+  set_scalar(kRateIfSkipped, window.rate_if_skipped);
+  set_integers(kKnownSkips, {window.known_skips});
   set_integers("iteration", {window.iteration + 1});
   set_integers("rng", {static_cast<int64_t>(window.seed), window.iteration});
   first_sample_ = done;
@@ -423,6 +429,7 @@ void Session::request_sums() {
   ++requested_;
   // A failure to enqueue is sticky and comes back from wait().
   if (readback_) (void)readback_->request();
+  if (skips_) (void)skips_->request();
 }
 
 void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
@@ -438,12 +445,25 @@ Result<const Sums*> Session::collect() {
   if (readback_) {
     PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());
     read_tallies(bytes.data() - tally_begin_, sums);
+    if (skips_) {
+      PLIMSOLL_ASSIGN(const auto count, skips_->wait());
+      skipped_ = *reinterpret_cast<const int64_t*>(count.data());
+    }
     ++collected_;
   } else {
     read_tallies(memory_->at(0), sums);
     collected_ = requested_;
   }
   return &sums;
+}
+
+Result<int64_t> Session::skipped_updates() {
+  const PersistentSlot* slot = plan_.slot(kSkippedUpdates);
+  if (slot == nullptr) return 0;
+  if (skipped_ && skips_) return *skipped_;
+  skipped_ = 0;
+  PLIMSOLL_TRY(memory_->read(slot->offset, &*skipped_, sizeof *skipped_));
+  return *skipped_;
 }
 
 double Session::tally(const std::string& name) {

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct Window {
   int64_t iteration = 0;  // updates made before this one
   double learning_rate = 0;
   uint64_t seed = 0;
+  // Where a schedule counts only the updates that no overflow prevented (execute/window.h): how many were prevented as
+  // far as the host has seen, and the rate if the update before this one was one more.
+  int64_t known_skips = 0;
+  double rate_if_skipped = 0;
 };
 
 // Writes one batch into the memory it is given.
@@ -88,6 +93,8 @@ class Session {
   Result<const Sums*> collect();          // of the oldest window or evaluated batch that was not collected
   double tally(const std::string& name);  // of the newest, once collected with all before it; NaN if the device failed
   const std::vector<Tally>& tallies() const { return tallies_; }
+  // Updates that an overflow prevented, as far as windows were collected; 0 without a loss scale.
+  Result<int64_t> skipped_updates();
   // Sums of the sample weights since begin(), one an output; a checkpoint inside a window carries them.
   const std::vector<double>& weight_sums() const { return weight_sums_; }
   void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }
@@ -142,12 +149,14 @@ class Session {
   std::vector<std::unique_ptr<BoundPhase>> phases_;
   std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself
   std::unique_ptr<Readback> readback_;  // of the persistent values from tally_begin_ on
+  std::unique_ptr<Readback> skips_;     // of the updates prevented, where a schedule wants to know
   Bytes tally_begin_ = 0;
   std::vector<Poke> pokes_;
   std::vector<Tally> tallies_;
   std::vector<double> weight_sums_;
   Sums sums_[2];  // of the windows that wait; sums_[0] where nothing runs ahead
   int64_t requested_ = 0, collected_ = 0;
+  std::optional<int64_t> skipped_;                  // as of what was collected; where skips_ is
   std::vector<std::vector<float>> staged_weights_;  // where the graph's weights are not f32
   std::vector<std::byte> staged_prediction_;
   int64_t first_sample_ = 0;

@@ -61,32 +61,45 @@ class GraphWriter {
     ValueId x = b_.input("x:" + port.name, {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
-    return cast(x, compute_);
+    return cast(x, read_in_float32(plan_.inputs[i]) ? precision_ : compute_);
+  }
+
+  bool read_in_float32(size_t tensor) const {
+    return std::any_of(plan_.calls.begin(), plan_.calls.end(), [&](const LayerCall& call) {
+      return plan_.layers[call.layer].float32 &&
+             std::find(call.inputs.begin(), call.inputs.end(), tensor) != call.inputs.end();
+    });
+  }
+
+  // A value in the dtype of a layer that reads it; converted once a run.
+  ValueId converted(ValueId value, DType dtype) {
+    if (b_.graph().type(value).dtype == dtype) return value;
+    const auto [copy, added] = copies_.try_emplace({value, dtype}, kNone);
+    if (added) copy->second = cast(value, dtype);
+    return copy->second;
   }
 
   void call(size_t index) {
     const LayerCall& call = plan_.calls[index];
     const LayerObject& object = plan_.layers[call.layer];
     b_.set_layer(object.path);
+    const DType dtype = object.float32 ? precision_ : compute_;
     std::vector<ValueId> inputs, weights;
-    for (size_t t : call.inputs) inputs.push_back(values_[t]);
-    for (size_t i = 0; i < object.specs.size(); ++i) weights.push_back(weight(object, i));
-    values_[call.output] = object.layer.build(BuildCall{b_, batch_, compute_, mode_ == Mode::kTrain, object.trainable,
+    for (size_t t : call.inputs) inputs.push_back(converted(values_[t], dtype));
+    for (size_t i = 0; i < object.specs.size(); ++i) weights.push_back(weight(object, i, dtype));
+    values_[call.output] = object.layer.build(BuildCall{b_, batch_, dtype, mode_ == Mode::kTrain, object.trainable,
                                                         static_cast<int64_t>(index), inputs, weights, statistics_});
   }
 
-  // A weight as its layer computes with it: under a mixed policy a copy in the compute dtype, made once a run.
-  ValueId weight(const LayerObject& object, size_t i) {
+  // A weight as its layer computes with it: under a mixed policy a copy in the compute dtype.
+  ValueId weight(const LayerObject& object, size_t i, DType dtype) {
     const ValueId held = b_.persistent(model_.weights()[object.first_weight + i].name,
                                        {precision_, object.specs[i].shape}, Category::kWeights);
-    if (precision_ == compute_ || object.layer.float32_weights) return held;
-    const auto [copy, added] = copies_.try_emplace(held, kNone);
-    if (added) {
-      b_.set_category(Category::kTemporaries);
-      copy->second = cast(held, compute_);
-      b_.set_category(Category::kActivations);
-    }
-    return copy->second;
+    if (object.layer.float32_weights) return held;
+    b_.set_category(Category::kTemporaries);
+    const ValueId used = converted(held, dtype);
+    b_.set_category(Category::kActivations);
+    return used;
   }
 
   ValueId scalar(const std::string& name) { return b_.persistent(name, {precision_, Shape{}}, Category::kInputs); }
@@ -149,7 +162,7 @@ class GraphWriter {
   const ModelPlan& plan_;
   const int64_t batch_;
   const DType precision_, compute_;
-  std::map<ValueId, ValueId> copies_;
+  std::map<std::pair<ValueId, DType>, ValueId> copies_;
   const Mode mode_;
   const DataTypes& data_;
   std::vector<ValueId> values_, targets_, sample_weights_, rows_;

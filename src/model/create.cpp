@@ -1,6 +1,8 @@
 // From a description to a checked model: read everything, list what is not supported, give every tensor its shape.
 #include <fmt/format.h>
+#include <fnmatch.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -159,6 +161,7 @@ class ModelBuilder {
     read_training(issues);
     PLIMSOLL_TRY(issues.status());
     PLIMSOLL_TRY(check_compiled());
+    for (const std::string& pattern : options_.float32_layers) PLIMSOLL_TRY(keep_in_float32(pattern));
     PLIMSOLL_TRY(add_inputs(tree));
     Expansion expansion(architecture_, *plan_, issues);
     PLIMSOLL_ASSIGN(plan_->outputs, expansion.run(tree, plan_->inputs));
@@ -190,6 +193,7 @@ class ModelBuilder {
     has_optimizer_ = !chosen.is_null();
     if (!has_optimizer_) return;
     model_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
+    if (options_.scale_loss && !model_.optimizer_.loss_scale) model_.optimizer_.loss_scale = LossScale{};
     if (options_.learning_rate) {
       model_.optimizer_.learning_rate = *options_.learning_rate;
       model_.optimizer_.schedule = nullptr;
@@ -212,6 +216,26 @@ class ModelBuilder {
     if (lacks_optimizer) error.remedy("--optimizer adam");
     if (lacks_loss) error.remedy("--loss sparse_categorical_crossentropy");
     return fail(std::move(error));
+  }
+
+  Status keep_in_float32(const std::string& pattern) {
+    constexpr size_t kShown = 5;
+    bool any = false;
+    std::vector<std::string> names;
+    for (LayerObject& object : plan_->layers) {
+      const bool named = fnmatch(pattern.c_str(), object.path.c_str(), 0) == 0;
+      object.float32 = object.float32 || named;
+      any = any || named;
+      names.push_back(object.path);
+    }
+    if (any) return {};
+    const size_t others = names.size() - std::min(names.size(), kShown);
+    names.resize(names.size() - others);
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--float32-layers {}: no layer of this model has such a name", pattern),
+                      {fmt::format("its layers: {}{}", fmt::join(names, ", "),
+                                   others == 0 ? "" : fmt::format(" and {} others", others))},
+                      {"a name, or a pattern of names: block5_*"}});
   }
 
   Status add_inputs(const ModelTree& tree) {

@@ -173,30 +173,49 @@ ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype) 
 
 namespace {
 
+// Where a gradient was cast up from half, its half: finite in the same elements, and fewer bytes to look through.
+ValueId before_cast(const Graph& graph, ValueId gradient) {
+  const NodeId producer = graph.value(gradient).producer;
+  if (producer == kNone || graph.node(producer).op != "cast") return gradient;
+  const ValueId from = graph.node(producer).inputs[0];
+  return is_half(graph.type(from).dtype) ? from : gradient;
+}
+
 // The guard against overflow: gradients as they would be without a scale, and how many of their elements are not
 // finite.
 class Guard {
  public:
   Guard(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight>& weights)
-      : b_(b), growth_steps_(optimizer.loss_scale ? optimizer.loss_scale->growth_steps : 0) {
-    const auto first = std::find_if(weights.begin(), weights.end(), [](const auto& w) { return w.gradient != kNone; });
-    if (!optimizer.loss_scale || first == weights.end()) return;
-    scale_ = loss_gradient(b, optimizer, b.graph().type(first->weight).dtype);
+      : b_(b), scheduled_(!optimizer.schedule.is_null()) {
+    std::vector<ValueId> looked_at;
+    for (const TrainedWeight& w : weights)
+      if (w.gradient != kNone) looked_at.push_back(before_cast(b.graph(), w.gradient));
+    if (!optimizer.loss_scale || looked_at.empty()) return;
+    growth_steps_ = optimizer.loss_scale->growth_steps;
+    scale_ = loss_gradient(b, optimizer, b.graph().type(weights.front().weight).dtype);
     b.set_layer("");
     skipped_ = b.persistent(kSkippedUpdates, {DType::kInt64, Shape{}}, Category::kOptimizer);
+    bad_ = b.add1("count_not_finite", std::move(looked_at));
     for (TrainedWeight& w : weights) {
       if (w.gradient == kNone) continue;
       b.set_layer(b.graph().value(w.weight).layer);
-      const ValueId bad = b.add1("count_not_finite", {w.gradient});
-      bad_ = bad_ == kNone ? bad : b.add1("add", {bad_, bad});
       w.gradient = b.add1("unscale", {w.gradient, scale_});
     }
   }
 
+  // The number of an update that leaves out those that were prevented.
   ValueId applied(ValueId iteration) {
     if (bad_ == kNone) return iteration;
     if (applied_ == kNone) applied_ = b_.add1("applied_updates", {iteration, skipped_});
     return applied_;
+  }
+  // The rate that a schedule has for it.
+  ValueId rate(ValueId rate) {
+    if (bad_ == kNone || !scheduled_) return rate;
+    if (rate_ != kNone) return rate_;
+    const ValueId other = b_.persistent(kRateIfSkipped, b_.graph().type(rate), Category::kInputs);
+    const ValueId known = b_.persistent(kKnownSkips, {DType::kInt64, Shape{}}, Category::kInputs);
+    return rate_ = b_.add1("scheduled_rate", {rate, other, skipped_, known});
   }
   void update(ValueId persistent, ValueId value) const {
     b_.update(persistent, bad_ == kNone ? value : b_.add1("keep_if", {value, persistent, bad_}));
@@ -213,8 +232,9 @@ class Guard {
 
  private:
   GraphBuilder& b_;
-  int64_t growth_steps_;
-  ValueId scale_ = kNone, bad_ = kNone, skipped_ = kNone, applied_ = kNone;
+  bool scheduled_;
+  int64_t growth_steps_ = 0;
+  ValueId scale_ = kNone, bad_ = kNone, skipped_ = kNone, applied_ = kNone, rate_ = kNone;
 };
 
 }  // namespace
@@ -230,7 +250,7 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
     if (gradients[i] == kNone) continue;
     const Value w = b.graph().value(weight);
     b.set_layer("");
-    const ValueId rate = b.persistent("learning_rate", {w.type.dtype, Shape{}}, Category::kInputs);
+    const ValueId rate = guard.rate(b.persistent("learning_rate", {w.type.dtype, Shape{}}, Category::kInputs));
     b.set_layer(w.layer);
     std::vector<ValueId> state;
     for (const std::string& name : state_names(optimizer))

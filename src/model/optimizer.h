@@ -34,6 +34,10 @@ struct Optimizer {
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLossScaleSteps = "loss_scale/steps";
 inline constexpr const char* kSkippedUpdates = "loss_scale/skipped";
+// With a schedule besides, whose rate depends on them: how many prevented updates "learning_rate" was set for, i64, and
+// the rate if it is one more, T. The host sets both before it has seen how the update before ended.
+inline constexpr const char* kKnownSkips = "loss_scale/known";
+inline constexpr const char* kRateIfSkipped = "learning_rate/if_skipped";
 // What the gradient of the loss starts from: the scale, or kNone for one.
 ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype);
 

@@ -1,7 +1,7 @@
 // Dynamic loss scaling, as Keras's LossScaleOptimizer does it, without a branch: gradients are taken of the loss times
 // a scale and divided by it (unscale); elements that are not finite are counted; where there were any, every weight and
 // moment stays what it was (keep_if) and the scale halves (loss_scale). Updates that did not happen are counted, so
-// that Adam's bias correction can leave them out (applied_updates).
+// that Adam's bias correction (applied_updates) and schedules (scheduled_rate) can leave them out.
 #include <cmath>
 
 #include "ops/families.h"
@@ -55,24 +55,28 @@ OpDef keep_if_op() {
   return op;
 }
 
+// Of any number of tensors together: one pass over all gradients, f32 and half ones side by side.
 OpDef count_not_finite_op() {
   OpDef op;
   op.name = "count_not_finite";
-  op.kind = OpKind::kReduction;
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("count_not_finite", in, attrs);
-    if (!check.inputs(1) || !check.all_floats()) return check.failed();
-    return check.outputs({{in[0].dtype, Shape{}}});
+    if (!check.require(!in.empty(), "takes at least one input") || !check.mixed_floats()) return check.failed();
+    return check.outputs({{wide(in[0].dtype), Shape{}}});
   };
   op.reference = [](const ReferenceCall& call) {
-    const double* x = in(call, 0);
-    *out(call) = static_cast<double>(
-        std::count_if(x, x + call.inputs[0].elements(), [](double v) { return !std::isfinite(v); }));
+    int64_t count = 0;
+    for (size_t i = 0; i < call.inputs.size(); ++i) {
+      const double* x = in(call, i);
+      count += std::count_if(x, x + call.inputs[i].elements(), [](double v) { return !std::isfinite(v); });
+    }
+    *out(call) = static_cast<double>(count);
   };
   op.error_units = 0;
   op.cases = {{"none", {f32({3, 3, 5, 17})}, {}, {"normal"}, {}},
               {"some", {f32({41, 1000})}, {}, {"unbounded"}, {}},
-              {"scalar", {f32({})}, {}, {"value:nan"}, {}}};
+              {"scalar", {f32({})}, {}, {"value:nan"}, {}},
+              {"several", {f32({17}), f32({3, 3, 5, 17}), f32({1})}, {}, {"unbounded", "normal", "value:inf"}, {}}};
   return op;
 }
 
@@ -125,10 +129,34 @@ OpDef applied_updates_op() {
   return op;
 }
 
+// rate, other, skipped, known -> rate, or `other` where more updates were skipped than whoever set them knew of.
+OpDef scheduled_rate_op() {
+  OpDef op;
+  op.name = "scheduled_rate";
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("scheduled_rate", in, attrs);
+    if (!check.inputs(4) || !check.floats({0, 1}) || !check.type(2, DType::kInt64) || !check.type(3, DType::kInt64))
+      return check.failed();
+    for (size_t i = 0; i < 4; ++i)
+      if (!check.scalar(i)) return check.failed();
+    return check.outputs({in[0]});
+  };
+  op.reference = [](const ReferenceCall& call) {
+    const int64_t skipped = *call.inputs[2].as<int64_t>(), known = *call.inputs[3].as<int64_t>();
+    *out(call) = *in(call, skipped == known ? 0 : 1);
+  };
+  op.error_units = 0;
+  const Types types = {f32({}), f32({}), i64({}), i64({})};
+  op.cases = {{"known", types, {}, {"value:0.5", "value:0.25", "step:3,0", "step:3,0"}, {}},
+              {"late", types, {}, {"value:0.5", "value:0.25", "step:4,0", "step:3,0"}, {}}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> loss_scale_ops() {
-  return {unscale_op(), keep_if_op(), count_not_finite_op(), loss_scale_op(), applied_updates_op()};
+  return {unscale_op(),    keep_if_op(),         count_not_finite_op(),
+          loss_scale_op(), applied_updates_op(), scheduled_rate_op()};
 }
 
 }  // namespace plimsoll

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <chrono>
 #include <map>
 
@@ -147,16 +148,9 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
 
 Result<SearchResult> search(const SearchRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  if (request.batch > 0 && request.graph.precision == Precision(DType::kFloat32, DType::kFloat16))
-    return fail(Error{ErrorCode::kUsage,
-                      "mixed_float16 trains with a loss scale, which does not run on a GPU yet",
-                      {"without one, small gradients would become zero"},
-                      {"--precision mixed_bfloat16", "--precision float32"}});
-  if (request.batch > 0 && request.model->optimizer().loss_scale && request.device->info().own_memory)
-    return fail(Error{ErrorCode::kUsage,
-                      "this model's optimizer scales the loss (LossScaleOptimizer), which does not run on a GPU yet",
-                      {},
-                      {"--optimizer adam   or sgd, adamw: without a scale", "--device cpu"}});
+  // Without a scale, small gradients would become zero.
+  assert(request.batch == 0 || request.graph.precision.compute != DType::kFloat16 ||
+         request.model->optimizer().loss_scale);
   PLIMSOLL_TRY(check_micro_batch(request));
   SearchResult result;
   Best best(request, result);

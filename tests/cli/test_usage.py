@@ -81,8 +81,18 @@ def test_half_precision_on_the_cpu():
     refused(201, "plan", MODEL, "--device", "cpu", "--precision", "mixed_bfloat16", mentions=["float32"])
 
 
-def test_mixed_float16_does_not_train_yet():
-    refused(201, "plan", MODEL, "--device", "rtx-4090-24g", "--precision", "mixed_float16", mentions=["loss scale"])
+def test_layers_in_float32_that_do_not_exist():
+    flags = ("plan", MODEL, "--device", "t4-16g", "--precision", "mixed_float16", "--float32-layers")
+    refused(201, *flags, "block5_*", mentions=["block5_*", "its layers:"])
+    program.run(*flags, "*")
+
+
+def test_card_without_bfloat16():
+    flags = ("plan", MODEL, "--device", "t4-16g", "--batch-size")
+    for batch in ("8", "auto"):
+        refused(201, *flags, batch, "--precision", "mixed_bfloat16", mentions=["Tesla T4", "--precision mixed_float16"])
+        plan = json.loads(program.run(*flags, batch, "--precision", "mixed_float16", "--json").stdout)
+        assert plan["precision"] == "mixed_float16" and plan["fits"]
 
 
 def test_optimizer_that_is_not_supported():

@@ -3,10 +3,15 @@
 Targets are not centred, so that gradients are sums of like signs and their rounding is relative to themselves.
 The network has one kernel with large and one with small gradients, so that per-tensor and global clipping differ."""
 
+import os
+import pathlib
+import subprocess
+
 import keras
 import numpy as np
 import pytest
 
+import compare
 import program
 import runs
 import keras_side
@@ -131,11 +136,45 @@ def test_accumulation_of_the_optimizer_is_refused(tmp_path, rng):
     assert "P205" in ended.stderr and "gradient_accumulation_steps" in ended.stderr, ended.stderr
 
 
-def test_a_scaled_loss_is_refused_on_a_gpu(tmp_path):
+def test_learning_rate_of_a_scaled_optimizer_by_flag(tmp_path, rng):
+    """It is the inner optimizer's: Keras takes none for the wrapper, and would not load a file that gives it one."""
     model = keras_side.randomize(network())
-    model.compile(O.LossScaleOptimizer(O.Adam()), "mse")
+    model.compile(O.LossScaleOptimizer(O.SGD(0.5)), "mse")
     file = tmp_path / "model.keras"
     model.save(file)
-    ended = program.run("plan", file, "--device", "rtx-4090-24g", expect=2)
-    assert "P201" in ended.stderr and "LossScaleOptimizer" in ended.stderr, ended.stderr
-    program.run("plan", file, "--device", "rtx-4090-24g", "--optimizer", "adam")
+    model.optimizer.learning_rate = 0.0625
+    x, y = rng.standard_normal((N, 6)).astype(np.float32), targets(rng, N)
+    _, loaded = runs.check_run(tmp_path, "flag", model, x, y, BATCH, ("--learning-rate", "0.0625"), file=file, few=True)
+    assert float(loaded.optimizer.inner_optimizer.get_config()["learning_rate"]) == 0.0625
+
+
+def test_a_scale_that_mixed_float16_added_loads(tmp_path, rng):
+    """Under the default policy and under mixed_float16 alike, with all its state, and trains on in Keras.
+
+    mixed_float16 trains on GPUs alone: the file comes from a test that adds the scale in float32."""
+    maker = pathlib.Path(program.PROGRAM[0]).parent / "test_execute"
+    if not maker.exists():
+        pytest.skip("there is no test_execute beside the program")
+    file = tmp_path / "scaled.keras"
+    subprocess.run(
+        [maker, "--gtest_filter=SavedForKeras.*"],
+        env={**os.environ, "PLIMSOLL_SAVED_FOR_KERAS": str(file)},
+        check=True,
+        capture_output=True,
+    )
+    expected = np.load(program.ROOT / "tests" / "golden" / "mlp_expected.npz")
+    for policy in ("float32", "mixed_float16"):
+        keras.config.set_dtype_policy(policy)
+        try:
+            loaded = keras_side.load(file)
+        finally:
+            keras.config.set_dtype_policy("float32")
+        optimizer = loaded.optimizer
+        assert type(optimizer) is O.LossScaleOptimizer and type(optimizer.inner_optimizer) is O.AdamW
+        assert int(optimizer.step_counter) == 5 and float(optimizer.dynamic_scale) == 2.0**15
+        assert int(optimizer.inner_optimizer.iterations) == 5
+        for i, variable in enumerate(optimizer.inner_optimizer.variables):
+            compare.close("run state", variable.path, variable.numpy(), expected[f"state/{i}"], compare.STATE)
+        x, y = rng.standard_normal((4, 6)).astype(np.float32), rng.standard_normal((4, 2)).astype(np.float32)
+        loaded.train_on_batch(x, y)
+        assert int(optimizer.inner_optimizer.iterations) == 6

@@ -71,7 +71,7 @@ struct Built {
 };
 
 inline Built build_graph(const Model& model, int64_t batch, Mode mode, const DataTypes& data = {},
-                         DType precision = DType::kFloat32) {
+                         const Precision& precision = DType::kFloat32) {
   GraphBuilder b = make_builder();
   Built built;
   built.forward = model.build(b, batch, precision, mode, data);

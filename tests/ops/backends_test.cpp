@@ -203,6 +203,12 @@ TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
   check_case(op_def("matmul"), {"skinny", {f32({37, 5001}), f32({5001, 10}), f32({10})}, relu, three, {}});
   check_case(op_def("matmul"), {"skinny_wide", {f32({3, 70001}), f32({70001, 31})}, {}, two, {}});
   check_case(op_def("matmul"), {"skinny_one", {f32({1, 4096}), f32({4096, 1}), f32({1})}, {}, three, {}});
+  std::vector<TensorType> gradients(300, f32({7}));  // more than one launch takes
+  gradients[1] = f32({3000, 1001});
+  gradients[200] = f32({64, 64, 3, 3});
+  std::vector<std::string> drawn(300, "normal");
+  drawn[0] = drawn[1] = drawn[299] = "unbounded";
+  check_case(op_def("count_not_finite"), {"several_launches", gradients, {}, drawn, {}});
   check_case(op_def("matmul"), {"skinny_tall", {f32({1000, 4097}), f32({4097, 17})}, {}, two, {}});
   report();
 }

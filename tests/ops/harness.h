@@ -36,8 +36,9 @@ struct CaseGraph {
 // The dtype of an input where tensors are half: what belongs to sums, statistics, losses and optimizers stays float32.
 inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType floating) {
   static const std::set<std::string> kWide = {
-      "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "l1_l2_grad", "sgd",
-      "adam",         "squared_norm",      "clip_factor",   "clip_value", "moving_average"};
+      "weighted_sum",   "weighted_sum_grad", "l1_l2_penalty",  "l1_l2_grad", "sgd",
+      "adam",           "squared_norm",      "clip_factor",    "clip_value", "unscale",
+      "moving_average", "loss_scale",        "scheduled_rate", "keep_if"};
   if (!is_half(floating)) return floating;
   const bool norm = op.name.starts_with("batch_norm_") || op.name.starts_with("layer_norm");
   const bool loss =
@@ -45,7 +46,8 @@ inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType 
   const bool wide = kWide.count(op.name) != 0 || (norm && one.inputs[i].shape.rank() == 1) ||
                     (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
                     (op.name == "attention_grad" && i + 1 == one.inputs.size()) ||
-                    (op.name.ends_with("_rows") && i != 1);
+                    (op.name.ends_with("_rows") && i != 1) ||
+                    (op.name == "count_not_finite" && i == 1);  // gradients of float32 layers beside half ones
   return wide ? DType::kFloat32 : floating;
 }
 

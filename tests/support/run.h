@@ -14,6 +14,7 @@
 #include "backends/cuda/cuda.h"
 #endif
 #include "execute/fit.h"
+#include "execute/window.h"
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
@@ -58,6 +59,7 @@ struct RunOptions {
   bool sample_weights = false;
   bool per_micro_batch_norm = false;
   int prefetch = 0;
+  std::optional<Precision> precision;  // absent: float32, and float64 on the reference
   ModelOptions overrides;
 };
 
@@ -100,8 +102,8 @@ class ModelRun {
       : open(std::move(model)), backend(open_device(options.device, options.threads)), linked(backend->device()) {
     request.model = &open.model;
     request.device = options.kept < 1 ? &linked : &backend->device();
-    request.graph = {options.device == "reference" ? DType::kFloat64 : DType::kFloat32,
-                     assumed_data_types(open.model, options.sample_weights)};
+    const Precision plain = options.device == "reference" ? DType::kFloat64 : DType::kFloat32;
+    request.graph = {options.precision.value_or(plain), assumed_data_types(open.model, options.sample_weights)};
     request.batch = options.batch;
     request.partial_window = options.partial_window;
     request.evaluate_batch = options.evaluate_batch;
@@ -130,10 +132,7 @@ class ModelRun {
   // One optimizer step over `count` samples from `first` on; its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
-    const Optimizer& optimizer = open.model.optimizer();
-    const double rate =
-        optimizer.schedule.is_null() ? state.learning_rate : learning_rate_at(optimizer, state.iteration);
-    session->begin({count, state.iteration, rate, 3});
+    session->begin(require(next_window(*session, state, count, 3)));
     for (int64_t done = 0; done < count;) {
       const int64_t piece = std::min(plan().batch.micro, count - done);
       require(session->accumulate(piece,

@@ -64,7 +64,7 @@ const std::map<std::string, RecipeFunction>& recipes() {
                      "absolute_error_grad", "match"});
     add(reduction_recipe,
         {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm", "clip_factor",
-         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates"});
+         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates", "scheduled_rate"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
     add(shape_recipe, {"reshape", "to_host", "to_host_done", "to_device", "to_device_done", "concat", "slice",
                        "broadcast", "fill", "cast", "pad2d", "crop2d"});

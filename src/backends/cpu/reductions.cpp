@@ -70,20 +70,25 @@ Recipe clip_factor(const Problem& p) {
 }
 
 Recipe count_not_finite(const Problem& p) {
-  const int64_t n = p.in_shape(0).elements();
+  std::vector<int64_t> elements;
+  for (size_t i = 0; i < p.inputs(); ++i) elements.push_back(p.in_shape(i).elements());
+  const int64_t pieces = pieces_of(*std::max_element(elements.begin(), elements.end()));
   const int threads = p.machine.threads;
-  return own_recipe("count_not_finite", 8 * pieces_of(n), p.machine.seconds(0, 1, p.traffic()),
-                    [=](const BoundNode& node) {
-                      return [=, x = input<const float>(node, 0), y = output<float>(node, 0),
-                              partial = static_cast<double*>(node.workspace)] {
-                        *y = static_cast<float>(sum_pieces(threads, n, partial, [&](int64_t at, int64_t count) {
-                          int64_t bad = 0;
-                          for (int64_t i = at; i < at + count; ++i)
-                            bad += std::fabs(x[i]) <= std::numeric_limits<float>::max() ? 0 : 1;
-                          return static_cast<double>(bad);
-                        }));
-                      };
-                    });
+  return own_recipe("count_not_finite", 8 * pieces, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
+    return [=, inputs = std::vector<void*>(node.inputs.begin(), node.inputs.end()), y = output<float>(node, 0),
+            partial = static_cast<double*>(node.workspace)] {
+      double total = 0;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const auto* x = static_cast<const float*>(inputs[i]);
+        total += sum_pieces(threads, elements[i], partial, [&](int64_t at, int64_t count) {
+          int64_t bad = 0;
+          for (int64_t k = at; k < at + count; ++k) bad += std::fabs(x[k]) <= std::numeric_limits<float>::max() ? 0 : 1;
+          return static_cast<double>(bad);
+        });
+      }
+      *y = static_cast<float>(total);
+    };
+  });
 }
 
 Recipe loss_scale(const Problem& p) {
@@ -105,6 +110,14 @@ Recipe applied_updates(const Problem& p) {
   return own_recipe("applied_updates", 0, p.machine.seconds(0, 1, 0), [](const BoundNode& node) {
     return [tried = input<const int64_t>(node, 0), skipped = input<const int64_t>(node, 1),
             applied = output<int64_t>(node, 0)] { *applied = *tried - *skipped; };
+  });
+}
+
+Recipe scheduled_rate(const Problem& p) {
+  return own_recipe("scheduled_rate", 0, p.machine.seconds(0, 1, 0), [](const BoundNode& node) {
+    return [rate = input<const float>(node, 0), other = input<const float>(node, 1),
+            skipped = input<const int64_t>(node, 2), known = input<const int64_t>(node, 3),
+            y = output<float>(node, 0)] { *y = *skipped == *known ? *rate : *other; };
   });
 }
 
@@ -233,6 +246,7 @@ Result<Recipe> reduction_recipe(const Problem& p) {
   if (op == "count_not_finite") return count_not_finite(p);
   if (op == "loss_scale") return loss_scale(p);
   if (op == "applied_updates") return applied_updates(p);
+  if (op == "scheduled_rate") return scheduled_rate(p);
   if (op == "weighted_sum") return weighted_sum(p);
   if (op == "weighted_sum_grad") return weighted_sum_grad(p);
   if (op == "layer_norm_param_grad") return layer_norm_param_grad(p);

@@ -33,6 +33,7 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.memory_bytes = card_.memory_bytes;
   info_.free_bytes = card_.free_bytes;
   info_.own_memory = true;
+  info_.has_bfloat16 = card_.has_bfloat16();
   info_.library = "cuDNN 9, cuBLASLt, own kernels";
 }
 

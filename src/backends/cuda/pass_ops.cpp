@@ -149,6 +149,11 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
            fmt::format("adam_weight({}, {}, {}, {}, {})", decayed, new_m, new_v, alpha, number(attrs.real("epsilon"))));
 }
 
+void write_keep_if(PassWriter& w) {  // new, old, bad
+  const std::string fresh = w.full(0), old = w.full(1);
+  w.result(0, fmt::format("{} == 0.0f ? {} : {}", w.scalar(2), fresh, old));
+}
+
 const std::map<std::string, PassForm>& forms() {
   static const std::map<std::string, PassForm> kForms = {
       {"bias_add",
@@ -218,6 +223,12 @@ const std::map<std::string, PassForm>& forms() {
        }},
       {"sgd", write_sgd},
       {"adam", write_adam},
+      {"unscale",
+       [](PassWriter& w) {
+         const std::string g = w.full(0);
+         w.result(0, g + " / " + w.scalar(1));
+       }},
+      {"keep_if", write_keep_if},
   };
   return kForms;
 }

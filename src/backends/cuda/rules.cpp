@@ -62,6 +62,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"adam", fused_rule},
       {"clip_value", fused_rule},
       {"l1_l2_grad", fused_rule},
+      {"unscale", fused_rule},
+      {"keep_if", fused_rule},
 
       {"max_pool2d", pooling_rule},
       {"max_pool2d_grad", pooling_rule},
@@ -95,6 +97,11 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"squared_norm", sums_rule},
       {"clip_factor", sums_rule},
       {"reduce_to", sums_rule},
+
+      {"count_not_finite", loss_scale_rule},
+      {"loss_scale", loss_scale_rule},
+      {"applied_updates", loss_scale_rule},
+      {"scheduled_rate", loss_scale_rule},
 
       {"concat", shape_rule},
       {"slice", shape_rule},

@@ -45,4 +45,9 @@ inline int64_t total_sum_bytes(int64_t elements) {
   return total_sum_blocks(elements) * static_cast<int64_t>(sizeof(double));
 }
 
+// Blocks that look through one tensor for elements that are not finite; each leaves a count of four bytes.
+inline int64_t count_blocks(int64_t elements) {
+  return std::clamp<int64_t>(elements / (kSumThreads * 64), 1, kSumBlocks);
+}
+
 }  // namespace plimsoll::cuda

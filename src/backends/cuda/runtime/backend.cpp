@@ -30,6 +30,7 @@ Binder binder_for(Rule rule) {
       {pooling_rule, bind_pooling},
       {rows_rule, bind_rows},
       {sums_rule, bind_sums},
+      {loss_scale_rule, bind_loss_scale},
       {shape_rule, bind_shape},
       {table_rule, bind_table},
       {copy_rule, bind_host_copy},

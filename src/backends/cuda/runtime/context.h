@@ -45,6 +45,7 @@ BoundKernel bind_fused(Context& context, const BoundNode& node);
 BoundKernel bind_pooling(Context& context, const BoundNode& node);
 BoundKernel bind_rows(Context& context, const BoundNode& node);
 BoundKernel bind_sums(Context& context, const BoundNode& node);
+BoundKernel bind_loss_scale(Context& context, const BoundNode& node);
 BoundKernel bind_shape(Context& context, const BoundNode& node);
 BoundKernel bind_table(Context& context, const BoundNode& node);
 BoundKernel bind_host_copy(Context& context, const BoundNode& node);

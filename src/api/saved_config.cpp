@@ -1,0 +1,75 @@
+#include "api/saved_config.h"
+
+#include "base/json.h"
+#include "model/config.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr const char* kWrapper = "LossScaleOptimizer";
+
+bool is_wrapper(const nlohmann::json& optimizer) {
+  return keras_object(optimizer).name == kWrapper;
+}
+
+nlohmann::json named_object(const std::string& name, const nlohmann::json& config) {
+  return json_object(
+      {{"module", "keras.optimizers"}, {"class_name", name}, {"config", config}, {"registered_name", nullptr}});
+}
+
+// Alone an optimizer may be a name in small letters, inside another one it must be an object.
+nlohmann::json as_object(const nlohmann::json& optimizer) {
+  if (optimizer.is_object() && optimizer.contains("module")) return optimizer;
+  const KerasObject object = keras_object(optimizer);
+  for (const char* name : {"SGD", "Adam", "AdamW"}) {
+    std::string small = name;
+    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (object.name == small) return named_object(name, object.config);
+  }
+  return named_object(object.name, object.config);
+}
+
+// Keras itself wraps the optimizer of a mixed_float16 model when it compiles it, and writes the plain one. Our layers
+// keep the policies of the file, so that Keras would not wrap it again, and could not place the wrapper's state.
+nlohmann::json wrapped(const nlohmann::json& optimizer, const LossScale& scale) {
+  return named_object(kWrapper, json_object({{"name", "loss_scale_optimizer"},
+                                             {"inner_optimizer", as_object(optimizer)},
+                                             {"initial_scale", scale.initial},
+                                             {"dynamic_growth_steps", scale.growth_steps}}));
+}
+
+// As a flag gives it: a Keras name, or an object.
+nlohmann::json parsed(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  return json.is_object() ? json : nlohmann::json(text);
+}
+
+}  // namespace
+
+std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
+                         const Model& model) {
+  const nlohmann::json* compiled = member(config, "compile_config");
+  const nlohmann::json* optimizer = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
+  const bool wraps = model.optimizer().loss_scale && (overrides.optimizer || !optimizer || !is_wrapper(*optimizer));
+  if (!overrides.optimizer && !overrides.loss && overrides.metrics.empty() && !overrides.learning_rate && !wraps)
+    return text;
+  nlohmann::json changed = config;
+  nlohmann::json& compile = changed["compile_config"];
+  if (!compile.is_object())
+    compile = json_object({{"loss_weights", nullptr},
+                           {"metrics", nullptr},
+                           {"weighted_metrics", nullptr},
+                           {"run_eagerly", false},
+                           {"steps_per_execution", 1},
+                           {"jit_compile", false}});
+  if (overrides.optimizer) compile["optimizer"] = parsed(*overrides.optimizer);
+  if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
+  if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
+  nlohmann::json& chosen = compile["optimizer"];
+  if (wraps && !is_wrapper(chosen)) chosen = wrapped(chosen, *model.optimizer().loss_scale);
+  nlohmann::json& inner = is_wrapper(chosen) ? chosen["config"]["inner_optimizer"] : chosen;
+  if (overrides.learning_rate && inner.is_object()) inner["config"]["learning_rate"] = *overrides.learning_rate;
+  return changed.dump();
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,16 @@
+// Keras's config.json for what a run changed, so that the saved file says what it was trained with.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/model.h"
+
+namespace plimsoll {
+
+// `config` is the file's, or a description's with its compile configuration; `text` what it was read from, written back
+// where nothing changed.
+std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
+                         const Model& model);
+
+}  // namespace plimsoll

@@ -1,0 +1,18 @@
+#include "execute/window.h"
+
+#include <algorithm>
+
+namespace plimsoll {
+
+Result<Window> next_window(Session& session, const OptimizerState& state, int64_t samples, uint64_t seed) {
+  Window window{samples, state.iteration, state.learning_rate, seed};
+  const Optimizer& optimizer = session.model().optimizer();
+  if (optimizer.schedule.is_null()) return window;
+  PLIMSOLL_ASSIGN(window.known_skips, session.skipped_updates());
+  const int64_t made = state.iteration - window.known_skips;
+  window.learning_rate = learning_rate_at(optimizer, made);
+  window.rate_if_skipped = learning_rate_at(optimizer, std::max<int64_t>(made - 1, 0));
+  return window;
+}
+
+}  // namespace plimsoll
