@@ -15,8 +15,9 @@ struct DeviceInfo {
   Bytes memory_bytes = 0;  // of the whole device
   Bytes free_bytes = 0;    // what this process may take, limits of cgroups included
   int threads = 1;
-  bool own_memory = false;  // the arena lies in the device's memory, and data come to it through the host's
-  std::string library;      // what its kernels come from: "oneDNN 2.6.3"
+  bool own_memory = false;     // the arena lies in the device's memory, and data come to it through the host's
+  bool memory_growth = false;  // the arena takes room as phases need it, not all of it at the start
+  std::string library;         // what its kernels come from: "oneDNN 2.6.3"
 };
 
 // A physical layout in the backend's words, and the bytes a value takes in it.

@@ -160,7 +160,7 @@ class Trainer {
       PLIMSOLL_ASSIGN(const int64_t skipped, skipped_updates());
       rate = learning_rate_at(optimizer, progress_.optimizer.iteration - skipped);
     }
-    session_.begin({size, progress_.optimizer.iteration, rate, options_.seed}, progress_.done);
+    PLIMSOLL_TRY(session_.begin({size, progress_.optimizer.iteration, rate, options_.seed}, progress_.done));
     while (progress_.done < size) {
       const int64_t count = std::min(batch().micro, size - progress_.done);
       PLIMSOLL_TRY(session_.accumulate(count, [&](const BatchBuffers& into) { return prefetcher_->next(into); }));
@@ -170,7 +170,7 @@ class Trainer {
         return interrupt();
       }
     }
-    session_.apply();
+    PLIMSOLL_TRY(session_.apply());
     progress_.done = 0;
     ++progress_.optimizer.iteration;
     ++progress_.steps;

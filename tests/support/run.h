@@ -57,15 +57,19 @@ struct RunOptions {
   bool sample_weights = false;
   bool per_micro_batch_norm = false;
   int prefetch = 0;
+  bool memory_growth = false;
   ModelOptions overrides;
+  // Puts something of the test's own between the session and the device.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap;
 };
 
-inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2) {
+inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2, bool memory_growth = false) {
   JobOptions job;
   job.device = device;
   job.tf32 = false;  // its rounding is the user's choice, not an error to allow for
   job.precision = device == "reference" ? "float64" : "float32";
   job.threads = threads;
+  job.memory_growth = memory_growth;
   return require(open_backend(job));
 }
 
@@ -73,7 +77,8 @@ inline std::unique_ptr<Backend> open_device(const std::string& device, int threa
 class ModelRun {
  public:
   ModelRun(OpenModel model, const RunOptions& options)
-      : open(std::move(model)), backend(open_device(options.device, options.threads)) {
+      : open(std::move(model)), backend(open_device(options.device, options.threads, options.memory_growth)) {
+    if (options.wrap) backend = options.wrap(std::move(backend));
     request.model = &open.model;
     request.device = &backend->device();
     request.graph = {options.device == "reference" ? DType::kFloat64 : DType::kFloat32,
@@ -103,14 +108,14 @@ class ModelRun {
     const Optimizer& optimizer = open.model.optimizer();
     const double rate =
         optimizer.schedule.is_null() ? state.learning_rate : learning_rate_at(optimizer, state.iteration);
-    session->begin({count, state.iteration, rate, 3});
+    require(session->begin({count, state.iteration, rate, 3}));
     for (int64_t done = 0; done < count;) {
       const int64_t piece = std::min(plan().batch.micro, count - done);
       require(session->accumulate(piece,
                                   [&](const BatchBuffers& into) { return source.read(0, first + done, piece, into); }));
       done += piece;
     }
-    session->apply();
+    require(session->apply());
     ++state.iteration;
     return session->tally("loss");
   }

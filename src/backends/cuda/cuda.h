@@ -14,8 +14,9 @@ namespace plimsoll {
 std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
 
 struct GpuOptions {
-  int ordinal = 0;   // among the visible ones
-  bool tf32 = true;  // whether float32 matrix work may be rounded to tf32
+  int ordinal = 0;             // among the visible ones
+  bool tf32 = true;            // whether float32 matrix work may be rounded to tf32
+  bool memory_growth = false;  // whether memory is mapped as phases need it
 };
 
 // Present in builds with CUDA.
@@ -30,6 +31,6 @@ struct GpuReport {
   std::vector<std::string> holders;
 };
 Result<std::vector<GpuReport>> gpu_reports();
-std::vector<std::string> missing_gpu_libraries();
+std::vector<Error> missing_gpu_libraries();  // each with what installs it
 
 }  // namespace plimsoll

@@ -33,6 +33,7 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.memory_bytes = card_.memory_bytes;
   info_.free_bytes = card_.free_bytes;
   info_.own_memory = true;
+  info_.memory_growth = card_.memory_growth;
   info_.library = "cuDNN 9, cuBLASLt, own kernels";
 }
 

@@ -6,6 +6,7 @@
 #include <cudnn.h>
 
 #include "backends/cuda/card.h"
+#include "backends/cuda/runtime/held.h"
 #include "device/kernel.h"
 
 namespace plimsoll::cuda {
@@ -13,6 +14,7 @@ namespace plimsoll::cuda {
 struct Context {
   Card card;
   int ordinal = 0;
+  HeldMemory held;                // what this process holds of the card
   cudaStream_t stream = nullptr;  // kernels are enqueued here, and captured from here
   cudaStream_t copies = nullptr;
   cudnnHandle_t dnn = nullptr;      // on `stream`
