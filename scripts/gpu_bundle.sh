@@ -18,4 +18,8 @@ for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan tes
   # fmt's version differs between systems; HDF5, zlib and OpenMP are the GPU machine's own.
   ldd "$build/$program" | awk '$3 ~ /libfmt/ { print $3 }' | xargs -r cp -Lu -t "$into"
 done
+# What test_execute loads into the program to make it fail.
+for library in libfail_allocation.so libfail_kernel.so; do
+  if [ -e "$build/$library" ]; then cp "$build/$library" "$into/"; fi
+done
 du -sh "$into"

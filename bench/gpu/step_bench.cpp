@@ -122,7 +122,7 @@ int run(int argc, char** argv) {
   const double ready = seconds_since(start);
   int64_t iteration = 0;
   const auto step = [&](bool again) {
-    session->begin({job.batch_size, iteration++, 1e-3, 3});
+    require(session->begin({job.batch_size, iteration++, 1e-3, 3}));
     for (int64_t done = 0; done < job.batch_size;) {
       const int64_t count = std::min(found.plan.batch.micro, job.batch_size - done);
       require(again && found.plan.batch.accumulation_steps() == 1
@@ -131,7 +131,7 @@ int run(int argc, char** argv) {
                                         [&](const BatchBuffers& into) { return fill_batch(open.model, count, into); }));
       done += count;
     }
-    session->apply();
+    require(session->apply());
   };
   step(false);
   const double first_loss = session->tally("loss"), first = seconds_since(start);

@@ -25,6 +25,7 @@ Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
   GpuOptions gpu;
   gpu.tf32 = options.tf32;
+  gpu.memory_growth = options.memory_growth;
   if (const size_t colon = options.device.find(':'); colon != std::string::npos) {
     const std::string number = options.device.substr(colon + 1);
     if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
@@ -84,6 +85,15 @@ Result<Precision> parse_precision(const std::string& precision) {
                      "--precision float64   the slow float64 reference"}});
 }
 
+MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
+  if (forced == nullptr) return {asked, ""};
+  const std::string value = forced;
+  if (value != "true" && value != "false")
+    return {asked, fmt::format("{}={} is neither true nor false: it changes nothing", kForceGrowth, value)};
+  const bool on = value == "true";
+  return {on, asked && !on ? fmt::format("{}=false turns --memory-growth off", kForceGrowth) : ""};
+}
+
 namespace {
 
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
@@ -94,6 +104,7 @@ Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const
   if (options.device != "auto" && options.device != "cpu") {
     PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(options.device));
     card.tf32 = options.tf32;
+    card.memory_growth = options.memory_growth;
     return make_planned_gpu(std::move(card));
   }
 #ifdef PLIMSOLL_HAS_CUDA

@@ -25,6 +25,7 @@ struct JobOptions {
   std::optional<Bytes> host_budget;  // beside a GPU: what values may wait in; absent: most of what is free
   std::string device = "auto";
   bool tf32 = true;  // float32 matrix work on a GPU may be rounded to tf32
+  bool memory_growth = false;
   std::string precision = "float32";
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;
@@ -43,6 +44,15 @@ struct OpenModel {
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
+
+// Whether memory of a GPU is taken as phases need it: as `asked`, unless TF_FORCE_GPU_ALLOW_GROWTH, whose value is
+// `forced`, says otherwise. It says it as it does to TensorFlow: "true" and "false" win, anything else changes nothing.
+struct MemoryGrowth {
+  bool on = false;
+  std::string note;  // for the user: what was asked for and is not done
+};
+MemoryGrowth choose_memory_growth(bool asked, const char* forced);
+inline constexpr const char* kForceGrowth = "TF_FORCE_GPU_ALLOW_GROWTH";
 
 // "auto", "cpu", "gpu", "gpu:N" or the profile of a card; the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace plimsoll {
@@ -50,6 +51,7 @@ Result<Trainer> Trainer::create(const Sequential& model, const OptimizerSpec& op
     PLIMSOLL_ASSIGN(job.budget, parse_bytes(options.budget));
   }
   job.threads = options.threads;
+  job.memory_growth = choose_memory_growth(false, std::getenv(kForceGrowth)).on;
   PLIMSOLL_ASSIGN(state->backend, open_backend(job));
   state->budget = choose_budget(job, state->backend->device().info());
   state->request = base_request(job, state->open.model, state->backend->device(), DType::kFloat32,
@@ -101,8 +103,7 @@ Result<void> Trainer::begin(int64_t samples) {
   PLIMSOLL_ASSIGN(const Window next, next_window(*s.session, s.optimizer, samples, s.seed));
   s.window = samples;
   s.done = 0;
-  s.session->begin(next);
-  return {};
+  return s.session->begin(next);
 }
 
 Result<void> Trainer::accumulate(const Batch& batch) {
@@ -123,7 +124,7 @@ Result<double> Trainer::apply() {
   State& s = *state_;
   if (s.done != s.window)
     return fail(ErrorCode::kUsage, fmt::format("the window was begun for {} samples, {} were given", s.window, s.done));
-  s.session->apply();
+  PLIMSOLL_TRY(s.session->apply());
   ++s.optimizer.iteration;
   return s.session->tally("loss");
 }

@@ -35,7 +35,8 @@ const std::vector<ErrorCode>& all_error_codes() {
                                                kLabelOutOfRange,    kDataEmpty,
                                                kDataLengths,        kInterrupted,
                                                kWriteFailed,        kNotWritable,
-                                               kLibraryMissing,     kOutOfMemory};
+                                               kLibraryMissing,     kOutOfMemory,
+                                               kDeviceLost};
   return codes;
 }
 

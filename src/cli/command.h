@@ -23,9 +23,9 @@ struct CommonFlags {
   Status resolve(bool needs_loss, bool needs_training);
 };
 
-void add_model_flags(
-    CLI::App& command,
-    CommonFlags& flags);  // MODEL, --budget, --device, --precision, --threads, --input-shape, --json, --quiet
+void add_model_flags(CLI::App& command,
+                     CommonFlags& flags);  // MODEL, --budget, --device, --precision, --memory-growth, --threads,
+                                           // --input-shape, --json, --quiet
 void add_training_flags(CLI::App& command,
                         CommonFlags& flags);  // --batch-size, --micro-batch, levers, compile overrides
 

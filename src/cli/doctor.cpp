@@ -12,6 +12,16 @@ namespace {
 
 struct DoctorFlags : CommonFlags {};
 
+#ifdef PLIMSOLL_HAS_CUDA
+// What is missing, why it is thought so, and what to do about it here.
+void print_missing(const std::string& heading, const Error& error) {
+  fmt::print("{}{}\n", heading, error.what);
+  for (const std::string& fact : error.facts) fmt::print("            {}\n", fact);
+  for (const std::string& remedy : error.remedies)
+    if (!remedy.starts_with("--")) fmt::print("            try: {}\n", remedy);
+}
+#endif
+
 void print_gpus() {
 #ifdef PLIMSOLL_HAS_CUDA
   if (const auto gpus = gpu_reports()) {
@@ -22,16 +32,35 @@ void print_gpus() {
                  gpu.card.host_bytes_per_second * 1e-9);
       for (const std::string& holder : gpu.holders) fmt::print("          held by {}\n", holder);
     }
-    for (const std::string& missing : missing_gpu_libraries()) fmt::print("          missing: {}\n", missing);
   } else {
-    fmt::print("GPU       none: {}\n", gpus.error().facts.empty() ? gpus.error().what : gpus.error().facts[0]);
+    print_missing("GPU       none: ", gpus.error());
   }
+  for (const Error& missing : missing_gpu_libraries()) print_missing("          missing: ", missing);
 #else
   fmt::print("GPU       not in this build\n");
 #endif
   std::string profiles;
   for (const cuda::Card& card : cuda::card_profiles()) profiles += (profiles.empty() ? "" : ", ") + card.profile;
   fmt::print("profiles  cards to plan for: {}\n", profiles);
+}
+
+// {"gpus": [...], "missing": [...]}: what print_gpus() says, for machines.
+void add_gpus(nlohmann::ordered_json& json) {
+#ifdef PLIMSOLL_HAS_CUDA
+  json["gpus"] = nlohmann::ordered_json::array();
+  json["missing"] = nlohmann::ordered_json::array();
+  const auto gpus = gpu_reports();
+  if (!gpus) json["missing"].push_back(error_json(gpus.error())["error"]);
+  for (const GpuReport& gpu : gpus.value_or(std::vector<GpuReport>{}))
+    json["gpus"].push_back(ordered_object({{"name", gpu.card.name},
+                                           {"device", fmt::format("gpu:{}", gpu.ordinal)},
+                                           {"memory_bytes", gpu.card.memory_bytes},
+                                           {"free_bytes", gpu.card.free_bytes},
+                                           {"held_by", gpu.holders}}));
+  for (const Error& missing : missing_gpu_libraries()) json["missing"].push_back(error_json(missing)["error"]);
+#else
+  (void)json;
+#endif
 }
 
 Result<int> doctor(DoctorFlags& flags) {
@@ -52,18 +81,19 @@ Result<int> doctor(DoctorFlags& flags) {
   const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
   const Budget budget = choose_budget(flags.job, device);
   if (flags.json) {
-    fmt::print("{}\n", ordered_object({{"version", "0.1.0"},
-                                       {"system", std::string(system.sysname) + " " + system.release},
-                                       {"device", ordered_object({{"name", device.name},
-                                                                  {"kind", device.kind},
-                                                                  {"threads", device.threads},
-                                                                  {"memory_bytes", device.memory_bytes},
-                                                                  {"free_bytes", device.free_bytes}})},
-                                       {"limited_by_cgroup", limited},
-                                       {"default_budget_bytes", budget.bytes},
-                                       {"libraries", {device.library}},
-                                       {"disk_free_bytes", disk_free}})
-                           .dump(2));
+    nlohmann::ordered_json json = ordered_object({{"version", "0.1.0"},
+                                                  {"system", std::string(system.sysname) + " " + system.release},
+                                                  {"device", ordered_object({{"name", device.name},
+                                                                             {"kind", device.kind},
+                                                                             {"threads", device.threads},
+                                                                             {"memory_bytes", device.memory_bytes},
+                                                                             {"free_bytes", device.free_bytes}})},
+                                                  {"limited_by_cgroup", limited},
+                                                  {"default_budget_bytes", budget.bytes},
+                                                  {"libraries", {device.library}},
+                                                  {"disk_free_bytes", disk_free}});
+    add_gpus(json);
+    fmt::print("{}\n", json.dump(2));
     return 0;
   }
   fmt::print("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release);

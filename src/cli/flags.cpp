@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
 #include "cli/command.h"
 
@@ -65,6 +66,9 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
       .add_option("--tf32", flags.job.tf32,
                   "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
       ->capture_default_str();
+  command.add_flag("--memory-growth", flags.job.memory_growth,
+                   "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
+                   "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
       ->check(CLI::NonNegativeNumber);
   command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
@@ -138,6 +142,9 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (!host_budget_text.empty()) {
     PLIMSOLL_ASSIGN(job.host_budget, parse_bytes(host_budget_text));
   }
+  const MemoryGrowth growth = choose_memory_growth(job.memory_growth, std::getenv(kForceGrowth));
+  if (!growth.note.empty()) message(*this, growth.note);
+  job.memory_growth = growth.on;
   PLIMSOLL_TRY(check_levers(forbid));
   PLIMSOLL_TRY(check_levers(allow));
   job.forbidden = {forbid.begin(), forbid.end()};

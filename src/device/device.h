@@ -15,9 +15,10 @@ struct DeviceInfo {
   Bytes memory_bytes = 0;  // of the whole device
   Bytes free_bytes = 0;    // what this process may take, limits of cgroups included
   int threads = 1;
-  bool own_memory = false;  // the arena lies in the device's memory, and data come to it through the host's
+  bool own_memory = false;     // the arena lies in the device's memory, and data come to it through the host's
+  bool memory_growth = false;  // the arena takes room as phases need it, not all of it at the start
   bool has_bfloat16 = true;
-  std::string library;      // what its kernels come from: "oneDNN 2.6.3"
+  std::string library;  // what its kernels come from: "oneDNN 2.6.3"
 };
 
 // A physical layout in the backend's words, and the bytes a value takes in it.

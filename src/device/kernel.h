@@ -69,6 +69,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const Device& device() const = 0;
+  // Whether this process could hold so much of the device's memory now, what it holds already included; kOutOfMemory
+  // says what is free and who holds the rest. Where memory may be promised before it is there, nothing is refused.
+  virtual Status check_room(Bytes bytes) const;
   virtual Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const = 0;
   // The host's memory beside it, for values that wait there.
   virtual Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const = 0;
@@ -87,6 +90,9 @@ class Backend {
   virtual Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const;
 };
 
+inline Status Backend::check_room(Bytes) const {
+  return {};
+}
 inline Result<std::unique_ptr<Kernel>> Backend::record(std::span<const std::unique_ptr<Kernel>>) const {
   return std::unique_ptr<Kernel>();
 }

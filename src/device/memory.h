@@ -29,6 +29,13 @@ class Memory {
   virtual Bytes bytes() const = 0;
   virtual Bytes held_bytes() const = 0;  // what of it the keeper of this memory counts as taken
 
+  // Memory that grows takes addresses at first and room only when it is asked to: [0, bytes) may be used afterwards,
+  // and what was in it stays. kOutOfMemory where there is no room; then it is as it was. Other memory is all there
+  // already.
+  virtual Status commit(Bytes /*bytes*/) { return {}; }
+  // Gives back what lies above `bytes`, once everything enqueued is done.
+  virtual void trim(Bytes /*bytes*/) {}
+
   // After whatever was enqueued before; on return the host may use its side again.
   virtual Status write(Bytes offset, const void* from, Bytes bytes) = 0;
   virtual Status read(Bytes offset, void* to, Bytes bytes) const = 0;

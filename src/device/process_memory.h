@@ -1,4 +1,4 @@
-// What the kernel says this process holds. None of it allocates.
+// What the kernel says this process holds, and what of it is not ours. None of it allocates.
 #pragma once
 
 #include "base/bytes.h"
@@ -8,5 +8,9 @@ namespace plimsoll {
 Bytes resident_bytes();       // now (VmRSS)
 Bytes peak_resident_bytes();  // since the process started, or since the last reset (VmHWM)
 bool reset_peak_resident();   // false where the kernel does not allow it
+
+// The most that sanitizers hold, compiled in or loaded beside the program, of the host's memory or a GPU's: nobody's
+// promise.
+Bytes held_by_tools();
 
 }  // namespace plimsoll

@@ -149,7 +149,7 @@ class Trainer {
     if (waiting_.count == 0) reported_ = Clock::now();
     const int64_t size = Cutter::window_size(progress_.window, data_.samples(), batch().effective);
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
-    session_.begin(next, progress_.done);
+    PLIMSOLL_TRY(session_.begin(next, progress_.done));
     while (progress_.done < size) {
       const int64_t count = std::min(batch().micro, size - progress_.done);
       PLIMSOLL_TRY(session_.accumulate(count, [&](const BatchBuffers& into) { return prefetcher_->next(into); }));
@@ -159,7 +159,7 @@ class Trainer {
         return interrupt();
       }
     }
-    session_.apply();
+    PLIMSOLL_TRY(session_.apply());
     progress_.done = 0;
     ++progress_.optimizer.iteration;
     ++progress_.steps;

@@ -1,6 +1,5 @@
 #include "execute/session.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -10,6 +9,8 @@
 #include <cstring>
 #include <limits>
 #include <map>
+
+#include "device/process_memory.h"
 
 namespace plimsoll {
 
@@ -70,6 +71,7 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
+  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes() - held_before));  // somebody may have come since it was made
   PLIMSOLL_ASSIGN(auto memory, backend.reserve(plan.arena_bytes));
   std::unique_ptr<Memory> host;
   if (plan.host_bytes > 0) {
@@ -77,7 +79,10 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
   }
   std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(memory), backend, options));
   session->host_ = std::move(host);
-  PLIMSOLL_TRY(session->bind());
+  if (Status bound = session->bind(); !bound) {
+    PLIMSOLL_TRY(backend.finish());  // a device that failed makes every kernel look unsuitable
+    return tl::make_unexpected(std::move(bound).error());
+  }
   PLIMSOLL_TRY(session->open_queues());
   // What planning needed is given back before the arena is used.
   malloc_trim(0);
@@ -124,12 +129,7 @@ Status Session::record_phases() {
     PLIMSOLL_TRY(backend_.finish());
   }
   arena_peak_ = 0;
-  return {};
-}
-
-// What a sanitizer holds, compiled in or loaded beside the program, is nobody's promise.
-static Bytes sanitizer_bytes() {
-  return dlsym(RTLD_DEFAULT, "__lsan_do_leak_check") != nullptr ? kGiB : 0;
+  return memory_->fill(0, std::byte{0}, plan_.persistent_bytes);  // as a new arena is
 }
 
 Status Session::dry_run(Bytes held_before) {
@@ -138,7 +138,8 @@ Status Session::dry_run(Bytes held_before) {
   else
     PLIMSOLL_TRY(record_phases());
   overhead_measured_ = overhead_now() - held_before;
-  if (overhead_measured_ <= plan_.overhead_bytes + sanitizer_bytes()) return {};
+  memory_->trim(plan_.persistent_bytes);  // each phase takes its own when it comes
+  if (overhead_measured_ <= plan_.overhead_bytes + held_by_tools()) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
                     fmt::format("the process holds {} beside its arena, the published bound is {}",
                                 format_bytes(overhead_measured_), format_bytes(plan_.overhead_bytes)),
@@ -152,7 +153,14 @@ Status Session::bind() {
   weight_sums_.assign(model_.outputs().size(), 0);
   for (Sums& sums : sums_) sums = {std::vector<double>(tallies_.size(), 0), weight_sums_};
   micro_batched_ = plan_.batch.micro < plan_.batch.effective;
-  for (const PhasePlan& phase : plan_.phases) PLIMSOLL_TRY(bind_phase(phase));
+  // The smallest first: memory that grows then grows to the end of one phase after the other, and can be given back to
+  // where any of them ends.
+  std::vector<const PhasePlan*> order;
+  for (const PhasePlan& phase : plan_.phases) order.push_back(&phase);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const PhasePlan* a, const PhasePlan* b) { return a->arena_bytes < b->arena_bytes; });
+  PLIMSOLL_TRY(memory_->commit(plan_.persistent_bytes));
+  for (const PhasePlan* phase : order) PLIMSOLL_TRY(bind_phase(*phase));
   return {};
 }
 
@@ -193,6 +201,7 @@ Status Session::bind_phase(const PhasePlan& phase) {
   auto bound = std::make_unique<BoundPhase>();
   bound->plan = &phase;
   bound->end = plan_.persistent_bytes;
+  PLIMSOLL_TRY(memory_->commit(phase.arena_bytes));  // binding may try kernels out where they will run
   const auto address = [&](ValueId id) -> void* {
     const auto [offset, first, last, host] = phase.values[static_cast<size_t>(id)];
     if (host >= 0) return host_->at(host);
@@ -280,6 +289,14 @@ Session::BoundPhase* Session::find(const std::string& name, int64_t samples) con
   return nullptr;
 }
 
+Result<Session::BoundPhase*> Session::ready(const std::string& name, int64_t samples) {
+  BoundPhase* phase = find(name, samples);
+  if (phase == nullptr)
+    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase {} for {} samples", name, samples));
+  PLIMSOLL_TRY(memory_->commit(phase->end));
+  return phase;
+}
+
 void Session::flush_pokes() {
   if (!pokes_.empty()) memory_->poke(pokes_);
   pokes_.clear();
@@ -356,7 +373,7 @@ void Session::set_scales(int64_t samples) {
       set_scalar("scale:" + port.name, port.loss_weight / static_cast<double>(samples * port.rows_per_sample));
 }
 
-void Session::begin(const Window& window, int64_t done) {
+Status Session::begin(const Window& window, int64_t done) {
   set_scales(window.samples);
   set_scalar("learning_rate", window.learning_rate);
   set_scalar(kRateIfSkipped, window.rate_if_skipped);
@@ -365,13 +382,14 @@ void Session::begin(const Window& window, int64_t done) {
   set_integers("rng", {static_cast<int64_t>(window.seed), window.iteration});
   first_sample_ = done;
   if (done == 0) std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
-  if (micro_batched_ && done == 0) run(*find("begin", 0));
+  if (!micro_batched_ || done > 0) return {};
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("begin", 0));
+  run(*phase);
+  return {};
 }
 
 Result<Session::BoundPhase*> Session::next_accumulate(int64_t count) {
-  BoundPhase* phase = find(micro_batched_ ? "accumulate" : "train", count);
-  if (phase == nullptr)
-    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase for a batch of {} samples", count));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(micro_batched_ ? "accumulate" : "train", count));
   set_integers("first_sample", {first_sample_});
   first_sample_ += count;
   return phase;
@@ -390,15 +408,17 @@ Status Session::accumulate_again(int64_t count) {
   return {};
 }
 
-void Session::apply() {
-  if (micro_batched_) run(*find("apply", 0));
+Status Session::apply() {
+  if (micro_batched_) {
+    PLIMSOLL_ASSIGN(BoundPhase * phase, ready("apply", 0));
+    run(*phase);
+  }
   request_sums();
+  return {};
 }
 
 Status Session::evaluate(int64_t count, const Fill& fill) {
-  BoundPhase* phase = find("evaluate", count);
-  if (phase == nullptr)
-    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to evaluate {} samples", count));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("evaluate", count));
   set_scales(count);
   std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
   PLIMSOLL_TRY(run_batch(*phase, fill));
@@ -407,9 +427,7 @@ Status Session::evaluate(int64_t count, const Fill& fill) {
 }
 
 Status Session::predict(int64_t count, const Fill& fill) {
-  BoundPhase* phase = find("predict", count);
-  if (phase == nullptr)
-    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase to predict {} samples", count));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("predict", count));
   return run_batch(*phase, fill);
 }
 
@@ -477,8 +495,7 @@ double Session::tally(const std::string& name) {
 
 Result<std::vector<double>> Session::measure_nodes(const std::string& name, int64_t samples, int repeats) {
   using Clock = std::chrono::steady_clock;
-  BoundPhase* phase = find(name, samples);
-  if (phase == nullptr) return fail(ErrorCode::kInternal, fmt::format("the plan has no phase {}", name));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(name, samples));
   flush_pokes();
   std::vector<double> seconds;
   for (const auto& kernel : phase->kernels) {
@@ -493,6 +510,7 @@ Result<std::vector<double>> Session::measure_nodes(const std::string& name, int6
 }
 
 void Session::fill_pattern() {
+  require(memory_->commit(memory_->bytes()));
   (void)memory_->fill(plan_.persistent_bytes, kPattern, memory_->bytes() + Memory::kGuard - plan_.persistent_bytes);
 }
 

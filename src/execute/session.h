@@ -76,12 +76,12 @@ class Session {
   Status store(const std::string& name, const std::function<Status(const TensorView&)>& write);
 
   // `done` samples of the window were accumulated before, by a run that was interrupted: their sums are in the arena.
-  void begin(const Window& window, int64_t done = 0);
+  Status begin(const Window& window, int64_t done = 0);
   // `count` samples: the plan's micro-batch, or one of its tails.
   Status accumulate(int64_t count, const Fill& fill);
   // The same on the batch that came last, which a device with memory of its own still has: for benchmarks.
   Status accumulate_again(int64_t count);
-  void apply();
+  Status apply();
 
   Status evaluate(int64_t count, const Fill& fill);
   Status predict(int64_t count, const Fill& fill);
@@ -103,6 +103,7 @@ class Session {
   Bytes arena_peak_bytes() const { return arena_peak_; }
   Bytes overhead_measured_bytes() const { return overhead_measured_; }  // by the dry run
   Bytes overhead_now() const;                                           // what the process holds beside the arena
+  Bytes arena_held_bytes() const { return memory_->held_bytes(); }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
 
   // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
@@ -127,6 +128,7 @@ class Session {
   Status bind_phase(const PhasePlan& phase);
   void find_slots(BoundPhase& phase);
   BoundPhase* find(const std::string& name, int64_t samples) const;
+  Result<BoundPhase*> ready(const std::string& name, int64_t samples);  // found, and with room to run in
   Result<BoundPhase*> next_accumulate(int64_t count);
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);

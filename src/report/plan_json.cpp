@@ -84,6 +84,7 @@ Json plan_json(const PlanReport& report) {
                                                         {"accumulation_steps", plan.batch.accumulation_steps()}})},
                               {"precision", plan.precision},
                               {"fits", result.fits}});
+  if (report.device.memory_growth) json["device"]["memory_growth"] = true;
   if (report.budget > 0) json["budget_bytes"] = report.budget;
   json["peak_bytes"] = plan.peak_bytes();
   json["arena_bytes"] = plan.arena_bytes;

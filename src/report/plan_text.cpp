@@ -59,6 +59,8 @@ std::string heading(const PlanReport& report) {
       text += fmt::format(", run as {} micro-batches of {}", plan.batch.accumulation_steps(), plan.batch.micro);
     text += "\n";
   }
+  if (report.device.memory_growth)
+    text += "memory growth: each phase takes its memory when it first runs, all is given back at the end\n";
   if (report.budget == 0) return text + fmt::format("needs {}; no budget was set\n\n", format_bytes(plan.peak_bytes()));
   if (report.result->fits)
     text += fmt::format(

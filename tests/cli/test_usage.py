@@ -286,3 +286,48 @@ def test_predictions_are_in_the_order_of_the_data(tmp_path):
     want = np.load(GOLDEN / "cnn_expected.npz")["predictions"]
     assert got.shape == (20, 3) and np.max(np.abs(got[:4] - want)) < 1e-5
     assert pathlib.Path(tmp_path / "predictions.npy").exists()
+
+
+CARD = ("plan", MODEL, "--batch-size", 4, "--device", "rtx-4090-24g")
+
+
+@pytest.mark.parametrize(
+    ("flags", "env", "grows"),
+    (
+        ((), {}, False),
+        (("--memory-growth",), {}, True),
+        ((), {"PLIMSOLL_MEMORY_GROWTH": "1"}, True),
+        ((), {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, True),
+        (("--memory-growth",), {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, False),
+        ((), {"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, False),
+        (("--memory-growth",), {"TF_FORCE_GPU_ALLOW_GROWTH": "1"}, True),
+    ),
+)
+def test_memory_growth_by_flag_and_variable(flags, env, grows):
+    """The variable wins, as it does in TensorFlow; what is neither true nor false changes nothing and is told."""
+    ended = program.run(*CARD, *flags, env=env)
+    assert ("memory growth: " in ended.stdout) == grows, ended
+    assert program.run(*CARD, "--json", *flags, env=env).json()["device"].get("memory_growth", False) == grows
+    told = env.get("TF_FORCE_GPU_ALLOW_GROWTH") == "1" or (flags and not grows)
+    assert ("TF_FORCE_GPU_ALLOW_GROWTH" in ended.stderr) == bool(told), ended
+
+
+def test_memory_growth_changes_no_plan():
+    def one(*flags):
+        plan = program.run(*CARD, "--json", *flags).json()
+        plan.pop("solver")
+        plan["device"].pop("memory_growth", None)
+        return plan
+
+    assert one() == one("--memory-growth")
+
+
+def test_memory_growth_on_the_cpu_changes_nothing(tmp_path):
+    assert "--memory-growth" in program.run("fit", "--help").stdout
+    if program.run("doctor", "--json").json()["device"]["kind"] != "cpu":
+        pytest.skip("this build has no CPU backend")
+    named = {"batch_size": 4, "epochs": 1, "device": "cpu"}
+    plain = program.fit(tmp_path, MODEL, data(), name="plain", **named)
+    grown = program.fit(tmp_path, MODEL, data(), "--memory-growth", name="grown", **named)
+    assert "memory growth:" not in grown.ended.stderr
+    assert np.array_equal(plain.losses, grown.losses)

@@ -7,81 +7,33 @@
 // The program runs once to list its allocations with the path of calls that led to each; of every path the first is
 // made to fail. There are some ten thousand: by default an even sample of them is tried, PLIMSOLL_ALL_ALLOCATIONS=1
 // tries all.
-#include <fcntl.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <chrono>
-#include <fstream>
 #include <set>
-#include <thread>
 
+#include "tests/support/program.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
 namespace {
 
 constexpr size_t kSample = 160;  // runs of each command
-const char* const kProgram = PLIMSOLL_BINARY_DIR "/plimsoll";
-const char* const kPreload = PLIMSOLL_BINARY_DIR "/libfail_allocation.so";
+constexpr int kLeaked = 23;      // exit code of a program that lost memory
 
-struct Ended {
-  bool exited = false, hung = false;
-  int code = -1;
-  std::string messages;
-};
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-constexpr int kLeaked = 23;  // exit code of a program that lost memory
-
-// Runs the program in `folder`, with its messages to a file there.
-Ended run_program(const std::string& folder, const std::vector<std::string>& arguments, const std::string& setting,
+Ended run_watched(const std::string& folder, const std::vector<std::string>& arguments, const std::string& setting,
                   bool seek_leaks) {
-  std::vector<std::string> words = {kProgram};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> environment = {
-      std::string("LD_PRELOAD=") + kPreload + (seek_leaks ? std::string(":") + PLIMSOLL_LEAK_SANITIZER : ""),
-      "LSAN_OPTIONS=exitcode=" + std::to_string(kLeaked), "OMP_NUM_THREADS=2", setting};
-  std::vector<char*> argv, envp;
-  for (std::string& word : words) argv.push_back(word.data());
-  for (std::string& variable : environment) envp.push_back(variable.data());
-  argv.push_back(nullptr);
-  envp.push_back(nullptr);
-  posix_spawn_file_actions_t files;
-  posix_spawn_file_actions_init(&files);
-  posix_spawn_file_actions_addopen(&files, 1, "/dev/null", O_WRONLY, 0);
-  posix_spawn_file_actions_addopen(&files, 2, (folder + "/messages").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-  pid_t child = 0;
-  const int failed = posix_spawn(&child, kProgram, &files, nullptr, argv.data(), envp.data());
-  posix_spawn_file_actions_destroy(&files);
-  Ended ended;
-  if (failed != 0) return ended;
-  int status = 0;
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > limit && !ended.hung) {
-      kill(child, SIGKILL);
-      ended.hung = true;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  ended.exited = WIFEXITED(status);
-  ended.code = ended.exited ? WEXITSTATUS(status) : -WTERMSIG(status);
-  ended.messages = text_of(folder + "/messages");
-  return ended;
+  return run_program(folder, arguments,
+                     {"LD_PRELOAD=" + beside_this_program("libfail_allocation.so") +
+                          (seek_leaks ? std::string(":") + PLIMSOLL_LEAK_SANITIZER : ""),
+                      "LSAN_OPTIONS=exitcode=" + std::to_string(kLeaked), "OMP_NUM_THREADS=2", setting},
+                     60);
 }
 
 // Whether a program that loses memory is caught here.
 bool leaks_are_seen() {
   static const bool seen = [] {
     const TemporaryFolder folder;
-    return run_program(folder.path(), {"plan", "--list"}, "PLIMSOLL_LEAK=1", true).code == kLeaked;
+    return run_watched(folder.path(), {"plan", "--list"}, "PLIMSOLL_LEAK=1", true).code == kLeaked;
   }();
   return seen;
 }
@@ -92,10 +44,10 @@ std::vector<int64_t> allocations_of(const std::vector<std::string>& arguments) {
   std::vector<std::string> here = arguments;
   for (std::string& word : here)
     if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
-  const Ended ended = run_program(folder.path(), here, "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"), false);
+  const Ended ended = run_watched(folder.path(), here, "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"), false);
   EXPECT_EQ(ended.code, 0) << ended.messages;
   // What looks on must not be in the way: with an allocation that never comes, the run is a good one.
-  const Ended watched = run_program(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=1000000000", leaks_are_seen());
+  const Ended watched = run_watched(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=1000000000", leaks_are_seen());
   EXPECT_EQ(watched.code, 0) << watched.messages;
   std::ifstream log(folder / "log");
   std::set<std::string> seen;
@@ -124,7 +76,7 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
       for (std::string& word : here)
         if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
       const Ended ended =
-          run_program(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=" + std::to_string(numbers[i]), leaks_are_seen());
+          run_watched(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=" + std::to_string(numbers[i]), leaks_are_seen());
       const std::string what = "allocation " + std::to_string(numbers[i]) + ": ended with " +
                                std::to_string(ended.code) + "\n" + ended.messages;
       EXPECT_FALSE(ended.hung) << what;
@@ -150,7 +102,7 @@ TEST(FailAllocation, MemoryThatIsLostIsSeen) {
   GTEST_SKIP() << "the sanitizer has an operator new of its own";
 #endif
   const TemporaryFolder folder;
-  EXPECT_EQ(run_program(folder.path(), {"plan", "--list"}, "PLIMSOLL_FAIL_ALLOCATION=0", true).code, 0);
+  EXPECT_EQ(run_watched(folder.path(), {"plan", "--list"}, "PLIMSOLL_FAIL_ALLOCATION=0", true).code, 0);
   if (!leaks_are_seen()) GTEST_SKIP() << "LeakSanitizer cannot run here";
 }
 
@@ -193,7 +145,7 @@ TEST(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
               EXPECT_TRUE(validate(*plan)) << what;
               if (ended.code == 0 || resumed++ % 4 != 0) return;
               arguments.push_back("--resume");
-              const Ended again = run_program(folder.path(), arguments, "PLIMSOLL_FAIL_ALLOCATION=0", false);
+              const Ended again = run_watched(folder.path(), arguments, "PLIMSOLL_FAIL_ALLOCATION=0", false);
               EXPECT_EQ(again.code, 0) << what << "\nthen: " << again.messages;
               EXPECT_TRUE(open_keras(folder / "out.keras")) << what;
             });

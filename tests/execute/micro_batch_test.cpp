@@ -115,7 +115,7 @@ TEST(MicroBatch, SampleWeightsOfTwoDoubleTheGradients) {
   const auto weighted = run_of(small_cnn(), SGD(1.0), SparseCategoricalCrossentropy(), options);
   MemoryData data(plain->open.model, kBatch, 11);
   const auto step = [&](ModelRun& run, bool with) {
-    run.session->begin({kBatch, 0, 1.0, 3});
+    require(run.session->begin({kBatch, 0, 1.0, 3}));
     for (int64_t done = 0; done < kBatch;) {
       const int64_t piece = std::min<int64_t>(5, kBatch - done);
       require(run.session->accumulate(piece, [&](const BatchBuffers& into) -> Status {
@@ -126,7 +126,7 @@ TEST(MicroBatch, SampleWeightsOfTwoDoubleTheGradients) {
       }));
       done += piece;
     }
-    run.session->apply();
+    require(run.session->apply());
     return run.session->tally("loss");
   };
   loss = step(*plain, false);

@@ -60,15 +60,19 @@ struct RunOptions {
   bool per_micro_batch_norm = false;
   int prefetch = 0;
   std::optional<Precision> precision;  // absent: float32, and float64 on the reference
+  bool memory_growth = false;
   ModelOptions overrides;
+  // Puts something of the test's own between the session and the device.
+  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap;
 };
 
-inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2) {
+inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2, bool memory_growth = false) {
   JobOptions job;
   job.device = device;
   job.tf32 = false;  // its rounding is the user's choice, not an error to allow for
   job.precision = device == "reference" ? "float64" : "float32";
   job.threads = threads;
+  job.memory_growth = memory_growth;
   return require(open_backend(job));
 }
 
@@ -99,7 +103,10 @@ class LinkedDevice final : public Device {
 class ModelRun {
  public:
   ModelRun(OpenModel model, const RunOptions& options)
-      : open(std::move(model)), backend(open_device(options.device, options.threads)), linked(backend->device()) {
+      : open(std::move(model)),
+        backend(open_device(options.device, options.threads, options.memory_growth)),
+        linked(backend->device()) {
+    if (options.wrap) backend = options.wrap(std::move(backend));
     request.model = &open.model;
     request.device = options.kept < 1 ? &linked : &backend->device();
     const Precision plain = options.device == "reference" ? DType::kFloat64 : DType::kFloat32;
@@ -132,14 +139,14 @@ class ModelRun {
   // One optimizer step over `count` samples from `first` on; its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
-    session->begin(require(next_window(*session, state, count, 3)));
+    require(session->begin(require(next_window(*session, state, count, 3))));
     for (int64_t done = 0; done < count;) {
       const int64_t piece = std::min(plan().batch.micro, count - done);
       require(session->accumulate(piece,
                                   [&](const BatchBuffers& into) { return source.read(0, first + done, piece, into); }));
       done += piece;
     }
-    session->apply();
+    require(session->apply());
     ++state.iteration;
     return session->tally("loss");
   }

@@ -23,7 +23,9 @@ struct Card {
   double flops_tf32 = 0;        // matrix units; 0 where the card has no such mode
   double flops_half = 0;        // matrix units, f16 or bf16
   double host_bytes_per_second = 0;
-  bool tf32 = true;  // whether float32 matrix work may use it
+  // The user's choices.
+  bool tf32 = true;            // whether float32 matrix work may use it
+  bool memory_growth = false;  // whether memory is mapped as phases need it
 
   bool has_bfloat16() const { return capability >= 80; }
   bool has_tf32() const { return tf32 && flops_tf32 > 0; }

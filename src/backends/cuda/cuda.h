@@ -14,8 +14,9 @@ namespace plimsoll {
 std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
 
 struct GpuOptions {
-  int ordinal = 0;   // among the visible ones
-  bool tf32 = true;  // whether float32 matrix work may be rounded to tf32
+  int ordinal = 0;             // among the visible ones
+  bool tf32 = true;            // whether float32 matrix work may be rounded to tf32
+  bool memory_growth = false;  // whether memory is mapped as phases need it
   // Above 0: kernels are chosen as for a card of this compute capability (75), so that what older cards run is tested
   // on newer ones.
   int as_capability = 0;
@@ -39,6 +40,6 @@ struct GpuReport {
   std::vector<std::string> holders;
 };
 Result<std::vector<GpuReport>> gpu_reports();
-std::vector<std::string> missing_gpu_libraries();
+std::vector<Error> missing_gpu_libraries();  // each with what installs it
 
 }  // namespace plimsoll

@@ -13,6 +13,8 @@
 #include "backends/cuda/runtime/held.h"
 #include "backends/cuda/runtime/libraries.h"
 #include "backends/cuda/runtime/link.h"
+#include "backends/cuda/runtime/requirements.h"
+#include "backends/cuda/runtime/room.h"
 
 namespace plimsoll {
 namespace cuda {
@@ -48,7 +50,10 @@ class GraphKernel final : public Kernel {
     cudaStreamSynchronize(context_.stream);
     cudaGraphExecDestroy(graph_);
   }
-  void run() override { cudaGraphLaunch(graph_, context_.stream); }
+  void run() override {
+    if (const cudaError_t code = cudaGraphLaunch(graph_, context_.stream); code != cudaSuccess)
+      note_failure(cuda_error(code, "the start of a captured phase"));
+  }
 
  private:
   Context& context_;
@@ -57,11 +62,10 @@ class GraphKernel final : public Kernel {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(std::unique_ptr<Context> context, HeldMemory held)
-      : context_(std::move(context)), device_(context_->card), held_(std::move(held)) {}
+  explicit CudaBackend(std::unique_ptr<Context> context) : context_(std::move(context)), device_(context_->card) {}
 
   ~CudaBackend() override {
-    cudaDeviceSynchronize();
+    if (cudaDeviceSynchronize() != cudaSuccess) return;  // a device that is lost takes nothing back
     if (const auto dnn = load_cudnn(); dnn && context_->dnn != nullptr) (*dnn)->destroy(context_->dnn);
     if (const auto blas = load_cublas_lt(); blas && context_->blas != nullptr) (*blas)->destroy(context_->blas);
     cudaFree(context_->counters);
@@ -71,6 +75,7 @@ class CudaBackend final : public Backend {
   }
 
   const Device& device() const override { return device_; }
+  Status check_room(Bytes bytes) const override { return cuda::check_room(*context_, bytes); }
   Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
     return reserve_device_memory(*context_, bytes);
   }
@@ -86,8 +91,8 @@ class CudaBackend final : public Backend {
     return binder(*context_, node);
   }
 
-  Bytes held_bytes() const override { return held_.now(); }
-  Bytes peak_held_bytes() const override { return held_.peak(); }
+  Bytes held_bytes() const override { return context_->held.now(); }
+  Bytes peak_held_bytes() const override { return context_->held.peak(); }
 
   Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
     save_choices();  // what was tried so far survives a run that is killed
@@ -105,9 +110,7 @@ class CudaBackend final : public Backend {
   Status finish() const override {
     for (const cudaStream_t stream : {context_->stream, context_->copies, context_->outgoing})
       PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
-    PLIMSOLL_CUDA(cudaGetLastError());
-    if (auto failure = take_failure()) return fail(std::move(*failure));
-    return {};
+    return enqueue_status();
   }
 
   Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return open_device_feed(*context_, bytes); }
@@ -118,7 +121,6 @@ class CudaBackend final : public Backend {
  private:
   std::unique_ptr<Context> context_;
   CudaDevice device_;
-  HeldMemory held_;
 };
 
 // The profile of the same name where there is one, so that a plan made elsewhere is the plan made here.
@@ -155,25 +157,35 @@ Error cuda_error(cudaError_t code, const std::string& what) {
   switch (code) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
+    case cudaErrorCallRequiresNewerDriver:
     case cudaErrorSystemDriverMismatch:
+    case cudaErrorSystemNotReady:
+    case cudaErrorStubLibrary:
+    case cudaErrorCompatNotSupportedOnDevice:
+    case cudaErrorInitializationError:
+    case cudaErrorDevicesUnavailable:
       return Error{ErrorCode::kLibraryMissing,
                    "there is no GPU this program can use",
                    {text},
-                   {"a driver of version 580 or newer", "--device cpu"}};
+                   {"nvidia-smi   shows what the driver sees; CUDA_VISIBLE_DEVICES may hide a card", "--device cpu"}};
     case cudaErrorMemoryAllocation:
-      return Error{
-          ErrorCode::kOutOfMemory, "the GPU has no room left", {text, what}, {"a smaller --budget", "plimsoll doctor"}};
+      return Error{ErrorCode::kOutOfMemory,
+                   "the GPU has no room left",
+                   {text, "in " + what},
+                   {"a smaller --budget", "plimsoll doctor   names the processes that hold memory there"}};
     default:
       return Error{ErrorCode::kDeviceLost,
                    "the GPU failed",
-                   {text, what},
-                   {"--resume from the last checkpoint", "plimsoll doctor"}};
+                   {text, "in " + what, "what was computed since the last checkpoint is lost; a checkpoint is whole"},
+                   {"the same command with --resume   goes on from the last checkpoint",
+                    "dmesg | grep -i xid   what the driver saw"}};
   }
 }
 
 }  // namespace cuda
 
 Result<std::vector<cuda::Card>> visible_cards() {
+  PLIMSOLL_TRY(cuda::check_driver());
   int count = 0;
   PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
   std::vector<cuda::Card> cards;
@@ -197,20 +209,14 @@ Result<std::vector<GpuReport>> gpu_reports() {
   return reports;
 }
 
-std::vector<std::string> missing_gpu_libraries() {
-  std::vector<std::string> missing;
-  const auto look = [&](const auto& loaded) {
-    if (!loaded) missing.push_back(loaded.error().what);
-  };
-  look(cuda::load_cudnn());
-  look(cuda::load_cublas_lt());
-  look(cuda::load_nvrtc());
-  look(cuda::load_nvml());
-  return missing;
+std::vector<Error> missing_gpu_libraries() {
+  return cuda::missing_libraries();
 }
 
 Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   using namespace cuda;
+  PLIMSOLL_TRY(check_driver());
+  PLIMSOLL_TRY(check_libraries());
   int count = 0;
   PLIMSOLL_CUDA(cudaGetDeviceCount(&count));
   if (options.ordinal >= count)
@@ -226,7 +232,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   context->thin = options.thin;
   if (options.as_capability > 0) context->card.capability = options.as_capability;
   context->card.tf32 = options.tf32 && context->card.capability >= 80;
-  PLIMSOLL_ASSIGN(HeldMemory held, HeldMemory::open(options.ordinal));  // before the context takes its share
+  context->card.memory_growth = options.memory_growth;
+  PLIMSOLL_ASSIGN(context->held, HeldMemory::open(options.ordinal));  // before the context takes its share
+  PLIMSOLL_TRY(check_room_for_context(*context));
   PLIMSOLL_CUDA(cudaSetDevice(options.ordinal));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->copies, cudaStreamNonBlocking));
@@ -247,8 +255,8 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   PLIMSOLL_CUDA(cudaMemGetInfo(&free, &total));
   context->card.memory_bytes = static_cast<Bytes>(total);
   // What a budget may be: what is free now, and what this process has taken already.
-  context->card.free_bytes = static_cast<Bytes>(free) + held.now();
-  return std::unique_ptr<Backend>(new CudaBackend(std::move(context), std::move(held)));
+  context->card.free_bytes = static_cast<Bytes>(free) + context->held.now();
+  return std::unique_ptr<Backend>(new CudaBackend(std::move(context)));
 }
 
 }  // namespace plimsoll

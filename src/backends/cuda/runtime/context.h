@@ -10,6 +10,7 @@
 #include <string>
 
 #include "backends/cuda/card.h"
+#include "backends/cuda/runtime/held.h"
 #include "device/kernel.h"
 
 namespace plimsoll::cuda {
@@ -19,6 +20,7 @@ class CopyEnd;  // host_copy.cpp
 struct Context {
   Card card;
   int ordinal = 0;
+  HeldMemory held;                  // what this process holds of the card
   std::string thin;                 // GpuOptions::thin
   int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
   cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here

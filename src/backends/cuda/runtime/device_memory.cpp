@@ -6,6 +6,9 @@
 #include <cassert>
 
 #include "backends/cuda/runtime/check.h"
+#include "backends/cuda/runtime/failures.h"
+#include "backends/cuda/runtime/mapped_range.h"
+#include "backends/cuda/runtime/room.h"
 #include "device/host_memory.h"
 
 namespace plimsoll::cuda {
@@ -13,16 +16,30 @@ namespace {
 
 class DeviceMemory final : public Memory {
  public:
-  DeviceMemory(Context& context, std::byte* base, Bytes bytes) : context_(context), base_(base), bytes_(bytes) {}
+  // One block, or with `range`, which has the addresses, what is mapped of it.
+  DeviceMemory(Context& context, std::byte* base, Bytes bytes, std::unique_ptr<MappedRange> range)
+      : context_(context), base_(base), bytes_(bytes), range_(std::move(range)) {}
   ~DeviceMemory() override {
-    cudaStreamSynchronize(context_.stream);
-    cudaFree(base_);
+    synchronize();
+    if (range_ == nullptr) cudaFree(base_);
   }
 
   std::byte* at(Bytes offset) const override { return base_ + offset; }
   bool host_visible() const override { return false; }
   Bytes bytes() const override { return bytes_; }
-  Bytes held_bytes() const override { return align_up(bytes_ + kGuard, 2 * kMiB); }  // the driver's granularity
+  Bytes held_bytes() const override {
+    return range_ != nullptr ? range_->mapped() : align_up(bytes_ + kGuard, 2 * kMiB);  // the driver's granularity
+  }
+
+  Status commit(Bytes bytes) override {
+    assert(bytes <= bytes_);
+    return range_ != nullptr ? range_->grow(bytes + kGuard) : Status{};
+  }
+  void trim(Bytes bytes) override {
+    if (range_ == nullptr) return;
+    synchronize();
+    range_->shrink(bytes + kGuard);
+  }
 
   Status write(Bytes offset, const void* from, Bytes bytes) override {
     return copy(at(offset), from, bytes, cudaMemcpyHostToDevice);
@@ -44,15 +61,20 @@ class DeviceMemory final : public Memory {
   }
 
  private:
+  void synchronize() const {
+    cudaStreamSynchronize(context_.copies);
+    cudaStreamSynchronize(context_.stream);
+  }
   Status copy(void* to, const void* from, Bytes bytes, cudaMemcpyKind kind) const {
     PLIMSOLL_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, context_.stream));
     PLIMSOLL_CUDA(cudaStreamSynchronize(context_.stream));
-    return {};
+    return enqueue_status();
   }
 
   Context& context_;
   std::byte* base_;
   Bytes bytes_;
+  std::unique_ptr<MappedRange> range_;
 };
 
 class PinnedMemory final : public HostMemory {
@@ -194,7 +216,7 @@ class DeviceReadback final : public Readback {
   Result<std::span<const std::byte>> wait() override {
     const auto i = static_cast<size_t>(waited_++ % 2);
     PLIMSOLL_CUDA(cudaEventSynchronize(done_[i]));
-    PLIMSOLL_CUDA(cudaGetLastError());
+    PLIMSOLL_TRY(enqueue_status());
     return std::span<const std::byte>(to_[i], static_cast<size_t>(bytes_));
   }
 
@@ -210,21 +232,19 @@ class DeviceReadback final : public Readback {
 }  // namespace
 
 Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes bytes) {
+  if (context.card.memory_growth) {
+    PLIMSOLL_ASSIGN(auto range, MappedRange::reserve(context, bytes + Memory::kGuard));
+    std::byte* const base = range->base();
+    return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes, std::move(range)));
+  }
   std::byte* base = nullptr;
   const cudaError_t code = cudaMalloc(reinterpret_cast<void**>(&base), static_cast<size_t>(bytes + Memory::kGuard));
   if (code == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    size_t free = 0, total = 0;
-    cudaMemGetInfo(&free, &total);
-    return fail(Error{ErrorCode::kOutOfMemory,
-                      fmt::format("{} has no {} free for the arena", context.card.name, format_bytes(bytes)),
-                      {fmt::format("free now: {} of {}; somebody took memory after the plan was made",
-                                   format_bytes(static_cast<Bytes>(free)), format_bytes(static_cast<Bytes>(total)))},
-                      {fmt::format("--budget {}MiB", (static_cast<Bytes>(free) + context.card.context_bytes) / kMiB),
-                       "plimsoll doctor   names the processes that hold memory there"}});
+    return fail(no_room(context, bytes, "for the arena"));
   }
   PLIMSOLL_CUDA(code);
-  return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes));
+  return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes, nullptr));
 }
 
 Result<std::unique_ptr<Memory>> reserve_pinned_memory(Context& context, Bytes bytes) {

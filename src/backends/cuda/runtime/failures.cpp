@@ -1,7 +1,10 @@
 #include "backends/cuda/runtime/failures.h"
 
 #include <mutex>
+#include <optional>
 #include <utility>
+
+#include "backends/cuda/runtime/context.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -16,9 +19,16 @@ void note_failure(Error error) noexcept {
   if (!first) first = std::move(error);
 }
 
-std::optional<Error> take_failure() {
-  const std::lock_guard lock(mutex);
-  return std::exchange(first, std::nullopt);
+Status enqueue_status() {
+  std::unique_lock lock(mutex);
+  std::optional<Error> noted = std::exchange(first, std::nullopt);
+  lock.unlock();
+  // A library often says no more than that it failed; the runtime may know why.
+  if (const cudaError_t code = cudaGetLastError();
+      code != cudaSuccess && (!noted || noted->code == ErrorCode::kInternal))
+    return fail(cuda_error(code, "the start of a kernel"));
+  if (noted) return fail(std::move(*noted));
+  return {};
 }
 
 }  // namespace plimsoll::cuda

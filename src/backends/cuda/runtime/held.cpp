@@ -54,6 +54,7 @@ CardMemory card_memory(int ordinal) {
   auto count = static_cast<unsigned>(processes.size());
   if ((*nvml)->running_processes(device, &count, processes.data()) != kNvmlSuccess) return memory;
   for (unsigned i = 0; i < count && i < processes.size(); ++i) {
+    if (processes[i].pid == static_cast<unsigned>(getpid())) continue;
     char name[256] = {};
     if ((*nvml)->process_name != nullptr) (void)(*nvml)->process_name(processes[i].pid, name, sizeof name);
     memory.holders.push_back(fmt::format(
@@ -78,6 +79,7 @@ Result<HeldMemory> HeldMemory::open(int ordinal) {
 }
 
 Bytes HeldMemory::now() const {
+  if (state_ == nullptr) return 0;
   Bytes bytes = -1;
   if (state_->device != nullptr) {
     const Nvml& nvml = **load_nvml();

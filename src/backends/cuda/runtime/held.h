@@ -10,10 +10,11 @@
 
 namespace plimsoll::cuda {
 
-// What is free of a card, and who holds the rest, as far as the driver tells.
+// What is free of a card, and which other processes hold the rest, as far as the driver tells. All 0 where there is no
+// NVML to ask.
 struct CardMemory {
   Bytes free = 0, total = 0;
-  std::vector<std::string> holders;
+  std::vector<std::string> holders;  // "python3, process 4711: 12.3 GiB"
 };
 CardMemory card_memory(int ordinal);
 
@@ -23,7 +24,7 @@ class HeldMemory {
   // cannot see us (containers, WSL) by how much less is free than was at this call.
   static Result<HeldMemory> open(int ordinal);
 
-  Bytes now() const;
+  Bytes now() const;  // 0 before open()
   Bytes peak() const;
   const std::string& counted_by() const { return state_->counted_by; }
 

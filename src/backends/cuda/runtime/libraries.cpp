@@ -9,6 +9,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "backends/cuda/runtime/context.h"
 #include "backends/cuda/runtime/frontend_loader.h"
 
 namespace plimsoll::cuda {
@@ -200,6 +201,12 @@ Result<Nvml> open_nvml() {
   return t;
 }
 
+// A library that found no room or could not run its kernel tells of the device, not of a bug.
+Error library_error(std::string text, cudaError_t meaning) {
+  if (meaning != cudaSuccess) return cuda_error(meaning, text);
+  return {ErrorCode::kInternal, std::move(text), {}, {}};
+}
+
 template <typename T>
 Result<const T*> address_of(const Result<T>& table) {
   if (!table) return tl::make_unexpected(table.error());
@@ -231,13 +238,19 @@ Result<const Nvml*> load_nvml() {
 Error cudnn_error(cudnnStatus_t status, const std::string& what) {
   const auto table = load_cudnn();
   const std::string text = table ? (*table)->get_error_string(status) : std::to_string(static_cast<int>(status));
-  return {ErrorCode::kInternal, fmt::format("cuDNN: {} in {}", text, what), {}, {}};
+  return library_error(fmt::format("cuDNN: {} in {}", text, what),
+                       status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ? cudaErrorMemoryAllocation
+                       : status / 1000 == CUDNN_STATUS_EXECUTION_FAILED / 1000        ? cudaErrorLaunchFailure
+                                                                                      : cudaSuccess);
 }
 
 Error cublas_error(cublasStatus_t status, const std::string& what) {
   const auto table = load_cublas_lt();
   const std::string text = table ? (*table)->get_status_string(status) : std::to_string(static_cast<int>(status));
-  return {ErrorCode::kInternal, fmt::format("cuBLASLt: {} in {}", text, what), {}, {}};
+  return library_error(fmt::format("cuBLASLt: {} in {}", text, what),
+                       status == CUBLAS_STATUS_ALLOC_FAILED       ? cudaErrorMemoryAllocation
+                       : status == CUBLAS_STATUS_EXECUTION_FAILED ? cudaErrorLaunchFailure
+                                                                  : cudaSuccess);
 }
 
 }  // namespace plimsoll::cuda

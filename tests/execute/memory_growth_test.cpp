@@ -1,0 +1,205 @@
+// Memory that is taken as phases need it, and devices that fail: what the session and the training loop do about both,
+// on a pretended GPU. What a real one does is in gpu_growth_test.cpp and gpu_faults_test.cpp.
+#include <dlfcn.h>
+
+#include "device/process_memory.h"
+#include "tests/support/memory_data.h"
+#include "tests/support/pretend_gpu.h"
+#include "tests/support/program.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2, kHeldOut = 64;
+constexpr int64_t kWindows = 3;  // an epoch: windows of 6, 6 and 5 samples
+
+std::unique_ptr<ModelRun> make_run(const std::shared_ptr<PretendState>& state) {
+  RunOptions options;
+  options.batch = kBatch;
+  options.micro = kMicro;
+  options.partial_window = kSamples % kBatch;
+  options.evaluate_batch = options.evaluate_samples = kHeldOut;
+  if (state)
+    options.wrap = [&](std::unique_ptr<Backend> host) { return std::make_unique<PretendGpu>(std::move(host), state); };
+  return run_of(small_cnn(), Adam(0.01), SparseCategoricalCrossentropy(), options);
+}
+
+Bytes pages(Bytes bytes) {
+  return align_up(bytes + Memory::kGuard, sysconf(_SC_PAGESIZE));
+}
+
+// End of what training needs; evaluation needs more.
+Bytes training_end(const Plan& plan) {
+  Bytes end = 0;
+  for (const PhasePlan& phase : plan.phases)
+    if (!phase.name.starts_with("evaluate")) end = std::max(end, phase.arena_bytes);
+  EXPECT_LT(pages(end), pages(plan.phase("evaluate")->arena_bytes));
+  return end;
+}
+
+TEST(MemoryGrowth, EachPhaseTakesItsMemoryWhenItFirstRuns) {
+  const auto state = std::make_shared<PretendState>();
+  const auto run = make_run(state);
+  const Plan& plan = run->plan();
+  EXPECT_GT(pages(training_end(plan)), pages(plan.persistent_bytes));
+  // The dry run went through all phases, from the smallest to the largest, and gave all but what stays back.
+  ASSERT_GT(state->commits.size(), 2U);
+  EXPECT_TRUE(std::is_sorted(state->commits.begin(), state->commits.end()));
+  EXPECT_EQ(state->commits.front(), pages(plan.persistent_bytes));
+  EXPECT_EQ(state->commits.back(), pages(plan.arena_bytes));
+  EXPECT_EQ(run->session->arena_held_bytes(), pages(plan.persistent_bytes));
+
+  MemoryData data(run->open.model, kHeldOut, 5);
+  run->step(data.source(), 0, kBatch);
+  EXPECT_EQ(run->session->arena_held_bytes(), pages(training_end(plan)));
+  require(run->session->evaluate(kHeldOut,
+                                 [&](const BatchBuffers& into) { return data.source().read(0, 0, kHeldOut, into); }));
+  EXPECT_EQ(run->session->arena_held_bytes(), pages(plan.arena_bytes));
+  const size_t taken = state->commits.size();
+  run->step(data.source(), 0, kBatch);
+  EXPECT_EQ(state->commits.size(), taken);
+  run->session.reset();
+  EXPECT_EQ(state->mapped, 0);
+}
+
+TEST(MemoryGrowth, ChangesNoBitOfTheTraining) {
+  const auto plain = make_run(nullptr), grown = make_run(std::make_shared<PretendState>());
+  MemoryData data(plain->open.model, kSamples, 5);
+  for (int64_t i = 0; i < 2; ++i)
+    EXPECT_EQ(grown->step(data.source(), i * kBatch, kBatch), plain->step(data.source(), i * kBatch, kBatch)) << i;
+  for (const Weight& weight : plain->open.model.weights())
+    EXPECT_EQ(grown->values(weight.name), plain->values(weight.name)) << weight.name;
+}
+
+TEST(MemoryGrowth, WhatHadNoRoomRunsOnceThereIsRoom) {
+  const auto state = std::make_shared<PretendState>();
+  const auto run = make_run(state);
+  MemoryData data(run->open.model, kHeldOut, 5);
+  const auto evaluate = [&] {
+    return run->session->evaluate(kHeldOut,
+                                  [&](const BatchBuffers& into) { return data.source().read(0, 0, kHeldOut, into); });
+  };
+  state->room = pages(training_end(run->plan()));
+  const Status refused = evaluate();
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);
+  run->step(data.source(), 0, kBatch);
+  state->room = pages(run->plan().arena_bytes);
+  EXPECT_TRUE(evaluate());
+}
+
+// Acts after each step: breaks the device.
+class Breaker : public FitObserver {
+ public:
+  explicit Breaker(std::function<void(int64_t)> action) : action_(std::move(action)) {}
+  void on_step(const StepEvent& event) override { action_(event.step); }
+
+ private:
+  std::function<void(int64_t)> action_;
+};
+
+Result<FitResult> work(ModelRun& run, const std::string& folder, bool resume, FitObserver& observer) {
+  MemoryData train(run.open.model, kSamples, 21, false, {0, -1, true, 9, {}}), held(run.open.model, kHeldOut, 31);
+  FitOptions options;
+  options.epochs = kEpochs;
+  options.seed = 9;
+  options.checkpoint_folder = folder;
+  options.checkpoint_every_steps = 1;
+  options.resume = resume;
+  options.identity = {{"model", "small_cnn"}};
+  return fit(*run.session, train.source(), &held.source(), run.state, options, observer);
+}
+
+using Values = std::map<std::string, std::vector<double>>;
+
+// Weights after a run that ends well.
+Values finish(const std::string& folder, bool resume) {
+  const auto run = make_run(std::make_shared<PretendState>());
+  FitObserver quiet;
+  const FitResult result = require(work(*run, folder, resume, quiet));
+  EXPECT_EQ(result.optimizer.iteration, kWindows * kEpochs);
+  Values values;
+  for (const Weight& weight : run->open.model.weights()) values[weight.name] = run->values(weight.name);
+  return values;
+}
+
+const Values& unbroken() {
+  static const Values values = [] {
+    const TemporaryFolder folder;
+    return finish(folder.path(), false);
+  }();
+  return values;
+}
+
+TEST(DeviceFaults, NoRoomInTheMiddleOfARunKeepsTheCheckpoint) {
+  const auto state = std::make_shared<PretendState>();
+  const auto run = make_run(state);
+  const TemporaryFolder folder;
+  state->room = pages(training_end(run->plan()));  // taken by another process after the dry run
+  FitObserver quiet;
+  const auto result = work(*run, folder.path(), false, quiet);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(require(step_of_checkpoint(folder.path())), kWindows - 1);  // the epoch's last comes after its validation
+  EXPECT_EQ(finish(folder.path(), true), unbroken());
+}
+
+TEST(DeviceFaults, ADeviceLostAfterAnyStepLeavesTheLastCheckpointAsItWas) {
+  for (int64_t step = 1; step <= kWindows * kEpochs; ++step) {
+    const auto state = std::make_shared<PretendState>();
+    const auto run = make_run(state);
+    const TemporaryFolder folder;
+    std::string before;
+    Breaker breaker([&](int64_t now) {
+      if (now != step) return;
+      state->lost = true;
+      before = text_of(checkpoint_path(folder.path()));
+    });
+    const auto result = work(*run, folder.path(), false, breaker);
+    ASSERT_FALSE(result) << step;
+    EXPECT_EQ(result.error().code, ErrorCode::kDeviceLost) << step;
+    EXPECT_EQ(exit_code(result.error().code), 6);
+    EXPECT_EQ(text_of(checkpoint_path(folder.path())), before) << step;
+    EXPECT_EQ(before.empty(), step == 1);
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+      EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
+    EXPECT_EQ(finish(folder.path(), true), unbroken()) << step;
+  }
+}
+
+TEST(MemoryGrowth, TensorFlowsVariableWinsAsItDoesThere) {
+  for (const bool asked : {false, true}) {
+    EXPECT_EQ(choose_memory_growth(asked, nullptr).on, asked);
+    EXPECT_TRUE(choose_memory_growth(asked, "true").on);
+    EXPECT_FALSE(choose_memory_growth(asked, "false").on);
+    for (const char* other : {"", "1", "True", "yes"}) {
+      EXPECT_EQ(choose_memory_growth(asked, other).on, asked) << other;
+      EXPECT_NE(choose_memory_growth(asked, other).note.find(kForceGrowth), std::string::npos) << other;
+    }
+  }
+  EXPECT_EQ(choose_memory_growth(true, nullptr).note, "");
+  EXPECT_EQ(choose_memory_growth(false, "true").note, "");
+  EXPECT_NE(choose_memory_growth(true, "false").note, "");
+}
+
+// compute-sanitizer is known by its variable or by its library, whatever of them this machine shows.
+TEST(OverheadBound, LeavesOutWhatComputeSanitizerHolds) {
+  const Bytes without = held_by_tools();
+  EXPECT_LE(without, kGiB);
+  setenv("NV_SANITIZER_INJECTION_PORT_BASE", "49152", 1);
+  EXPECT_GT(held_by_tools(), kGiB * 1024);
+  unsetenv("NV_SANITIZER_INJECTION_PORT_BASE");
+  EXPECT_EQ(held_by_tools(), without);
+
+  const TemporaryFolder folder;
+  const std::string library = folder / "libsanitizer-collection.so";
+  std::filesystem::copy_file(beside_this_program("libfail_kernel.so"), library);
+  void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(handle, nullptr) << dlerror();
+  EXPECT_GT(held_by_tools(), kGiB * 1024);
+  dlclose(handle);
+  EXPECT_EQ(held_by_tools(), without);
+}
+
+}  // namespace
+}  // namespace plimsoll::testing

@@ -1,0 +1,39 @@
+// For tests that need a GPU, and for a neighbour on it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "backends/cuda/cuda.h"
+#include "tests/support/run.h"
+
+namespace plimsoll::testing {
+
+// Skips where there is no GPU.
+class OnGpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!visible_cards()) GTEST_SKIP() << "no GPU here";
+  }
+};
+
+// Holds all of the first GPU's free memory but `left`, as a process that came in between would.
+class Neighbour {
+ public:
+  explicit Neighbour(Bytes left) {
+    size_t free = 0, total = 0;
+    EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+    EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+    for (Bytes bytes = static_cast<Bytes>(free) - left; bytes > 0 && block_ == nullptr; bytes -= 2 * kMiB)
+      (void)cudaMalloc(&block_, static_cast<size_t>(bytes));
+    (void)cudaGetLastError();  // of the tries
+    EXPECT_NE(block_, nullptr) << format_bytes(static_cast<Bytes>(free)) << " are free";
+  }
+  ~Neighbour() { cudaFree(block_); }
+  Neighbour(const Neighbour&) = delete;
+  Neighbour& operator=(const Neighbour&) = delete;
+
+ private:
+  void* block_ = nullptr;
+};
+
+}  // namespace plimsoll::testing
