@@ -3,6 +3,7 @@
 
 #include <random>
 
+#include "ops/op.h"
 #include "tests/support/dense_device.h"
 #include "tests/support/run.h"
 

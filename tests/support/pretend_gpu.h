@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "device/host_memory.h"
 #include "device/kernel.h"
 
 namespace plimsoll::testing {
@@ -146,6 +147,7 @@ class PretendGpu final : public Backend {
       : host_(std::move(host)), state_(std::move(state)) {}
 
   const Device& device() const override { return host_->device(); }
+  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
   Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
     return std::make_unique<pretend::PretendMemory>(state_, bytes);
   }
