@@ -123,9 +123,11 @@ class Comparison {
     Bytes largest = 0;
     for (const PhasePlan& each : plan_.phases) largest = std::max<Bytes>(largest, each.samples);
     const Bytes staged = align_up(request_.data.per_sample * largest);
-    if (plan_.prefetch > 1 || request_.data.fixed + plan_.prefetch * staged > plan_.data_bytes)
-      facts_.push_back(fmt::format("{} of data buffers then, {} now", format_bytes(plan_.data_bytes),
-                                   format_bytes(request_.data.fixed + staged)));
+    // Beside a device with memory of its own, readers are the host's.
+    const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed;
+    if (plan_.prefetch > 1 || fixed + plan_.prefetch * staged > plan_.data_bytes)
+      facts_.push_back(
+          fmt::format("{} of data buffers then, {} now", format_bytes(plan_.data_bytes), format_bytes(fixed + staged)));
   }
 
   void compare_phases() {

@@ -194,11 +194,12 @@ TEST(SavedForKeras, APlainOptimizerThatGotALossScale) {
   }
 }
 
-// float16 keeps 11 bits, so a layer's output is off by up to 2^-12 of itself. Keras's own mixed_float16 run of these
-// models (3.15.1 on the CPU) leaves its float32 one by up to 6.4e-4 of the loss in five steps.
+// float16 keeps 11 bits, so a layer's output is off by up to 2^-12 of itself, and Adam turns what rounding leaves of a
+// gradient near zero into a whole step: in Keras's own float32, first weights of the cnn that are off by 2^-12 move the
+// losses of five steps by up to 7.5e-3.
 TEST(MixedFloat16, FiveStepsOnAGpuFollowFloat32) {
   if (devices().back() != "gpu") GTEST_SKIP() << "no GPU here";
-  constexpr double kBound = 2e-3;
+  constexpr double kBound = 1e-2;
   for (const auto& [name, float32_layer] : {std::pair{"cnn", ""}, {"resnet", ""}, {"mlp", ""}, {"cnn", "dense*"}}) {
     RunOptions options;
     options.device = "gpu";

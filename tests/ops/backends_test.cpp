@@ -152,9 +152,11 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     update_inputs.erase(update_inputs.begin() + 2);
     const auto dense = run_on_backend(*backend_, b.graph(), b.graph().nodes[1], update_inputs);
     ASSERT_TRUE(dense) << to_text(dense.error());
-    // The same additions in the same order, the same arithmetic; the power in Adam's step is each compiler's own.
+    // The same additions in the same order, the same arithmetic; the power in Adam's step is each compiler's own, and
+    // each result within its op's bound.
+    const double apart = op.error_units + op_def("adam").error_units;
     for (size_t i = 0; i < dense->outputs.size(); ++i)
-      EXPECT_LE(error_in_units(by_rows->outputs[i], dense->outputs[i]), op.name == "adam_rows" && i == 0 ? 1 : 0)
+      EXPECT_LE(error_in_units(by_rows->outputs[i], dense->outputs[i]), op.name == "adam_rows" && i == 0 ? apart : 0)
           << op.name << "/" << one.name << ", output " << i;
   }
 

@@ -1,6 +1,7 @@
 // What loss scaling costs a plan for a GPU: one pass that counts, and updates that stay one kernel.
 #include "api/saved_config.h"
 #include "backends/cuda/card.h"
+#include "backends/cuda/cuda.h"
 #include "backends/cuda/pass.h"
 #include "lower/lower.h"
 #include "tests/support/run.h"
