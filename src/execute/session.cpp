@@ -36,10 +36,6 @@ void set_floating(const TensorView& view, int64_t index, double value) {
     view.as<float>()[index] = static_cast<float>(value);
 }
 
-double get_floating(const TensorView& view) {
-  return view.type.dtype == DType::kFloat64 ? *view.as<double>() : static_cast<double>(*view.as<float>());
-}
-
 template <typename T>
 Poke poke_of(Bytes offset, std::span<const T> values) {
   Poke poke{offset, static_cast<Bytes>(values.size_bytes()), {}};
@@ -438,59 +434,6 @@ Result<TensorView> Session::prediction(int64_t count, size_t output) {
   PLIMSOLL_TRY(
       memory_->read(static_cast<std::byte*>(view.data) - memory_->at(0), staged_prediction_.data(), view.type.bytes()));
   return TensorView{view.type, staged_prediction_.data()};
-}
-
-void Session::request_sums() {
-  assert(requested_ - collected_ < 2 || !readback_);
-  Sums& sums = sums_[readback_ ? requested_ % 2 : 0];
-  std::copy(weight_sums_.begin(), weight_sums_.end(), sums.weights.begin());
-  ++requested_;
-  // A failure to enqueue is sticky and comes back from wait().
-  if (readback_) (void)readback_->request();
-  if (skips_) (void)skips_->request();
-}
-
-void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
-  for (size_t i = 0; i < tallies_.size(); ++i) {
-    const PersistentSlot* slot = plan_.slot(tally_value(tallies_[i].name));
-    sums.tallies[i] = get_floating({slot->type, const_cast<std::byte*>(persistent) + slot->offset});
-  }
-}
-
-Result<const Sums*> Session::collect() {
-  assert(collected_ < requested_);
-  Sums& sums = sums_[readback_ ? collected_ % 2 : 0];
-  if (readback_) {
-    PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());
-    read_tallies(bytes.data() - tally_begin_, sums);
-    if (skips_) {
-      PLIMSOLL_ASSIGN(const auto count, skips_->wait());
-      skipped_ = *reinterpret_cast<const int64_t*>(count.data());
-    }
-    ++collected_;
-  } else {
-    read_tallies(memory_->at(0), sums);
-    collected_ = requested_;
-  }
-  return &sums;
-}
-
-Result<int64_t> Session::skipped_updates() {
-  const PersistentSlot* slot = plan_.slot(kSkippedUpdates);
-  if (slot == nullptr) return 0;
-  if (skipped_ && skips_) return *skipped_;
-  skipped_ = 0;
-  PLIMSOLL_TRY(memory_->read(slot->offset, &*skipped_, sizeof *skipped_));
-  return *skipped_;
-}
-
-double Session::tally(const std::string& name) {
-  while (collected_ < requested_)
-    if (!collect()) return std::numeric_limits<double>::quiet_NaN();
-  const Sums& newest = sums_[readback_ ? (collected_ + 1) % 2 : 0];
-  for (size_t i = 0; i < tallies_.size(); ++i)
-    if (tallies_[i].name == name) return newest.tallies[i];
-  return std::numeric_limits<double>::quiet_NaN();
 }
 
 Result<std::vector<double>> Session::measure_nodes(const std::string& name, int64_t samples, int repeats) {
