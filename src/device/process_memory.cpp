@@ -3,6 +3,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -22,21 +24,20 @@ Bytes status_field(const char* field) {
   return at == nullptr ? 0 : std::atoll(at + std::strlen(field)) * kKiB;
 }
 
+// The kernel keeps VmHWM from counters it sums up only now and then, so it can lie some pages below a VmRSS read
+// before.
+std::atomic<Bytes> highest_seen{0};
+
 }  // namespace
 
 Bytes resident_bytes() {
-  return status_field("VmRSS:");
-}
-Bytes peak_resident_bytes() {
-  return status_field("VmHWM:");
+  const Bytes now = status_field("VmRSS:");
+  for (Bytes seen = highest_seen; now > seen && !highest_seen.compare_exchange_weak(seen, now);) continue;
+  return now;
 }
 
-bool reset_peak_resident() {
-  const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool done = write(fd, "5", 1) == 1;
-  close(fd);
-  return done;
+Bytes peak_resident_bytes() {
+  return std::max(status_field("VmHWM:"), highest_seen.load());
 }
 
 }  // namespace plimsoll
