@@ -6,7 +6,8 @@
 # 2. A CNN trains on Fashion-MNIST inside a stated budget for the whole process, and real Keras loads what it saved.
 #
 # Everything it claims is checked: it exits 1 when something did not hold. What it writes stands in build/demo.
-# DEMO_SIZE (of part 1), DEMO_BUDGET and DEMO_EPOCHS (of part 2) replace what is chosen here.
+# DEMO_SIZE and DEMO_BATCH (of part 1; a smaller batch is quicker), DEMO_BUDGET and DEMO_EPOCHS (of part 2) replace what is
+# chosen here.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -39,10 +40,11 @@ if reason=$(scripts/in_cgroup.sh 64MiB -- true 2>&1); then cgroup=yes; fi
 
 # ---------------------------------------------------------------------------------------------------------------- part 1
 title "1. The example that runs out of memory"
-say "128 x 128 pixels, batch 128, two convolutions: \"This can potentially trigger an OOM error on GPUs with limited memory.\""
+batch=${DEMO_BATCH:-128}
+say "128 x 128 pixels, batch $batch, two convolutions: \"This can potentially trigger an OOM error on GPUs with limited memory.\""
 
-python3 scripts/make_data.py "$out/seed" --samples 256
-model=(seed-2 --batch-size 128)
+python3 scripts/make_data.py "$out/seed" --samples "$((2 * batch))"
+model=(seed-2 --batch-size "$batch")
 fit=("$plimsoll" fit "${model[@]}" --data "$out/seed/x.npy,$out/seed/y.npy" --epochs 2 --shuffle false --seed 1 --quiet)
 no_levers=(--forbid "micro-batch,recompute")
 

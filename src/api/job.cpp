@@ -68,9 +68,15 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   Description description{archive->config, nlohmann::json()};
   if (archive->config.is_object() && archive->config.contains("compile_config"))
     description.compile_config = archive->config.at("compile_config");
-  PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
-  std::string text = saved_config(archive->config, archive->config_text, overrides, model);
-  return OpenModel{name, std::move(*archive), std::move(text), std::move(model), !overrides.optimizer};
+  auto model = Model::create(description, overrides);
+  if (!model) {
+    Error error = model.error();
+    if (error.code == ErrorCode::kBadConfig && !any_override(overrides))  // else it may be the flags that are wrong
+      error.what = fmt::format("{}: {}", name, error.what);
+    return fail(std::move(error));
+  }
+  std::string text = saved_config(archive->config, archive->config_text, overrides, *model);
+  return OpenModel{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
 }
 
 Result<Precision> parse_precision(const std::string& precision) {

@@ -46,13 +46,16 @@ nlohmann::json parsed(const std::string& text) {
 
 }  // namespace
 
+bool any_override(const ModelOptions& overrides) {
+  return overrides.optimizer || overrides.loss || !overrides.metrics.empty() || overrides.learning_rate;
+}
+
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
                          const Model& model) {
   const nlohmann::json* compiled = member(config, "compile_config");
   const nlohmann::json* optimizer = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
   const bool wraps = model.optimizer().loss_scale && (overrides.optimizer || !optimizer || !is_wrapper(*optimizer));
-  if (!overrides.optimizer && !overrides.loss && overrides.metrics.empty() && !overrides.learning_rate && !wraps)
-    return text;
+  if (!any_override(overrides) && !wraps) return text;
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];
   if (!compile.is_object())

@@ -8,6 +8,9 @@
 
 namespace plimsoll {
 
+// Whether flags say otherwise than the file.
+bool any_override(const ModelOptions& overrides);
+
 // `config` is the file's, or a description's with its compile configuration; `text` what it was read from, written back
 // where nothing changed.
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,

@@ -32,6 +32,12 @@ void add_training_flags(CLI::App& command,
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);
 
+// `--data ""` is what a script with an unset variable says: an error, not a flag left out.
+void refuse_empty_values(CLI::App& command);
+
+// What the parser refused, in our words; `command` is the first word of the command line.
+Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command);
+
 // Each command adds its flags and leaves its action in `run`; the action's return is the exit code.
 using Action = std::function<Result<int>()>;
 void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions);

@@ -97,7 +97,7 @@ Result<int> doctor(DoctorFlags& flags) {
     return 0;
   }
   fmt::print("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release);
-  fmt::print("device    {} ({}), {} threads\n", device.name, device.kind, device.threads);
+  fmt::print("device    {} ({})\n", device.name, device.kind);
   fmt::print("memory    {} free of {}{}\n", format_bytes(device.free_bytes), format_bytes(device.memory_bytes),
              limited ? ", limited by a cgroup" : "");
   fmt::print("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes));
@@ -112,7 +112,8 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
-  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)");
+  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")
+      ->check(CLI::NonNegativeNumber);
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Example: plimsoll doctor");
   actions[command] = [flags] { return doctor(*flags); };

@@ -85,6 +85,7 @@ Result<int> predict_command(InferenceFlags& flags) {
   const Model& model = job->open.model;
   const int64_t samples = job->source->samples();
   std::vector<NpyWriter> writers;
+  std::vector<std::string> paths;
   for (size_t i = 0; i < model.outputs().size(); ++i) {
     std::vector<int64_t> dims = {samples};
     const Port& port = model.outputs()[i];
@@ -97,12 +98,13 @@ Result<int> predict_command(InferenceFlags& flags) {
     }
     PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision.variables, dims));
     writers.push_back(std::move(writer));
+    paths.push_back(std::move(path));
   }
   const int64_t batch = job->session->plan().phase("predict")->samples;
   for (int64_t first = 0; first < samples;) {
     if (stop_requested().load())
-      return fail(ErrorCode::kInterrupted,
-                  fmt::format("interrupted after {} of {} samples; {} was not written", first, samples, flags.output));
+      return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples; {} was not written", first,
+                                                       samples, fmt::join(paths, ", ")));
     const int64_t count = std::min(batch, samples - first);
     PLIMSOLL_TRY(job->session->predict(
         count, [&](const BatchBuffers& into) { return job->source->read(0, first, count, into); }));
@@ -115,7 +117,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     show_progress(flags, first, samples);
   }
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
-  message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, flags.output,
+  message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, fmt::join(paths, ", "),
                              format_bytes(job->session->peak_held_bytes()), format_bytes(job->budget.bytes)));
   return 0;
 }

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -8,6 +9,7 @@
 #include "cli/run_log.h"
 #include "cli/sources.h"
 #include "execute/fit.h"
+#include "formats/file/file.h"
 #include "report/profile.h"
 #include "search/suits.h"
 
@@ -64,13 +66,33 @@ Result<int64_t> parse_every(const std::string& text) {
   return std::stoll(text);
 }
 
+// A metric that the run does not compute would never stop it.
+Status check_watched(const EarlyStopping& watched, const std::vector<Tally>& tallies, bool validates) {
+  std::vector<std::string> names;
+  for (const Tally& tally : tallies) names.push_back(tally.name);
+  if (validates)
+    for (const Tally& tally : tallies) names.push_back("val_" + tally.name);
+  if (std::find(names.begin(), names.end(), watched.metric) != names.end()) return {};
+  Error error{ErrorCode::kUsage,
+              fmt::format("--early-stopping {}:{}: this run computes no '{}'", watched.metric, watched.patience,
+                          watched.metric),
+              {fmt::format("it computes {}", fmt::join(names, ", "))},
+              {}};
+  if (!validates && watched.metric.starts_with("val_")) error.remedy("--validation-data x_val.npy,y_val.npy");
+  return fail(std::move(error));
+}
+
 Result<Plan> read_plan(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return fail(ErrorCode::kFileUnreadable, fmt::format("{}: cannot be read", path));
-  const nlohmann::json json = nlohmann::json::parse(in, nullptr, false);
-  if (json.is_discarded())
-    return fail(ErrorCode::kBadPlan, fmt::format("{}: not JSON, expected a plan saved by plimsoll plan --save", path));
-  return plan_from_json(json);
+  PLIMSOLL_ASSIGN(const File file, File::open_read(path));
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (!json.is_object() || !json.contains("format"))
+    return fail(ErrorCode::kBadPlan, fmt::format("{}: {}, expected a plan saved by plimsoll plan --save", path,
+                                                 json.is_discarded() ? "not JSON" : "JSON of something else"));
+  auto plan = plan_from_json(json);
+  if (!plan) plan.error().what = fmt::format("{}: {}", path, plan.error().what);
+  return plan;
 }
 
 bool file_exists(const std::string& path) {
@@ -183,6 +205,7 @@ class FitCommand {
       fmt::print(stderr, "{}\n", plan_text(report));
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
+    if (early_stopping_) PLIMSOLL_TRY(check_watched(*early_stopping_, session->tallies(), sources.validates));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
     const bool resuming = flags_.resume && file_exists(checkpoint_path(flags_.checkpoint));
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming));
@@ -196,10 +219,13 @@ class FitCommand {
     } else if (flags_.resume) {
       message(flags_, fmt::format("no checkpoint in {} yet: starting from the beginning", flags_.checkpoint));
     }
+    if (flags_.save.empty() && flags_.checkpoint.empty())
+      message(flags_, "note: neither --save nor --checkpoint: the trained weights will not be kept");
     Profile profile;
     if (flags_.profile) profile.attach(*session);
-    PLIMSOLL_ASSIGN(const FitResult result,
-                    fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher));
+    auto fitted = fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher);
+    bar.end_line();
+    PLIMSOLL_ASSIGN(const FitResult result, std::move(fitted));
     if (flags_.profile) fmt::print(stderr, "{}", profile.text());
     if (result.interrupted) return interrupted(*session, open, result);
     if (!flags_.save.empty()) {
@@ -334,7 +360,9 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_flag("--resume", flags->resume, "go on from the checkpoint, if there is one");
   command->add_option("--save", flags->save, "write the trained model here, as .keras");
   command->add_option("--plan", flags->plan, "run this plan, saved by plimsoll plan --save");
-  command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")->capture_default_str();
+  command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   command->add_option("--log", flags->log, "write the run here, one JSON object a line");
   command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");
   command->footer(

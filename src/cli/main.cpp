@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -71,13 +72,15 @@ int run(int argc, char** argv) {
   add_evaluate_command(app, actions);
   add_predict_command(app, actions);
   add_doctor_command(app, actions);
-  for (auto& [command, action] : actions) name_environment(*command);
+  for (auto& [command, action] : actions) {
+    name_environment(*command);
+    refuse_empty_values(*command);
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
-    return finish(Error{ErrorCode::kUsage, e.what(), {}, {"plimsoll --help, or plimsoll COMMAND --help"}},
-                  wants_json(argc, argv));
+    return finish(usage_error(app, e, argc > 1 ? argv[1] : ""), wants_json(argc, argv));
   }
   install_signal_handlers();
   const Result<int> result = actions.at(app.get_subcommands().front())();
@@ -106,6 +109,7 @@ int main(int argc, char** argv) {
   using namespace plimsoll;
   std::set_terminate(on_terminate);
   wait_politely(argv);
+  prctl(PR_SET_NAME, "plimsoll");  // not "exe", as what starts through /proc/self/exe is called
   try {
     return run(argc, argv);
   } catch (const std::bad_alloc&) {

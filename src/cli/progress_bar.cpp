@@ -1,15 +1,17 @@
 #include "cli/progress_bar.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 namespace plimsoll {
 namespace {
 
-constexpr int kBarWidth = 20;
+constexpr int kBarWidth = 20, kShortBar = 8;
 
 std::string metrics_text(const std::vector<Metric>& metrics) {
   std::string text;
@@ -17,13 +19,18 @@ std::string metrics_text(const std::vector<Metric>& metrics) {
   return text;
 }
 
-std::string bar(double part, bool color) {
-  const int full = static_cast<int>(std::lround(part * kBarWidth));
+std::string bar(double part, int width, bool color) {
+  const int full = static_cast<int>(std::lround(part * width));
   std::string text = color ? "\x1b[32m" : "";
   for (int i = 0; i < full; ++i) text += "━";
   if (color) text += "\x1b[37m";
-  for (int i = full; i < kBarWidth; ++i) text += color ? "━" : "╌";
+  for (int i = full; i < width; ++i) text += color ? "━" : "╌";
   return text + (color ? "\x1b[0m" : "");
+}
+
+size_t terminal_columns() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
 }  // namespace
@@ -54,19 +61,39 @@ void ProgressBar::on_step(const StepEvent& event) {
   if (event.window != event.windows && epoch_seconds_ - drawn_at_ < 0.1) return;
   drawn_at_ = epoch_seconds_;
   const double per_step = epoch_seconds_ / static_cast<double>(event.window);
-  fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K", event.window, event.windows,
-             bar(static_cast<double>(event.window) / static_cast<double>(event.windows), color_),
-             per_step * static_cast<double>(event.windows - event.window), per_step * 1e3, metrics_text(*event.running),
-             static_cast<double>(epoch_samples_) / epoch_seconds_, memory_text());
+  const std::string counter = fmt::format("{}/{} ", event.window, event.windows),
+                    left = fmt::format(" {:.0f}s", per_step * static_cast<double>(event.windows - event.window)),
+                    pace = fmt::format(" {:.0f}ms/step", per_step * 1e3), metrics = metrics_text(*event.running),
+                    rate = fmt::format(" - {:.0f} images/s", static_cast<double>(epoch_samples_) / epoch_seconds_),
+                    memory = " - " + memory_text();
+  // A line that is redrawn must fit its row: what tells least goes first.
+  const size_t row = terminal_columns() - 1;
+  int width = kBarWidth;
+  std::string text = left + pace + metrics + rate + memory;
+  const auto fits = [&] { return counter.size() + static_cast<size_t>(width) + text.size() <= row; };
+  if (!fits()) width = kShortBar;
+  if (!fits()) text = left + metrics + rate + memory;
+  if (!fits()) text = left + metrics + memory;
+  if (!fits()) text.resize(row - std::min(row, counter.size() + static_cast<size_t>(width)));
+  fmt::print(stderr, "\r{}{}{}\x1b[K", counter,
+             bar(static_cast<double>(event.window) / static_cast<double>(event.windows), width, color_), text);
+  drawing_ = true;
+}
+
+void ProgressBar::end_line() {
+  if (drawing_) fmt::print(stderr, "\n");
+  drawing_ = false;
 }
 
 void ProgressBar::on_epoch_end(const EpochEvent& event) {
   if (quiet_) return;
+  drawing_ = false;
   const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
   const double rate = epoch_seconds_ > 0 ? static_cast<double>(epoch_samples_) / epoch_seconds_ : 0;
   if (terminal_)
     fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K\n", windows_, windows_,
-               bar(1, color_), event.seconds, per_step * 1e3, metrics_text(event.metrics), rate, memory_text());
+               bar(1, kBarWidth, color_), event.seconds, per_step * 1e3, metrics_text(event.metrics), rate,
+               memory_text());
   else
     fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {:.1f}ms/step{} - {:.0f} images/s - {}\n", event.epoch + 1,
                event.epochs, event.seconds, per_step * 1e3, metrics_text(event.metrics), rate, memory_text());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <functional>
-
 #include <string>
 
 #include "execute/fit.h"
@@ -18,11 +17,12 @@ class ProgressBar : public FitObserver {
   void on_step(const StepEvent& event) override;
   void on_epoch_end(const EpochEvent& event) override;
   void on_note(const std::string& text) override;
+  void end_line();  // of a bar that is still being redrawn, before something else is said
 
  private:
   std::string memory_text() const;
 
-  bool quiet_, terminal_, color_;
+  bool quiet_, terminal_, color_, drawing_ = false;
   Bytes budget_;
   std::function<Bytes()> held_;
   double epoch_seconds_ = 0, drawn_at_ = -1;

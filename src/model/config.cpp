@@ -23,7 +23,7 @@ Status Issues::status() const {
     Error error{ErrorCode::kUnsupported,
                 fmt::format("this model asks for {} thing{} Plimsoll does not do yet", n, n == 1 ? "" : "s"),
                 unsupported,
-                {}};
+                {"docs/keras.md lists what it does"}};
     return fail(std::move(error));
   }
   if (bad) return fail(*bad);

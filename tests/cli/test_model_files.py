@@ -70,6 +70,7 @@ def test_field_of_the_wrong_kind(key, value, tmp_path):
     text = bad_files.program.run("plan", model, "--batch-size", 4, expect=2).stderr
     assert "error P204" in text or "error P205" in text or "error P210" in text, text
     assert "conv2d" in text, text
+    assert "error P204" not in text or "model.keras: " in text, text
 
 
 def test_missing_weight(tmp_path):

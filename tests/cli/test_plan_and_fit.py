@@ -1,5 +1,7 @@
 """With the same flags `plan` and `fit` make the same plan; --batch-size auto chooses by it."""
 
+import time
+
 import pytest
 
 import program
@@ -110,3 +112,11 @@ def test_auto_goes_on_with_the_batch_of_its_checkpoint(tmp_path):
 def test_auto_in_inference(command, tmp_path):
     flags = ["--data", data()] if command == "evaluate" else ["--data", GOLDEN / "cnn_x.npy", "--output", tmp_path / "p.npy"]
     program.run(command, MODEL, "--batch-size", "auto", *flags)
+
+
+def test_the_same_run_writes_the_same_file(tmp_path):
+    """HDF5 can note the second in which a dataset was made; then no two files were ever the same."""
+    one = program.fit(tmp_path, MODEL, data(), name="one", batch_size=8, epochs=1).saved
+    time.sleep(1.1)
+    other = program.fit(tmp_path, MODEL, data(), name="other", batch_size=8, epochs=1).saved
+    assert one.read_bytes() == other.read_bytes()

@@ -32,7 +32,17 @@ def first(folder, count, x=None, y=None):
 
 def test_a_file_that_is_no_plan(tmp_path):
     (tmp_path / "plan").write_text("not a plan")
-    misfit(tmp_path, tmp_path / "plan", ["not JSON"])
+    misfit(tmp_path, tmp_path / "plan", [tmp_path / "plan", "not JSON"])
+
+
+@pytest.mark.parametrize("text", ("{}", "[]", "3", '{"class_name": "Sequential"}'))
+def test_json_that_is_no_plan(text, tmp_path):
+    (tmp_path / "plan").write_text(text)
+    misfit(tmp_path, tmp_path / "plan", [tmp_path / "plan", "expected a plan"])
+
+
+def test_a_plan_that_is_not_there(tmp_path):
+    fit_refused(tmp_path, 202, None, None, "--plan", tmp_path / "plan", mentions=[tmp_path / "plan"])
 
 
 def test_another_model(tmp_path):

@@ -19,6 +19,10 @@ MODEL = GOLDEN / "cnn.keras"
 COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor")
 
 
+def fit(*flags):
+    return "fit", MODEL, "--data", data(), "--batch-size", 4, *flags
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
     text = program.run(command, "--help").stdout
@@ -47,6 +51,11 @@ def test_help_has_an_example(command):
         ("plan",),
         ("predict", MODEL, "--data", GOLDEN / "cnn_x.npy", "--output"),
         ("fit", MODEL, "--data", data(), "--validation-split", "1.5"),
+        ("fit", MODEL, "--data", ""),
+        ("fit", MODEL, "--data", data(), "--save", ""),
+        ("fit", MODEL, "--data", data(), "--seed", -1),
+        ("fit", MODEL, "--data", data(), "more"),
+        ("doctor", "--threads", -1),
         ("fit", MODEL, "--data", data(), "--resume"),
         ("plan", MODEL, "--batch-size", 10**25),
     ),
@@ -56,9 +65,29 @@ def test_bad_usage(arguments):
     refused(201, *arguments)
 
 
-def test_unknown_flag_names_its_neighbour():
-    text = refused(201, "fit", MODEL, "--data", data(), "--bach-size", 4)
-    assert "--bach-size" in text
+@pytest.mark.parametrize("flag", (["--bach-size", 4], ["--batch_size", 4], ["--batch_size=4"], ["--batchsize", 4]), ids=str)
+def test_unknown_flag_names_its_neighbour(flag):
+    text = refused(201, "fit", MODEL, "--data", data(), *flag)
+    assert f"has no flag {flag[0].split('=')[0]}\n  try: --batch-size\n" in text
+
+
+def test_unknown_flag_without_a_neighbour():
+    refused(201, "fit", MODEL, "--data", data(), "--amsgrad", mentions=["no flag --amsgrad\n  try: plimsoll fit --help"])
+
+
+def test_unknown_command():
+    refused(201, "train", MODEL, mentions=["no command 'train'", "commands: plan, fit, evaluate, predict, doctor"])
+    refused(201, "evalute", MODEL, mentions=["try: plimsoll evaluate"])
+
+
+@pytest.mark.parametrize("metric, flags", (("acuracy", []), ("val_loss", []), ("val_mae", ["--validation-data", data()])))
+def test_early_stopping_by_a_metric_that_is_not_there(metric, flags):
+    refused(201, *fit("--early-stopping", f"{metric}:2", *flags), mentions=[f"'{metric}'", "computes loss, accuracy"])
+
+
+def test_training_that_keeps_nothing_says_so(tmp_path):
+    assert "will not be kept" in program.run(*fit()).stderr
+    assert "will not be kept" not in program.run(*fit("--save", tmp_path / "s.keras")).stderr
 
 
 def test_device_that_nobody_knows():
@@ -263,7 +292,8 @@ def test_plan_is_deterministic():
 
 
 def test_doctor():
-    assert program.run("doctor").stdout
+    device = [line for line in program.run("doctor", "--threads", 2).stdout.splitlines() if line.startswith("device")]
+    assert len(device) == 1 and device[0].count("threads") == 1, device
     assert isinstance(program.run("doctor", "--json").json(), dict)
 
 

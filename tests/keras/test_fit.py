@@ -103,8 +103,9 @@ def idx(path, values):
     return path
 
 
-def test_formats_give_the_same_run(tmp_path, rng):
+def test_formats_give_the_same_run(tmp_path, rng, monkeypatch):
     """The same numbers as .npy, .npz, IDX and wider types: bitwise the same losses, for casts are exact."""
+    monkeypatch.setenv("PLIMSOLL_CACHE", str(tmp_path / "cache"))
     model = network(1 / 255)
     model.save(tmp_path / "model.keras")
     x, y = pictures(rng)

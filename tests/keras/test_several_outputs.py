@@ -67,7 +67,8 @@ def test_predictions_of_every_output(tmp_path, rng):
     x, _ = samples(rng)
     data = program.archive(tmp_path, **x)
     flags = ["--data", data, "--batch-size", BATCH, "--threads", 2, "--output", tmp_path / "out.npy"]
-    program.run("predict", tmp_path / "model.keras", *flags)
+    told = program.run("predict", tmp_path / "model.keras", *flags).stderr
+    assert all(f"out.{name}.npy" in told for name in OUTPUTS), told
     assert sorted(p.name for p in tmp_path.glob("out*")) == sorted(f"out.{name}.npy" for name in OUTPUTS)
     for name, want in model.predict(x, batch_size=BATCH, verbose=0).items():
         compare.close("output", name, np.load(tmp_path / f"out.{name}.npy"), want, compare.OUTPUT)

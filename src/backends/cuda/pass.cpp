@@ -63,6 +63,7 @@ bool PassWriter::find_shape() {
     shape = &s;
     by_channel_ = by_channel_ || uses_channels(n.op);
   }
+  if (shape == nullptr) return false;  // a body without nodes
   elements_ = shape->elements();
   pass_.channels = by_channel_ ? shape->back() : elements_;
   pass_.rows = elements_ / pass_.channels;

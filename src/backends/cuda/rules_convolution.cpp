@@ -44,12 +44,13 @@ double efficiency_of(const Convolution& c, const NodeView& node) {
 
 KernelOffer unfold_offer(const Card& card, const NodeView& node, const Convolution& c) {
   const UnfoldPlan plan = plan_unfold(c, is_weight_grad(node));
-  const auto pieces = static_cast<double>((c.n + plan.images - 1) / plan.images);
+  const int64_t pieces = (c.n + plan.images - 1) / plan.images;
   const auto rows = static_cast<double>(c.output_pixels() * plan.width * size_of(c.dtype));
   KernelOffer offer;
   offer.kernel = kUnfoldKernel;
   offer.workspace = granted(plan.workspace);
-  offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) + 2 * pieces * kLaunchSeconds;
+  offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) +
+                  2 * static_cast<double>(pieces) * kLaunchSeconds;
   offer.primitives = static_cast<int>(pieces);
   if (const FoldPlan fold = plan_fold(c, node.node.op); fold.possible) {
     offer.workspace = granted(std::max(plan.workspace, fold.workspace));

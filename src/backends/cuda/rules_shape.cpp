@@ -7,8 +7,8 @@ namespace plimsoll::cuda {
 
 namespace {
 
-constexpr int64_t kLargestImage = int64_t{1} << 30;  // elements: kernels count inside an image in 32 bits
-constexpr int64_t kLongestSide = 32 * 65535;         // of a matrix to transpose
+constexpr int64_t kLargestImage = int64_t{1} << 30;    // elements: kernels count inside an image in 32 bits
+constexpr int64_t kLongestSide = int64_t{32} * 65535;  // of a matrix to transpose
 
 Result<KernelOffer> reorder_rule(const Card& card, const NodeView& node) {
   const std::string &from = node.in(0).layout, &to = node.attrs().text("layout");

@@ -39,7 +39,7 @@ inline ColumnSums plan_column_sums(int64_t outer, int64_t rows, int64_t columns,
 
 // Blocks for the sum of all elements of something.
 inline int64_t total_sum_blocks(int64_t elements) {
-  return std::clamp<int64_t>(elements / (kSumThreads * 16), 1, kSumBlocks);
+  return std::clamp<int64_t>(elements / (int64_t{kSumThreads} * 16), 1, kSumBlocks);
 }
 inline int64_t total_sum_bytes(int64_t elements) {
   return total_sum_blocks(elements) * static_cast<int64_t>(sizeof(double));

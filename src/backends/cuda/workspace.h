@@ -2,6 +2,7 @@
 // room for moving its start.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "device/kernel.h"
@@ -21,9 +22,9 @@ inline Bytes granted(Bytes needed) {
 
 inline Workspace workspace_of(const BoundNode& node) {
   if (node.workspace == nullptr || node.workspace_bytes <= kScratchAlignment) return {};
-  const auto begin = reinterpret_cast<std::uintptr_t>(node.workspace);
-  const auto aligned = (begin + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;
-  return {reinterpret_cast<void*>(aligned), node.workspace_bytes - static_cast<Bytes>(aligned - begin)};
+  const auto begin = static_cast<Bytes>(reinterpret_cast<std::uintptr_t>(node.workspace));
+  const Bytes skipped = align_up(begin, kScratchAlignment) - begin;
+  return {static_cast<std::byte*>(node.workspace) + skipped, node.workspace_bytes - skipped};
 }
 
 }  // namespace plimsoll::cuda

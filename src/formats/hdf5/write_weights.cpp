@@ -53,6 +53,7 @@ class Writer {
       if (entries[i].path.starts_with(kOptimizer)) replaces_optimizer_ = true;
     }
     H5Pset_create_intermediate_group(links_.get(), 1);
+    H5Pset_obj_track_times(datasets_.get(), 0);  // as h5py does: the same weights make the same file
   }
 
   bool copy_source(hid_t source) { return H5Ovisit(source, H5_INDEX_NAME, H5_ITER_NATIVE, copy_object, this) >= 0; }
@@ -99,7 +100,7 @@ class Writer {
         H5Sclose);
     const Hdf5Id type = hdf5_type(entry.type.dtype);
     const Hdf5Id dataset(
-        H5Dcreate2(file_, entry.path.c_str(), type.get(), space.get(), links_.get(), H5P_DEFAULT, H5P_DEFAULT),
+        H5Dcreate2(file_, entry.path.c_str(), type.get(), space.get(), links_.get(), datasets_.get(), H5P_DEFAULT),
         H5Dclose);
     if (!dataset) return false;
     if (from >= 0 && hdf5_element(from).dtype == entry.type.dtype && !copy_attributes(from, dataset.get()))
@@ -114,7 +115,7 @@ class Writer {
   std::vector<bool> written_;
   std::unordered_map<std::string, size_t> by_path_;
   bool replaces_optimizer_ = false;
-  Hdf5Id links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose};
+  Hdf5Id links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose}, datasets_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
 };
 
 }  // namespace
