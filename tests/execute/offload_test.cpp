@@ -24,6 +24,7 @@ class Offload : public ::testing::TestWithParam<std::string> {
     options.batch = kBatch;
     options.kept = kept;
     options.recompute = recompute;
+    options.alone = false;
     return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
   }
 };

@@ -61,6 +61,7 @@ struct RunOptions {
   int prefetch = 0;
   std::optional<Precision> precision;  // absent: float32, and float64 on the reference
   bool memory_growth = false;
+  bool alone = true;  // false: other sessions of this process hold memory too, which is no overhead of this one
   ModelOptions overrides;
   // Puts something of the test's own between the session and the device.
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap;
@@ -123,8 +124,8 @@ class ModelRun {
     plan.prefetch = options.prefetch;
     // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
     const bool beside_gpu = options.device != "gpu" && devices().back() == "gpu";
-    session = require(
-        Session::create(open.model, std::move(plan), *backend, request.graph, beside_gpu ? backend->held_bytes() : 0));
+    session = require(Session::create(open.model, std::move(plan), *backend, request.graph,
+                                      beside_gpu || !options.alone ? backend->held_bytes() : 0));
     if (open.archive && open.archive->weights)
       state = require(load_weights(*session, *open.archive, open.optimizer_from_file)).optimizer;
     else
