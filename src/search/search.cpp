@@ -122,19 +122,19 @@ class Best {
   Bytes least_ = 0;
 };
 
-// Recomputing what is costly and offload take time and give bytes: where the same without them fits, they are looked
-// at for the least only.
+// Recomputing what is costly and offload take time and give bytes, more of them more: where the same with less of them
+// fits, they are looked at for the least only.
 Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
   const std::vector<int64_t> pieces = micro_batches(request);
   for (int64_t micro : pieces) {
     PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
-    bool fits_cheaply = false;
+    bool fitted = false;
     for (int recompute : levels) {
-      const bool selectable = recompute <= 1 || !fits_cheaply;
+      const bool selectable = recompute <= 1 || !fitted;
       if (!selectable && !all) break;
       PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
       const bool fits = best.fits(plan);
-      fits_cheaply = fits_cheaply || (fits && recompute <= 1);
+      fitted = fitted || fits;
       best.consider(std::move(plan), recompute, selectable);
       if ((fits && !all) || !may_offload(request, micro, pieces, recompute, levels)) continue;
       PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kKept));
