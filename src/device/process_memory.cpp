@@ -5,8 +5,6 @@
 #include <link.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -37,20 +35,14 @@ bool has_compute_sanitizer() {
   };
   return dl_iterate_phdr(is_its_library, nullptr) != 0;
 }
-// The kernel keeps VmHWM from counters it sums up only now and then, so it can lie some pages below a VmRSS read
-// before.
-std::atomic<Bytes> highest_seen{0};
 
 }  // namespace
 
 Bytes resident_bytes() {
-  const Bytes now = status_field("VmRSS:");
-  for (Bytes seen = highest_seen; now > seen && !highest_seen.compare_exchange_weak(seen, now);) continue;
-  return now;
+  return status_field("VmRSS:");
 }
-
 Bytes peak_resident_bytes() {
-  return std::max(status_field("VmHWM:"), highest_seen.load());
+  return status_field("VmHWM:");
 }
 
 Bytes held_by_tools() {
