@@ -2,7 +2,8 @@
 // output (BatchNorm's statistics), and with scale, bias and relu (BatchNorm applied) before it too. The fastest engine
 // of each, in microseconds, for shapes of ResNet-50.
 //
-//   nvcc -std=c++20 -O2 -arch=native -I CUDNN-FRONTEND bench/gpu/conv_stats.cpp -lcudnn -lnvrtc -o conv_stats && ./conv_stats
+//   nvcc -std=c++20 -O2 -arch=native -I CUDNN-FRONTEND bench/gpu/conv_stats.cpp -lcudnn -lnvrtc -o conv_stats &&
+//   ./conv_stats
 #include <cuda_runtime.h>
 #include <cudnn_frontend.h>
 

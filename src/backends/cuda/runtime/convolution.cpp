@@ -168,8 +168,8 @@ double seconds_of(Context& context, Kernel& kernel) {
   });
 }
 
-// Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is. In half
-// precision two passes round twice where there is a bias: then one engine, if there is any.
+// Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is. In
+// half precision two passes round twice where there is a bias: then one engine, if there is any.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
   auto plain_tensors = tensors_of(node, c), fused_tensors = plain_tensors;
