@@ -102,7 +102,8 @@ def test_auto_leaves_a_micro_batch_nothing_to_choose_by():
 def test_auto_goes_on_with_the_batch_of_its_checkpoint(tmp_path):
     """Free memory differs from day to day; what training means does not."""
     flags = ["fit", MODEL, "--data", data(), "--batch-size", "auto", "--threads", 2, "--checkpoint", tmp_path / "c"]
-    program.run(*flags, "--epochs", 1, "--budget", "30MiB", "--log", tmp_path / "first")
+    little = program.plan(MODEL, batch_size=8, threads=2, forbid="micro-batch,recompute")["peak_bytes"]
+    program.run(*flags, "--epochs", 1, "--budget", little, "--log", tmp_path / "first")
     program.run(*flags, "--epochs", 2, "--budget", "1GiB", "--resume", "--log", tmp_path / "second")
     first, second = (program.read_log(tmp_path / log)[0]["batch"]["effective"] for log in ("first", "second"))
     assert first == second < 16, "a fresh start with that budget would have chosen 16"
