@@ -47,7 +47,7 @@ inline int64_t total_sum_bytes(int64_t elements) {
 
 // Blocks that look through one tensor for elements that are not finite; each leaves a count of four bytes.
 inline int64_t count_blocks(int64_t elements) {
-  return std::clamp<int64_t>(elements / (kSumThreads * 64), 1, kSumBlocks);
+  return std::clamp<int64_t>(elements / (int64_t{kSumThreads} * 64), 1, kSumBlocks);
 }
 
 }  // namespace plimsoll::cuda
