@@ -10,7 +10,7 @@ namespace plimsoll {
 namespace {
 
 // `inputs` of one type; the output is the first of them, elsewhere or as it is.
-OpDef copy_op(std::string name, size_t inputs, OpKind kind) {
+OpDef copy_op(const std::string& name, size_t inputs, OpKind kind) {
   OpDef op;
   op.name = name;
   op.kind = kind;
