@@ -3,15 +3,12 @@
 // even in float64, so do we.
 #include <cmath>
 
+#include "base/rounding.h"
 #include "ops/families.h"
 #include "ops/util.h"
 
 namespace plimsoll {
 namespace {
-
-double through_float32(double value) {
-  return static_cast<double>(static_cast<float>(value));
-}
 
 Result<Types> infer_sgd(InTypes in, const Attrs& attrs) {
   InferCheck check("sgd", in, attrs);

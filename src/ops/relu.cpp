@@ -1,6 +1,7 @@
 // relu as Keras defines it, with slope, ceiling and threshold, and relu_grad from the output where that tells enough.
 #include <limits>
 
+#include "base/rounding.h"
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -8,10 +9,6 @@ namespace plimsoll {
 namespace {
 
 // TensorFlow keeps the ceiling, and the slope of a plain leaky relu, in float32 whatever the tensor's dtype.
-double through_float32(double value) {
-  return static_cast<double>(static_cast<float>(value));
-}
-
 struct Relu {
   double slope, threshold, ceiling;
   bool capped;

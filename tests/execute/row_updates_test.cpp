@@ -121,15 +121,9 @@ void expect_same_training(const std::string& device, const OptimizerText& optimi
   const auto by_rows = trained<T>(*backend, backend->device(), graph, true);
   const auto dense = trained<T>(*backend, DenseDevice(backend->device()), graph, false);
   for (const auto& [name, values] : dense) {
-    T most = 0, worst = 0;
-    for (size_t i = 0; i < values.size(); ++i) {
-      most = std::max(most, std::fabs(values[i]));
-      worst = std::max(worst, std::fabs(values[i] - by_rows.at(name)[i]));
-    }
-    // In Adam's step each compiler of a GPU takes a power in its own way: three steps, each within its op's bound.
-    const bool exact = device != "gpu" || optimizer.name != "adam";
-    const double apart = 3 * (op_def("adam").error_units + op_def("adam_rows").error_units) * 0x1p-24;
-    EXPECT_LE(worst, exact ? 0 : most * T(apart)) << device << " " << optimizer.name << " " << name;
+    T worst = 0;
+    for (size_t i = 0; i < values.size(); ++i) worst = std::max(worst, std::fabs(values[i] - by_rows.at(name)[i]));
+    EXPECT_EQ(worst, 0) << device << " " << optimizer.name << " " << name;
   }
 }
 

@@ -3,13 +3,14 @@
 #include <limits>
 
 #include "backends/cuda/pass_writer.h"
+#include "base/rounding.h"
 
 namespace plimsoll::cuda {
 namespace {
 
 std::string number(double value) {
   if (std::isinf(value)) return value > 0 ? "INFINITY_F" : "-INFINITY_F";
-  return fmt::format("{:a}f", static_cast<double>(static_cast<float>(value)));
+  return fmt::format("{:a}f", through_float32(value));
 }
 std::string wide_number(double value) {
   return fmt::format("{:a}", value);
@@ -137,8 +138,8 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
   const double b1 = attrs.real("beta_1"), b2 = attrs.real("beta_2");
   const std::string x = w.full(0), g = w.full(1), m = w.full(2), v = w.full(3), rate = w.raw_scalar(4);
   const std::string alpha = w.derived_scalar(fmt::format("adam_rate({}[0], {}[0], {}, {})", rate, w.raw_scalar(5),
-                                                         wide_number(static_cast<double>(static_cast<float>(b1))),
-                                                         wide_number(static_cast<double>(static_cast<float>(b2)))));
+                                                         wide_number(through_float32(b1)),
+                                                         wide_number(through_float32(b2))));
   const std::string new_m = fmt::format("adam_moment({}, {}, {})", m, g, number(1.0 - b1));
   const std::string new_v = fmt::format("adam_moment({0}, {1} * {1}, {2})", v, g, number(1.0 - b2));
   const double decay = attrs.real_or("weight_decay", 0);

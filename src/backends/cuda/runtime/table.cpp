@@ -2,6 +2,7 @@
 #include "backends/cuda/runtime/table.h"
 
 #include "backends/cuda/runtime/binding.h"
+#include "base/rounding.h"
 
 namespace plimsoll::cuda {
 
@@ -39,8 +40,8 @@ BoundKernel bind_adam_rows(const BoundNode& node, const TableGrad& plan, cudaStr
   update.new_v = output<float>(node, 2);
   update.rate = input<const float>(node, 5);
   update.iteration = input<const int64_t>(node, 6);
-  update.beta_1 = static_cast<double>(static_cast<float>(beta_1));
-  update.beta_2 = static_cast<double>(static_cast<float>(beta_2));
+  update.beta_1 = through_float32(beta_1);
+  update.beta_2 = through_float32(beta_2);
   update.rest_1 = static_cast<float>(1.0 - beta_1);
   update.rest_2 = static_cast<float>(1.0 - beta_2);
   update.epsilon = static_cast<float>(view.attrs().real("epsilon"));
