@@ -12,7 +12,7 @@ namespace {
 constexpr unsigned kThreads = 256;
 // Threads across the channels at most, each with 16 bytes. Sums are finished by one block for each
 // stretch of channels, so narrow stretches mean that more blocks finish, each with less to add.
-constexpr unsigned kLanes = 32, kSummingLanes = 8;
+constexpr unsigned kLanes = 32, kSummingLanes = 16;
 
 const char* type_text(DType dtype) {
   switch (dtype) {
@@ -310,12 +310,14 @@ std::string PassWriter::assemble() const {
       "template <typename T> __device__ inline Pack<T> load(const T* p, long long left) {\n"
       "  if (left >= W) return load(p);\n"
       "  Pack<T> q = {};\n"
-      "  for (int k = 0; k < left; ++k) q.v[k] = p[k];\n"
+      "#pragma unroll\n"
+      "  for (int k = 0; k < W; ++k) if (k < left) q.v[k] = p[k];\n"
       "  return q;\n"
       "}\n"
       "template <typename T> __device__ inline void store(T* p, Pack<T> q, long long left) {\n"
       "  if (left >= W) return store(p, q);\n"
-      "  for (int k = 0; k < left; ++k) p[k] = q.v[k];\n"
+      "#pragma unroll\n"
+      "  for (int k = 0; k < W; ++k) if (k < left) p[k] = q.v[k];\n"
       "}\n\n";
   text += parts_ > 0 ? table_head() : single_head();
   text += shared_;
