@@ -21,7 +21,7 @@ struct GpuOptions {
   // on newer ones.
   int as_capability = 0;
   // For tests: how convolutions over few channels run wherever they can that way, instead of what is fastest here:
-  // "unfolded", "folded", "library".
+  // "straight", "unfolded", "folded", "library".
   std::string thin;
 };
 

@@ -18,6 +18,8 @@
 #include "backends/cuda/runtime/fold.h"
 #include "backends/cuda/runtime/launching.h"
 #include "backends/cuda/runtime/stopwatch.h"
+#include "backends/cuda/runtime/straight.h"
+#include "backends/cuda/runtime/unfold.h"
 #include "backends/cuda/runtime/unfolding.h"
 #include "backends/cuda/unfold_plan.h"
 
@@ -270,7 +272,38 @@ BoundKernel bind_folded(Context& context, const BoundNode& node, const Convoluti
   return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
 }
 
-// Unfolded, folded or as it is by cuDNN, whichever is faster; remembered. kUnsupported where none can.
+// By own kernels on the matrix units, which read the image as it is.
+BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
+  constexpr int kMatrixUnits = 80;  // the first compute capability that has what the kernels are written for
+  const std::string& op = node.node.op;
+  const bool weight_grad = op == "conv2d_weight_grad";
+  const auto i = [](int64_t v) { return static_cast<int>(v); };
+  const StraightShape shape{i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
+                            i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
+  const Element element = element_of(c.dtype);
+  const bool rounds = c.dtype != DType::kFloat32 || context.card.has_tf32();
+  if (context.card.capability < kMatrixUnits || !rounds || !straight_takes(shape, element, weight_grad))
+    return fail(ErrorCode::kUnsupported, text_of(op, c) + " does not run straight");
+  const int multiprocessors = context.card.multiprocessors;
+  const cudaStream_t stream = context.stream;
+  if (!weight_grad)
+    return launching("straight " + op, [=, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
+                                        bias = c.bias ? node.inputs[2] : nullptr, relu = c.relu] {
+      launch_straight_forward(shape, element, x, w, bias, relu, y, multiprocessors, stream);
+    });
+  const int64_t width = plan_unfold(c, true).width;
+  const Workspace workspace = workspace_of(node);
+  const int64_t parts = std::min(straight_parts(shape, multiprocessors), workspace.bytes / (c.o * width * 4));
+  if (parts == 0) return fail(ErrorCode::kUnsupported, text_of(op, c) + " has no room for a sum");
+  return launching("straight " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0],
+                                      db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
+                                      sums = static_cast<float*>(workspace.data)] {
+    launch_straight_weight_grad(shape, element, x, dy, db != nullptr, i(width), parts, sums, stream);
+    launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
+  });
+}
+
+// Straight, unfolded, folded or as it is by cuDNN, whichever is faster; remembered. kUnsupported where none can.
 BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
   const auto by_library = [&]() -> BoundKernel {
     if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
@@ -280,16 +313,16 @@ BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution
   const std::string key = choice_key(
       context, fmt::format("{}{}{}{} ws{} thin", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
                            context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
-  const auto unfolded = [&]() -> BoundKernel {
-    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
-    return bind_unfolded(context, node, c);
+  const auto own = [&](auto bind) {
+    return [&, bind]() -> BoundKernel {
+      if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
+      return bind(context, node, c);
+    };
   };
-  const auto folded = [&]() -> BoundKernel {
-    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
-    return bind_folded(context, node, c);
-  };
-  const std::pair<const char*, std::function<BoundKernel()>> ways[] = {
-      {"unfolded", unfolded}, {"folded", folded}, {"library", by_library}};
+  const std::pair<const char*, std::function<BoundKernel()>> ways[] = {{"straight", own(bind_straight)},
+                                                                       {"unfolded", own(bind_unfolded)},
+                                                                       {"folded", own(bind_folded)},
+                                                                       {"library", by_library}};
   const auto known = context.thin.empty() ? remembered_choice(key) : context.thin;
   for (const auto& [name, bind] : ways)
     if (known == name)

@@ -113,7 +113,9 @@ void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t w
   constexpr int kNumbers = kPack<float>;
   assert(width % kNumbers == 0);
   ColumnSums plan = plan_column_sums(1, count, outputs * width, sizeof(float));
-  plan.chunks = 1, plan.chunk_rows = count;  // few rows: no sums of sums
+  plan.chunks = 1, plan.chunk_rows = count;  // few rows: no sums of sums,
+  plan.lanes = 4;                            // but narrow blocks, whose many slots share the rows
+  plan.tiles = (outputs * width / kNumbers + plan.lanes - 1) / plan.lanes;
   with_element(element, [&]<typename T>() {
     const Parts<T> op{parts, numbers, width, outputs * width, static_cast<T*>(dw), static_cast<T*>(db)};
     launch_column_sums<kNumbers>(plan, op, {}, stream);
