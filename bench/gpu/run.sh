@@ -46,7 +46,9 @@ for part; do
       ours resnet50-7g "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --budget 7GiB
       ours gpt2 "$programs/gpt_bench" --profile 1
       # A second start finds compiled kernels and chosen engines.
-      ours resnet50-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 ;;
+      ours resnet50-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16
+      ours resnet50-7g-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --budget 7GiB
+      ours gpt2-warm "$programs/gpt_bench" ;;
     peers)
       : >"$out/peers.jsonl"
       python3 bench/gpu/peers.py --works seed64,seed128 --precisions fp32,bf16 --peers jax,eager,compile >>"$out/peers.jsonl" 2>"$out/peers.err"

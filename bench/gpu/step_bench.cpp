@@ -3,7 +3,8 @@
 //   step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--forbid LEVER] [--device gpu]
 //
 // ms is the median over `steps` steps, each timed by the wall clock between two synchronisations of 10 steps, so that
-// steps follow each other as in training. first_step_s counts from the start of the process.
+// steps follow each other as in training. opened_s, planned_s, ready_s and first_step_s count from the start of the
+// process.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -103,12 +104,14 @@ int run(int argc, char** argv) {
   job.overrides.scale_loss = precision.compute == DType::kFloat16;
   const OpenModel open = require(open_model(job.model, job.overrides));
   const auto backend = require(open_backend(job));
+  const double opened = seconds_since(start);
   const Budget budget = choose_budget(job, backend->device().info());
   SearchRequest request =
       base_request(job, open.model, backend->device(), precision, assumed_data_types(open.model, false), budget);
   request.data = data_demand(open.model, request.graph.data);
   request.find_least = false;
   const SearchResult found = require(search(request));
+  const double planned = seconds_since(start);
   if (!found.fits) {
     fmt::print(stderr, "{}\n", does_not_fit(request, found).what);
     return 3;
@@ -156,10 +159,11 @@ int run(int argc, char** argv) {
     levers += fmt::format("{}{} {}", levers.empty() ? "" : ", ", lever.name, lever.count);
   if (profile) print_profile(*session, job.batch_size);
   fmt::print(
-      R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "host_mib": {:.0f}, "micro": {}, "levers": "{}", "first_loss": {:.5f}, "last_loss": {:.5f}}})"
+      R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "opened_s": {:.2f}, "planned_s": {:.2f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "host_mib": {:.0f}, "micro": {}, "levers": "{}", "first_loss": {:.5f}, "last_loss": {:.5f}}})"
       "\n",
       job.model.substr(job.model.rfind('/') + 1), job.batch_size, job.precision, times[times.size() / 2], times[0],
-      found.plan.step_seconds * 1e3, ready, first, static_cast<double>(session->arena_peak_bytes()) / kMiB,
+      found.plan.step_seconds * 1e3, opened, planned, ready, first,
+      static_cast<double>(session->arena_peak_bytes()) / kMiB,
       static_cast<double>(session->overhead_measured_bytes()) / kMiB,
       static_cast<double>(found.plan.overhead_bytes) / kMiB, static_cast<double>(session->peak_held_bytes()) / kMiB,
       static_cast<double>(found.plan.peak_bytes()) / kMiB, static_cast<double>(found.plan.host_bytes) / kMiB,
