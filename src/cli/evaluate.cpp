@@ -75,8 +75,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
     return 0;
   }
   for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);
-  message(flags, fmt::format("process peak: {} of {}", format_bytes(job->session->peak_held_bytes()),
-                             format_bytes(job->budget.bytes)));
+  message(flags, peak_text(*job->session, job->budget));
   return 0;
 }
 
@@ -117,8 +116,8 @@ Result<int> predict_command(InferenceFlags& flags) {
     show_progress(flags, first, samples);
   }
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
-  message(flags, fmt::format("{} predictions in {}; process peak: {} of {}", samples, fmt::join(paths, ", "),
-                             format_bytes(job->session->peak_held_bytes()), format_bytes(job->budget.bytes)));
+  message(flags, fmt::format("{} predictions in {}; {}", samples, fmt::join(paths, ", "),
+                             peak_text(*job->session, job->budget)));
   return 0;
 }
 

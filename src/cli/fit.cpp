@@ -240,11 +240,12 @@ class FitCommand {
                                                         {"arena_peak_bytes", session->arena_peak_bytes()},
                                                         {"overhead_measured_bytes", session->overhead_measured_bytes()},
                                                         {"process_peak_bytes", session->peak_held_bytes()},
+                                                        {"process_peak_counted_by", session->counted_by()},
                                                         {"budget_bytes", budget_.bytes},
                                                         {"seconds", seconds}});
     log.write(done);
     PLIMSOLL_TRY(log.failed());
-    report_end(result, done);
+    report_end(result, done, *session);
     return 0;
   }
 
@@ -315,7 +316,7 @@ class FitCommand {
     return exit_code(ErrorCode::kInterrupted);
   }
 
-  void report_end(const FitResult& result, const nlohmann::ordered_json& done) const {
+  void report_end(const FitResult& result, const nlohmann::ordered_json& done, const Session& session) const {
     if (flags_.json) {
       nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
       if (!result.history.empty())
@@ -326,10 +327,9 @@ class FitCommand {
       fmt::print("{}\n", json.dump(2));
       return;
     }
-    message(flags_, fmt::format("arena: {} planned, {} measured; process peak: {} of {}",
+    message(flags_, fmt::format("arena: {} planned, {} measured; {}",
                                 format_bytes(done["arena_planned_bytes"].get<Bytes>()),
-                                format_bytes(done["arena_peak_bytes"].get<Bytes>()),
-                                format_bytes(done["process_peak_bytes"].get<Bytes>()), format_bytes(budget_.bytes)));
+                                format_bytes(done["arena_peak_bytes"].get<Bytes>()), peak_text(session, budget_)));
   }
 
   FitFlags& flags_;

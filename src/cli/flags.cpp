@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "cli/command.h"
+#include "execute/session.h"
 
 namespace plimsoll {
 namespace {
@@ -168,6 +169,13 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
 
 void message(const CommonFlags& flags, const std::string& text) {
   if (!flags.quiet) fmt::print(stderr, "{}\n", text);
+}
+
+std::string peak_text(const Session& session, const Budget& budget) {
+  std::string text =
+      fmt::format("process peak: {} of {}", format_bytes(session.peak_held_bytes()), format_bytes(budget.bytes));
+  if (session.device().info().kind == "gpu") text += ", counted by " + session.counted_by();
+  return text;
 }
 
 }  // namespace plimsoll

@@ -13,6 +13,7 @@ class HostBackend : public Backend {
   Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
   Bytes held_bytes() const override { return resident_bytes(); }
   Bytes peak_held_bytes() const override { return peak_resident_bytes(); }
+  std::string counted_by() const override { return "the operating system (VmHWM)"; }
 };
 
 }  // namespace plimsoll

@@ -80,6 +80,7 @@ class Backend {
   // What the process holds of this device's memory now and at most so far, as the keeper of that memory counts it.
   virtual Bytes held_bytes() const = 0;
   virtual Bytes peak_held_bytes() const = 0;
+  virtual std::string counted_by() const = 0;  // that keeper: "NVML"
 
   // The kernels of a phase as one piece of work; they outlive it. Null: run them one by one.
   virtual Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const;

@@ -105,6 +105,8 @@ class Session {
   Bytes overhead_now() const;                                           // what the process holds beside the arena
   Bytes arena_held_bytes() const { return memory_->held_bytes(); }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
+  std::string counted_by() const { return backend_.counted_by(); }
+  const Device& device() const { return backend_.device(); }
 
   // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
   Result<std::vector<double>> measure_nodes(const std::string& phase, int64_t samples, int repeats);

@@ -116,6 +116,7 @@ TEST_F(GpuFaults, ANeighbourIsPlannedAround) {
   EXPECT_LE(done.at("budget_bytes").get<Bytes>(), kGiB);
   EXPECT_EQ(done.at("arena_peak_bytes"), done.at("arena_planned_bytes"));
   EXPECT_LE(done.at("process_peak_bytes").get<Bytes>(), done.at("budget_bytes").get<Bytes>());
+  EXPECT_NE(done.at("process_peak_counted_by").get<std::string>().find("NVML"), std::string::npos) << done;
 }
 
 void expect_says_who_holds_it(const std::string& text) {

@@ -87,6 +87,7 @@ def check_log(events, steps=None):
     assert done["event"] == "done", f"the log ends in {done}"
     assert done["arena_planned_bytes"] == done["arena_peak_bytes"], done
     assert 0 < done["process_peak_bytes"] <= done["budget_bytes"], done
+    assert done["process_peak_counted_by"] == "the operating system (VmHWM)", done
     if steps is not None:
         assert done["steps"] == steps, done
         assert sum(e["event"] == "step" for e in events) == steps

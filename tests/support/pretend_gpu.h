@@ -154,6 +154,7 @@ class PretendGpu final : public Backend {
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return host_->bind(node); }
   Bytes held_bytes() const override { return state_->mapped; }
   Bytes peak_held_bytes() const override { return state_->mapped; }
+  std::string counted_by() const override { return "itself"; }
   Status finish() const override { return pretend::alive(*state_); }
   Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override {
     return std::make_unique<pretend::PretendFeed>(state_, bytes);

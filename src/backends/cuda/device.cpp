@@ -98,6 +98,7 @@ class PlannedGpu final : public Backend {
   Result<std::unique_ptr<Kernel>> bind(const BoundNode&) const override { return fail(absent()); }
   Bytes held_bytes() const override { return 0; }
   Bytes peak_held_bytes() const override { return 0; }
+  std::string counted_by() const override { return "nobody"; }
 
  private:
   Error absent() const {

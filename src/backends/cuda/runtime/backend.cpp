@@ -93,6 +93,7 @@ class CudaBackend final : public Backend {
 
   Bytes held_bytes() const override { return context_->held.now(); }
   Bytes peak_held_bytes() const override { return context_->held.peak(); }
+  std::string counted_by() const override { return context_->held.counted_by(); }
 
   Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
     save_choices();  // what was tried so far survives a run that is killed

@@ -86,7 +86,7 @@ Bytes HeldMemory::now() const {
     auto* device = static_cast<NvmlDevice>(state_->device);
     bytes = listed(nvml, device);
     if (bytes < 0) {
-      state_->counted_by = "NVML, by the card's free memory: the driver does not list this process";
+      state_->counted_by = "NVML by the card's free memory, since the driver does not list this process";
       bytes = used_of(nvml, device) - state_->used_before;
     }
   } else {
