@@ -71,9 +71,6 @@ Result<HeldMemory> HeldMemory::open(int ordinal) {
   if (const NvmlDevice device = nvml ? nvml_device(**nvml, ordinal) : nullptr; device != nullptr) {
     held.state_->device = device;
     held.state_->used_before = used_of(**nvml, device);
-    held.state_->counted_by = "NVML";
-  } else {
-    held.state_->counted_by = "cudaMemGetInfo";
   }
   return held;
 }
@@ -85,10 +82,7 @@ Bytes HeldMemory::now() const {
     const Nvml& nvml = **load_nvml();
     auto* device = static_cast<NvmlDevice>(state_->device);
     bytes = listed(nvml, device);
-    if (bytes < 0) {
-      state_->counted_by = "NVML, by the card's free memory: the driver does not list this process";
-      bytes = used_of(nvml, device) - state_->used_before;
-    }
+    if (bytes < 0) bytes = used_of(nvml, device) - state_->used_before;
   } else {
     size_t free = 0, total = 0;
     if (cudaMemGetInfo(&free, &total) == cudaSuccess) bytes = static_cast<Bytes>(total - free) - state_->used_before;

@@ -26,14 +26,12 @@ class HeldMemory {
 
   Bytes now() const;  // 0 before open()
   Bytes peak() const;
-  const std::string& counted_by() const { return state_->counted_by; }
 
  private:
   struct State {
     void* device = nullptr;  // NVML's
     Bytes used_before = 0;
     Bytes peak = 0;
-    std::string counted_by;
   };
   std::shared_ptr<State> state_;
 };
