@@ -9,7 +9,6 @@
 #include "api/saved_config.h"
 #include "backends/cuda/cuda.h"
 #include "backends/reference/reference.h"
-#include "base/json.h"
 #include "data/prefetcher.h"
 #include "device/host_room.h"
 #ifdef PLIMSOLL_HAS_CPU

@@ -21,11 +21,8 @@ nlohmann::json named_object(const std::string& name, const nlohmann::json& confi
 nlohmann::json as_object(const nlohmann::json& optimizer) {
   if (optimizer.is_object() && optimizer.contains("module")) return optimizer;
   const KerasObject object = keras_object(optimizer);
-  for (const char* name : {"SGD", "Adam", "AdamW"}) {
-    std::string small = name;
-    for (char& c : small) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (object.name == small) return named_object(name, object.config);
-  }
+  for (const char* name : {"SGD", "Adam", "AdamW"})
+    if (object.name == lower_case(name)) return named_object(name, object.config);
   return named_object(object.name, object.config);
 }
 

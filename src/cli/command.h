@@ -25,11 +25,10 @@ struct CommonFlags {
   Status resolve(bool needs_loss, bool needs_training);
 };
 
-void add_model_flags(CLI::App& command,
-                     CommonFlags& flags);  // MODEL, --budget, --device, --precision, --memory-growth, --threads,
-                                           // --input-shape, --json, --quiet
-void add_training_flags(CLI::App& command,
-                        CommonFlags& flags);  // --batch-size, --micro-batch, levers, compile overrides
+// MODEL, budgets, the device and what it computes in, --json and --quiet.
+void add_model_flags(CLI::App& command, CommonFlags& flags);
+// --batch-size, --micro-batch, levers, compile overrides.
+void add_training_flags(CLI::App& command, CommonFlags& flags);
 
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);

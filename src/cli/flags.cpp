@@ -95,7 +95,7 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
                   "so many batches of --batch-size make the effective batch")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  command.add_option("--forbid", flags.forbid, "levers not to use: micro-batch, recompute, offload, prefetch")
+  command.add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(kLevers, ", ")))
       ->delimiter(',');
   command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
   command

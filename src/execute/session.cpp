@@ -199,11 +199,11 @@ Status Session::bind_phase(const PhasePlan& phase) {
   bound->end = plan_.persistent_bytes;
   PLIMSOLL_TRY(memory_->commit(phase.arena_bytes));  // binding may try kernels out where they will run
   const auto address = [&](ValueId id) -> void* {
-    const auto [offset, first, last, host] = phase.values[static_cast<size_t>(id)];
-    if (host >= 0) return host_->at(host);
-    if (offset < 0) return nullptr;
-    bound->end = std::max(bound->end, offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
-    return memory_->at(offset);
+    const Placement& place = phase.values[static_cast<size_t>(id)];
+    if (place.host >= 0) return host_->at(place.host);
+    if (place.offset < 0) return nullptr;
+    bound->end = std::max(bound->end, place.offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
+    return memory_->at(place.offset);
   };
   for (size_t n = 0; n < phase.nodes.size(); ++n) {
     const Node& node = phase.graph.nodes[n];

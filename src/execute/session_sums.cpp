@@ -52,10 +52,11 @@ Result<const Sums*> Session::collect() {
 Result<int64_t> Session::skipped_updates() {
   const PersistentSlot* slot = plan_.slot(kSkippedUpdates);
   if (slot == nullptr) return 0;
-  if (skipped_ && skips_) return *skipped_;
-  skipped_ = 0;
-  PLIMSOLL_TRY(memory_->read(slot->offset, &*skipped_, sizeof *skipped_));
-  return *skipped_;
+  if (skipped_) return *skipped_;
+  int64_t count = 0;
+  PLIMSOLL_TRY(memory_->read(slot->offset, &count, sizeof count));
+  if (skips_) skipped_ = count;
+  return count;
 }
 
 double Session::tally(const std::string& name) {

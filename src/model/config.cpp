@@ -64,6 +64,12 @@ std::string shown(const Json& value) {
   return text;
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 bool is_keras_object(const Json& value) {
   return member(value, "class_name") != nullptr;
 }

@@ -36,6 +36,7 @@ std::string text_member(const Json& object, const std::string& key);
 std::optional<int64_t> as_integer(const Json& value);
 std::optional<double> as_number(const Json& value);  // finite
 std::string shown(const Json& value);                // for messages: JSON text, cut when long
+std::string lower_case(std::string text);            // Keras takes some names however they are written
 
 // A serialised Keras object, {"class_name": ..., "config": ...}, or the bare name of one.
 struct KerasObject {

@@ -122,10 +122,9 @@ std::optional<MetricSpec::Kind> match_kind(const std::string& name) {
   return std::nullopt;
 }
 
-bool is_accuracy(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return name == "accuracy" || name == "acc";
+bool is_accuracy(const std::string& name) {
+  const std::string lower = lower_case(name);
+  return lower == "accuracy" || lower == "acc";
 }
 
 // Keras's name of a metric object that was given none: its function's.

@@ -2,18 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "model/config.h"
 
 namespace plimsoll {
 namespace {
-
-std::string lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 void read_learning_rate(Config& c, Optimizer& optimizer) {
   const Json* value = c.value("learning_rate");
@@ -90,7 +82,7 @@ Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& 
 
 Optimizer parse_optimizer(const Json& config, std::vector<std::string>& unsupported) {
   const KerasObject object = keras_object(config);
-  const std::string name = lower(object.name);
+  const std::string name = lower_case(object.name);
   if (!object.custom && name == "lossscaleoptimizer") return parse_loss_scale(object, unsupported);
   Optimizer optimizer;
   Issues issues;

@@ -44,16 +44,16 @@ void reference_rows(const OpDef& gradient, const OpDef& update, const ReferenceC
   update.reference({inputs, call.outputs, call.attrs});
 }
 
-// Distributions of the table, dy and the ids; then what the update's own case has behind its gradient.
 struct TableCase {
   std::string name;
   int64_t rows, width, tokens;
-  std::string dy, ids;
+  std::string dy, ids;  // distributions
 };
 
+// The table, dy and the ids; then what the update's own case has behind its gradient.
 OpCase case_of(const OpCase& of_update, const TableCase& table) {
   const TensorType weight = f32({table.rows, table.width});
-  OpCase one{table.name,
+  OpCase one{of_update.name + "_" + table.name,
              {weight, f32({table.tokens, table.width}), i32({table.tokens})},
              of_update.attrs,
              {of_update.fill[0], table.dy, table.ids},
@@ -76,10 +76,7 @@ std::vector<OpCase> cases_of(const OpDef& update) {
                               {"wide", 41, 136, 70, "normal", "labels:37"}};
   std::vector<OpCase> cases;
   for (const OpCase& of_update : update.cases)
-    for (const TableCase& table : tables) {
-      cases.push_back(case_of(of_update, table));
-      cases.back().name = of_update.name + "_" + table.name;
-    }
+    for (const TableCase& table : tables) cases.push_back(case_of(of_update, table));
   return cases;
 }
 

@@ -86,8 +86,7 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
         ++refused;
         EXPECT_NE(ended.messages.find("error P"), std::string::npos) << what;
       }
-      for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
-        EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();
+      expect_no_half_files(folder, what);
       check(folder, here, ended, what);
     }
   };

@@ -31,11 +31,6 @@ std::string write_images(const TemporaryFolder& folder, int64_t samples, int64_t
   return (folder / "x.npy") + "," + (folder / "y.npy");
 }
 
-void expect_no_half_files(const TemporaryFolder& folder) {
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
-    EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
-}
-
 std::map<int64_t, double> losses_of(const std::string& log) {
   std::map<int64_t, double> losses;
   std::istringstream lines(text_of(log));

@@ -173,8 +173,7 @@ TEST(DeviceFaults, ADeviceLostAfterAnyStepLeavesTheLastCheckpointAsItWas) {
     EXPECT_EQ(exit_code(result.error().code), 6);
     EXPECT_EQ(text_of(checkpoint_path(folder.path())), before) << step;
     EXPECT_EQ(before.empty(), step == 1);
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
-      EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << entry.path();
+    expect_no_half_files(folder, "step " + std::to_string(step));
     EXPECT_EQ(finish(folder.path(), true), unbroken()) << step;
   }
 }

@@ -5,6 +5,7 @@
 
 #include "ops/op.h"
 #include "tests/support/dense_device.h"
+#include "tests/support/one_phase.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -51,7 +52,7 @@ std::vector<int32_t> ids_of(int step) {
   return ids;
 }
 
-// Three steps; the persistent values afterwards, as bytes.
+// Three steps; the table and its state afterwards.
 template <typename T>
 std::map<std::string, std::vector<T>> trained(const Backend& backend, const Device& device, const Graph& graph,
                                               bool by_rows) {
@@ -59,11 +60,7 @@ std::map<std::string, std::vector<T>> trained(const Backend& backend, const Devi
   const auto updates = std::count_if(lowered.graph.nodes.begin(), lowered.graph.nodes.end(),
                                      [](const Node& node) { return node.op.ends_with("_rows"); });
   EXPECT_EQ(updates, by_rows ? 1 : 0) << print(lowered.graph);
-  Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.phases.push_back(plan_phase("train", 1, lowered, plan.persistent));
-  plan.persistent_bytes = end_of(plan.persistent);
-  plan.arena_bytes = plan.phases[0].arena_bytes;
+  const Plan plan = one_phase_plan("train", 1, lowered);
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
   const auto memory = require(backend.reserve(plan.arena_bytes));

@@ -1,18 +1,19 @@
 // When values leave for the host's memory and come back, what that costs, and what the validator makes of it.
 #include "plan/offload.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "plan/order.h"
-#include "plan/plan.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/one_phase.h"
 
 namespace plimsoll::testing {
 namespace {
 
 constexpr Bytes kValue = 4096;
 
-// A chain of products there and back: each value waits from the way there until the way back. A node takes a second.
+// A node takes a second, a copy what the test says.
 class Linked final : public FakeDevice {
  public:
   double seconds_a_value = 1;
@@ -24,11 +25,14 @@ class Linked final : public FakeDevice {
   double host_bytes_per_second() const override { return kValue / seconds_a_value; }
 };
 
-const char* const kChain = R"(graph "chain"
+// A chain of products there and back: each value waits from the way there until the way back. %a is read as `first`,
+// which `views` make of it.
+Graph chain_graph(const std::string& views = "", const std::string& first = "%a") {
+  return graph_of(fmt::format(R"(graph "chain"
   %w = input f32[32,32] weights persistent
   %x = input f32[32,32] inputs
   %a = matmul(%x, %w) : f32[32,32] activations
-  %b = matmul(%a, %w) : f32[32,32] activations
+{0}  %b = matmul({1}, %w) : f32[32,32] activations
   %c = matmul(%b, %w) : f32[32,32] activations
   %d = matmul(%c, %w) : f32[32,32] activations
   %e = matmul(%d, %w) : f32[32,32] activations
@@ -37,22 +41,18 @@ const char* const kChain = R"(graph "chain"
   %dd = matmul(%de, %d) : f32[32,32] gradients
   %dc = matmul(%dd, %c) : f32[32,32] gradients
   %db = matmul(%dc, %b) : f32[32,32] gradients
-  %da = matmul(%db, %a) : f32[32,32] gradients
+  %da = matmul(%db, {1}) : f32[32,32] gradients
   output %da
-)";
+)",
+                              views, first));
+}
 
 LoweredGraph chain(const Device& device) {
-  return require(choose_kernels(graph_of(kChain), device));
+  return require(choose_kernels(chain_graph(), device));
 }
 
 Plan plan_of(const LoweredGraph& lowered) {
-  Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.persistent_bytes = end_of(plan.persistent);
-  plan.phases.push_back(place_phase("evaluate", 1, lowered, plan.persistent));
-  plan.arena_bytes = plan.phases[0].arena_bytes;
-  plan.host_bytes = plan.phases[0].host_bytes;
-  return plan;
+  return one_phase_plan("evaluate", 1, lowered, place_phase);
 }
 
 size_t position(const Graph& graph, const std::string& op, const std::string& first_input) {
@@ -116,21 +116,11 @@ TEST(Offload, LessThanANodeNeedsIsOutOfReach) {
 // A view made on the way there and read on the way back is made again of what came back.
 TEST(Offload, ViewsAreMadeAgain) {
   Linked device;
-  const LoweredGraph before = require(choose_kernels(graph_of(R"(graph "views"
-  %w = input f32[32,32] weights persistent
-  %x = input f32[32,32] inputs
-  %a = matmul(%x, %w) : f32[32,32] activations
-  %v = reshape(%a) {shape=[16,64]} : f32[16,64] activations
+  const Graph graph = chain_graph(R"(  %v = reshape(%a) {shape=[16,64]} : f32[16,64] activations
   %u = reshape(%v) {shape=[32,32]} : f32[32,32] activations
-  %b = matmul(%u, %w) : f32[32,32] activations
-  %c = matmul(%b, %w) : f32[32,32] activations
-  %d = matmul(%c, %w) : f32[32,32] activations
-  %dc = matmul(%d, %c) : f32[32,32] gradients
-  %db = matmul(%dc, %b) : f32[32,32] gradients
-  %da = matmul(%db, %u) : f32[32,32] gradients
-  output %da
-)"),
-                                                     device));
+)",
+                                  "%u");
+  const LoweredGraph before = require(choose_kernels(graph, device));
   const auto away = offload(before, device, live_set_of(before) - kValue);
   ASSERT_TRUE(away);
   EXPECT_TRUE(verify(away->graph.graph));

@@ -4,37 +4,16 @@
 
 #include "backends/cuda/cuda.h"
 #include "lower/lower.h"
-#include "plan/plan.h"
 #include "tests/ops/harness.h"
 #include "tests/support/dense_device.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/one_phase.h"
 
 namespace plimsoll::testing {
 namespace {
 
-constexpr const char* kAdam = "beta_1=0.9, beta_2=0.999, epsilon=1e-07, weight_decay=0.004";
-
-// A table of 7 rows under Adam. `between` makes %g of %dtable, whose dtype is `half` or that of the rest.
-std::string adam(const std::string& between, const std::string& ends = "", const std::string& half = "f32") {
-  return fmt::format(R"(graph "g"
-  %w = input f32[7,4] weights persistent
-  %m = input f32[7,4] optimizer persistent
-  %v = input f32[7,4] optimizer persistent
-  %rate = input f32[] inputs persistent
-  %iteration = input i64[] inputs persistent
-  %dy = input {1}[2,3,4] inputs
-  %ids = input i32[2,3] inputs
-  %other = input f32[7,4] inputs
-  %dtable = embedding_grad(%dy, %ids) {{rows=7}} : {1}[7,4] gradients
-{0}  %w2, %m2, %v2 = adam(%w, %g, %m, %v, %rate, %iteration) {{{2}}} : f32[7,4] temporaries, f32[7,4] temporaries, f32[7,4] temporaries
-{3}  update %w <- %w2
-  update %m <- %m2
-  update %v <- %v2
-)",
-                     between, half, kAdam, ends);
-}
-
-std::string folded_adam(const std::string& dy) {
+// A table of 7 rows under Adam, updated by `nodes` from a dy of this dtype.
+std::string adam_graph(const std::string& dy, const std::string& nodes) {
   return fmt::format(R"(graph "g"
   %w = input f32[7,4] weights persistent
   %m = input f32[7,4] optimizer persistent
@@ -44,12 +23,28 @@ std::string folded_adam(const std::string& dy) {
   %dy = input {}[2,3,4] inputs
   %ids = input i32[2,3] inputs
   %other = input f32[7,4] inputs
-  %w2, %m2, %v2 = adam_rows(%w, %dy, %ids, %m, %v, %rate, %iteration) {{{}}} : f32[7,4] temporaries, f32[7,4] temporaries, f32[7,4] temporaries
-  update %w <- %w2
+{}  update %w <- %w2
   update %m <- %m2
   update %v <- %v2
 )",
-                     dy, kAdam);
+                     dy, nodes);
+}
+
+std::string adam_node(const std::string& op, const std::string& gradient) {
+  return fmt::format(
+      "  %w2, %m2, %v2 = {}(%w, {}, %m, %v, %rate, %iteration) {{beta_1=0.9, beta_2=0.999, epsilon=1e-07, "
+      "weight_decay=0.004}} : f32[7,4] temporaries, f32[7,4] temporaries, f32[7,4] temporaries\n",
+      op, gradient);
+}
+
+// `between` makes %g of %dtable, whose dtype is that of dy.
+std::string adam(const std::string& between, const std::string& dy = "f32") {
+  return adam_graph(dy, fmt::format("  %dtable = embedding_grad(%dy, %ids) {{rows=7}} : {}[7,4] gradients\n", dy) +
+                            between + adam_node("adam", "%g"));
+}
+
+std::string folded_adam(const std::string& dy) {
+  return adam_graph(dy, adam_node("adam_rows", "%dy, %ids"));
 }
 
 // The gradient itself, under the name the update reads.
@@ -67,7 +62,7 @@ TEST(FoldRowGradients, TakesTheGradientOfATableIntoItsUpdate) {
 
 TEST(FoldRowGradients, TakesDyAsItIsWhereTheGradientIsWidened) {
   const Graph folded = fold_row_gradients(
-      graph_of(adam("  %g = cast(%dtable) {dtype=\"f32\"} : f32[7,4] gradients\n", "", "bf16")), FakeDevice());
+      graph_of(adam("  %g = cast(%dtable) {dtype=\"f32\"} : f32[7,4] gradients\n", "bf16")), FakeDevice());
   EXPECT_EQ(print(folded), folded_adam("bf16"));
   EXPECT_TRUE(verify(folded));
 }
@@ -172,12 +167,7 @@ Plan planned(const std::string& update, const Device& device) {
 {}  update %w <- %w2
 )",
                                            update));
-  const LoweredGraph lowered = require(lower(graph, device));
-  Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.phases.push_back(plan_phase("train", 16, lowered, plan.persistent));
-  plan.persistent_bytes = end_of(plan.persistent);
-  plan.arena_bytes = plan.phases[0].arena_bytes;
+  Plan plan = one_phase_plan("train", 16, require(lower(graph, device)));
   require(validate(plan));
   return plan;
 }

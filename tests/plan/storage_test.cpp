@@ -6,8 +6,8 @@
 #include <random>
 
 #include "plan/order.h"
-#include "plan/plan.h"
 #include "tests/support/fake_device.h"
+#include "tests/support/one_phase.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -162,13 +162,7 @@ TEST(Order, IsNeverWorseThanProgramOrderAndNeverWrong) {
     // Text keeps the numbers of the values: places in a saved plan are by number.
     EXPECT_EQ(require(parse_graph(print(order.graph))).find("n0"), order.graph.find("n0"));
 
-    std::vector<PersistentSlot> slots;
-    add_persistent(order.graph, slots);
-    Plan plan;
-    plan.persistent = slots;
-    plan.persistent_bytes = end_of(slots);
-    plan.phases.push_back(plan_phase("g", 0, program, slots));
-    plan.arena_bytes = plan.phases[0].arena_bytes;
+    const Plan plan = one_phase_plan("g", 0, program);
     const Status valid = validate(plan);
     ASSERT_TRUE(valid) << to_text(valid.error()) << print(plan.phases[0].graph);
     const Plan read = require(plan_from_json(nlohmann::json::parse(to_json(plan).dump())));

@@ -19,6 +19,7 @@
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
 #include "search/build.h"
+#include "tests/support/forwarding_device.h"
 
 namespace plimsoll::testing {
 
@@ -78,26 +79,10 @@ inline std::unique_ptr<Backend> open_device(const std::string& device, int threa
 }
 
 // A device as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
-class LinkedDevice final : public Device {
+class LinkedDevice final : public ForwardingDevice {
  public:
-  explicit LinkedDevice(const Device& device) : device_(device) {}
-  double bytes_per_second = 1e9;
-
-  const DeviceInfo& info() const override { return device_.info(); }
-  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override { return device_.offer(graph, node); }
-  bool fuses(const Graph& graph, const Node& node) const override { return device_.fuses(graph, node); }
-  bool groups(const Graph& graph, const Node& node) const override { return device_.groups(graph, node); }
-  size_t largest_group(const Graph& graph, const Node& node) const override {
-    return device_.largest_group(graph, node);
-  }
-  bool recomputes_freely() const override { return device_.recomputes_freely(); }
-  bool has_epilogues() const override { return device_.has_epilogues(); }
-  Padding padding(const Graph& graph, const Node& node) const override { return device_.padding(graph, node); }
-  double host_bytes_per_second() const override { return bytes_per_second; }
-  Bytes overhead_bound(int primitives) const override { return device_.overhead_bound(primitives); }
-
- private:
-  const Device& device_;
+  using ForwardingDevice::ForwardingDevice;
+  double host_bytes_per_second() const override { return 1e9; }
 };
 
 // Must stay where it is: the session refers to the model.
@@ -251,5 +236,11 @@ class TemporaryFolder {
  private:
   std::string path_;
 };
+
+// Files that are being written end in ".part" until they are whole.
+inline void expect_no_half_files(const TemporaryFolder& folder, const std::string& what = "") {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
+    EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();
+}
 
 }  // namespace plimsoll::testing

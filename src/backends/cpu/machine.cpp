@@ -3,7 +3,6 @@
 #include <dnnl.h>
 #include <fmt/format.h>
 #include <omp.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>

@@ -1,5 +1,7 @@
 #include "backends/cuda/runtime/choices.h"
 
+#include <fmt/format.h>
+
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -34,7 +36,7 @@ Lines read_lines(const std::string& path) {
 
 void write_lines(const std::string& path, const Lines& lines) {
   std::string text = std::string(kHeading) + "\n";
-  for (const auto& [key, choice] : lines) text += key + "\t" + choice + "\n";
+  for (const auto& [key, choice] : lines) text += fmt::format("{}\t{}\n", key, choice);
   auto file = AtomicFile::create(path);
   if (file && file->write(bytes_of_text(text))) (void)file->commit();
 }

@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <functional>
 #include <limits>
 
 #include "backends/cuda/fold_plan.h"
@@ -147,12 +146,11 @@ std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, con
   });
 }
 
-std::vector<DnnTensor> tensors_of(const BoundNode& node, const Convolution& c) {
+std::vector<DnnTensor> tensors_of(const BoundNode& node) {
   const std::string& op = node.node.op;
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
   if (op == "conv2d_input_grad") return {{kY, a}, {kW, b}, {kX, out}};
   if (op == "conv2d_weight_grad") return {{kX, a}, {kY, b}, {kW, out}};
-  (void)c;
   return {{kX, a}, {kW, b}, {kY, out}};
 }
 
@@ -174,7 +172,7 @@ double seconds_of(Context& context, Kernel& kernel) {
 // half precision two passes round twice where there is a bias: then one engine, if there is any.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
-  auto plain_tensors = tensors_of(node, c), fused_tensors = plain_tensors;
+  auto plain_tensors = tensors_of(node), fused_tensors = plain_tensors;
   if (c.bias) fused_tensors.push_back({kBias, node.inputs[2]});
   const DnnProblem plain = problem_of(context, "conv2d", c, false), fused = problem_of(context, "conv2d", c, true);
   const std::string key = choice_key(context, fmt::format("{} ws{} passes", fused.text, workspace.bytes));
@@ -206,7 +204,7 @@ BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Co
 
 BoundKernel bind_library(Context& context, const BoundNode& node, const Convolution& c) {
   if (node.node.op == "conv2d" && (c.bias || c.relu)) return bind_with_epilogue(context, node, c);
-  const auto tensors = tensors_of(node, c);
+  const auto tensors = tensors_of(node);
   const Workspace workspace = workspace_of(node);
   PLIMSOLL_ASSIGN(const ChosenPlan chosen,
                   choose_plan(context, problem_of(context, node.node.op, c, false), tensors, workspace));
@@ -256,19 +254,13 @@ BoundKernel bind_folded(Context& context, const BoundNode& node, const Convoluti
       node.graph, node.node, node.kernel, inputs, outputs, space + plan.library, workspace.bytes - plan.library};
   std::vector<std::unique_ptr<Kernel>> kernels;
   const auto launch = [&](auto f) { kernels.push_back(launching("folded " + op, std::move(f))); };
-  launch([=, element = element_of(c.dtype), x = node.inputs[0], stream = context.stream] {
-    launch_fold_image(shape, element, x, image_at, stream);
-  });
-  if (forward)
-    launch([=, element = element_of(c.dtype), w = node.inputs[1], stream = context.stream] {
-      launch_fold_weights(shape, element, w, weights_at, stream);
-    });
+  const Element element = element_of(c.dtype);
+  const cudaStream_t stream = context.stream;
+  launch([=, x = node.inputs[0]] { launch_fold_image(shape, element, x, image_at, stream); });
+  if (forward) launch([=, w = node.inputs[1]] { launch_fold_weights(shape, element, w, weights_at, stream); });
   PLIMSOLL_ASSIGN(auto library, bind_library(context, inner, folded));
   kernels.push_back(std::move(library));
-  if (!forward)
-    launch([=, element = element_of(c.dtype), dw = node.outputs[0], stream = context.stream] {
-      launch_unfold_weights(shape, element, weights_at, dw, stream);
-    });
+  if (!forward) launch([=, dw = node.outputs[0]] { launch_unfold_weights(shape, element, weights_at, dw, stream); });
   return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
 }
 
@@ -303,34 +295,28 @@ BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolu
   });
 }
 
+BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolution& c) {
+  if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
+  PLIMSOLL_ASSIGN(auto kernel, bind_library(context, node, c));
+  return with_bias_gradient(context, node, c, std::move(kernel));
+}
+
 // Straight, unfolded, folded or as it is by cuDNN, whichever is faster; remembered. kUnsupported where none can.
 BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
-  const auto by_library = [&]() -> BoundKernel {
-    if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
-    PLIMSOLL_ASSIGN(auto kernel, bind_library(context, node, c));
-    return with_bias_gradient(context, node, c, std::move(kernel));
-  };
   const std::string key = choice_key(
       context, fmt::format("{}{}{}{} ws{} thin", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
                            context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
-  const auto own = [&](auto bind) {
-    return [&, bind]() -> BoundKernel {
-      if (!fits_int(c)) return fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " is too large");
-      return bind(context, node, c);
-    };
-  };
-  const std::pair<const char*, std::function<BoundKernel()>> ways[] = {{"straight", own(bind_straight)},
-                                                                       {"unfolded", own(bind_unfolded)},
-                                                                       {"folded", own(bind_folded)},
-                                                                       {"library", by_library}};
+  std::vector<std::pair<const char*, decltype(&bind_as_it_is)>> ways;
+  if (fits_int(c)) ways = {{"straight", bind_straight}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
+  ways.emplace_back("library", bind_as_it_is);
   const auto known = context.thin.empty() ? remembered_choice(key) : context.thin;
   for (const auto& [name, bind] : ways)
     if (known == name)
-      if (BoundKernel kernel = bind()) return kernel;
+      if (BoundKernel kernel = bind(context, node, c)) return kernel;
   BoundKernel best = fail(ErrorCode::kUnsupported, text_of(node.node.op, c) + " has no kernel");
   double least = std::numeric_limits<double>::infinity();
   for (const auto& [name, bind] : ways) {
-    BoundKernel kernel = bind();
+    BoundKernel kernel = bind(context, node, c);
     if (!kernel) continue;
     const double seconds = seconds_of(context, **kernel);
     if (seconds >= least) continue;

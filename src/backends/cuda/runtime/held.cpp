@@ -73,7 +73,7 @@ Result<HeldMemory> HeldMemory::open(int ordinal) {
     held.state_->used_before = used_of(**nvml, device);
     held.state_->counted_by = "NVML";
   } else {
-    held.state_->counted_by = "cudaMemGetInfo";
+    held.state_->counted_by = "cudaMemGetInfo, others' memory included, since there is no NVML";
   }
   return held;
 }

@@ -3,6 +3,7 @@
 // keep their addresses whatever is mapped behind them.
 #pragma once
 
+#include <bit>
 #include <vector>
 
 #include "backends/cuda/runtime/context.h"
@@ -17,7 +18,7 @@ class MappedRange {
   MappedRange(const MappedRange&) = delete;
   MappedRange& operator=(const MappedRange&) = delete;
 
-  std::byte* base() const { return reinterpret_cast<std::byte*>(base_); }
+  std::byte* base() const { return std::bit_cast<std::byte*>(base_); }
   Bytes mapped() const { return mapped_; }
 
   // [0, bytes) can be used afterwards; kOutOfMemory where the card has no room, and then nothing is kept of the try.

@@ -1,0 +1,29 @@
+// A device that answers as another one does, to derive from for devices that differ from it in an answer or two.
+#pragma once
+
+#include "device/device.h"
+
+namespace plimsoll::testing {
+
+class ForwardingDevice : public Device {
+ public:
+  explicit ForwardingDevice(const Device& device) : device_(device) {}
+
+  const DeviceInfo& info() const override { return device_.info(); }
+  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override { return device_.offer(graph, node); }
+  bool fuses(const Graph& graph, const Node& node) const override { return device_.fuses(graph, node); }
+  bool groups(const Graph& graph, const Node& node) const override { return device_.groups(graph, node); }
+  size_t largest_group(const Graph& graph, const Node& node) const override {
+    return device_.largest_group(graph, node);
+  }
+  bool recomputes_freely() const override { return device_.recomputes_freely(); }
+  bool has_epilogues() const override { return device_.has_epilogues(); }
+  Padding padding(const Graph& graph, const Node& node) const override { return device_.padding(graph, node); }
+  double host_bytes_per_second() const override { return device_.host_bytes_per_second(); }
+  Bytes overhead_bound(int primitives) const override { return device_.overhead_bound(primitives); }
+
+ private:
+  const Device& device_;
+};
+
+}  // namespace plimsoll::testing
