@@ -137,9 +137,9 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
   const Attrs& attrs = w.attrs();
   const double b1 = attrs.real("beta_1"), b2 = attrs.real("beta_2");
   const std::string x = w.full(0), g = w.full(1), m = w.full(2), v = w.full(3), rate = w.raw_scalar(4);
-  const std::string alpha = w.derived_scalar(fmt::format("adam_rate({}[0], {}[0], {}, {})", rate, w.raw_scalar(5),
-                                                         wide_number(through_float32(b1)),
-                                                         wide_number(through_float32(b2))));
+  const std::string alpha =
+      w.derived_scalar(fmt::format("adam_rate({}[0], {}[0], {}, {})", rate, w.raw_scalar(5),
+                                   wide_number(through_float32(b1)), wide_number(through_float32(b2))));
   const std::string new_m = fmt::format("adam_moment({}, {}, {})", m, g, number(1.0 - b1));
   const std::string new_v = fmt::format("adam_moment({0}, {1} * {1}, {2})", v, g, number(1.0 - b2));
   const double decay = attrs.real_or("weight_decay", 0);
