@@ -327,9 +327,9 @@ class FitCommand {
       fmt::print("{}\n", json.dump(2));
       return;
     }
-    message(flags_, fmt::format("arena: {} planned, {} measured; {}",
-                                format_bytes(done["arena_planned_bytes"].get<Bytes>()),
-                                format_bytes(done["arena_peak_bytes"].get<Bytes>()), peak_text(session, budget_)));
+    message(flags_,
+            fmt::format("arena: {} planned, {} measured; {}", format_bytes(done["arena_planned_bytes"].get<Bytes>()),
+                        format_bytes(done["arena_peak_bytes"].get<Bytes>()), peak_text(session, budget_)));
   }
 
   FitFlags& flags_;
