@@ -115,8 +115,8 @@ TEST_F(PrefetcherTest, StaysInsideTheStagingItAskedFor) {
   auto from = source();
   for (const int depth : {1, 3}) {
     const Bytes bytes = Prefetcher::staging_bytes(from, depth, kBatch);
-    // x 32*12, y 32*4 and weights 32*4 bytes, each a multiple of 64.
-    EXPECT_EQ(bytes, depth * (384 + 128 + 128));
+    // x, y and weights, each from a multiple of kAlignment on.
+    EXPECT_EQ(bytes, depth * (align_up(kBatch * 12) + align_up(kBatch * 4) + align_up(kBatch * 4)));
     EXPECT_EQ(Prefetcher::buffer_bytes(from, depth, kBatch), bytes + 256 * kKiB);
     Destination got;
     auto prefetcher = start(from, depth, three_epochs());

@@ -26,11 +26,11 @@ struct BackendUnderTest {
 
 #ifdef PLIMSOLL_HAS_CUDA
 // Without tf32, whose rounding would hide errors; half precisions have their own entries.
-std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& thin = "", bool tf32 = false) {
+std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& way = "", bool tf32 = false) {
   GpuOptions options;
   options.tf32 = tf32;
   options.as_capability = capability;
-  options.thin = thin;
+  options.way = way;
   auto backend = make_cuda_backend(options);
   return backend ? std::move(*backend) : nullptr;
 }
@@ -300,6 +300,42 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
       check_case(op_def("conv2d_weight_grad"), {name, {x, y}, attrs, {fill, fill}, {}});
       attrs.set("bias", true);
       check_case(op_def("conv2d_weight_grad"), {name + " bias", {x, y}, attrs, {fill, fill}, {}});
+    }
+  }
+}
+
+TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
+  if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
+  const bool integers = under_test_->floating == DType::kFloat32;  // as above
+  const std::string fill = integers ? "labels:9" : "normal";
+  const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
+  const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
+  struct Case {
+    int64_t size, channels, outputs, kh, kw, pad = 0, stride = 1, dilation = 1;
+  };
+  for (const std::string way : {"taps", "library"}) {
+    backend_ = make_gpu_as(0, way, integers);
+    for (const Case& c : std::initializer_list<Case>{{11, 32, 64, 3, 3},
+                                                     {70, 16, 8, 3, 3, 1},
+                                                     {9, 64, 40, 2, 2},
+                                                     {17, 32, 72, 1, 5, 0, 2},
+                                                     {13, 16, 136, 3, 3, 2, 1, 2},
+                                                     {18, 64, 96, 3, 3, 1, 2}}) {
+      const auto result = [&](int64_t kernel) {
+        return (c.size + 2 * c.pad - (kernel - 1) * c.dilation - 1) / c.stride + 1;
+      };
+      const Attrs attrs = {{"strides", list({c.stride, c.stride})},
+                           {"pads", list({c.pad, c.pad, c.pad, c.pad})},
+                           {"dilations", list({c.dilation, c.dilation})},
+                           {"groups", int64_t{1}},
+                           {"kernel", list({c.kh, c.kw})},
+                           {"bias", true}};
+      check_case(op_def("conv2d_weight_grad"),
+                 {fmt::format("{} {}x{}x{}x{}x{}", way, c.size, c.channels, c.outputs, c.kh, c.kw),
+                  {f32({3, c.size, c.size, c.channels}), f32({3, result(c.kh), result(c.kw), c.outputs})},
+                  attrs,
+                  {fill, fill},
+                  {}});
     }
   }
 }

@@ -163,10 +163,11 @@ TEST(Pack, SmallProblemsArePackedAsLowAsCanBe) {
 TEST(Pack, PutsWhatIsSmallBelowWhatIsLargeWhereThatIsBetter) {
   // The largest first goes to the bottom and cuts the free space in two; the optimum is the live set.
   const std::vector<Items> problems = {
-      {{128, 0, 1}, {192, 1, 2}, {64, 2, 4}, {256, 3, 4}, {64, 0, 0}, {192, 3, 3}},
-      {{256, 0, 1}, {128, 1, 3}, {192, 2, 2}, {256, 3, 4}, {64, 2, 4}, {64, 0, 1}},
+      {{2, 0, 1}, {3, 1, 2}, {1, 2, 4}, {4, 3, 4}, {1, 0, 0}, {3, 3, 3}},
+      {{4, 0, 1}, {2, 1, 3}, {3, 2, 2}, {4, 3, 4}, {1, 2, 4}, {1, 0, 1}},
   };
-  for (const Items& items : problems) {
+  for (Items items : problems) {
+    for (PackItem& item : items) item.bytes *= kAlignment;
     const Packing packing = pack(items);
     expect_valid(items, packing, "");
     EXPECT_EQ(packing.height, optimum(items));

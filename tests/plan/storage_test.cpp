@@ -108,7 +108,7 @@ TEST(Storage, WorkspacesAreItemsOfTheirNodesAlone) {
                                  100);
   const std::vector<PackItem> items = pack_items(g, assign_storage(g));
   ASSERT_EQ(items.size(), 2U);
-  EXPECT_EQ(items[1].bytes, 128);
+  EXPECT_EQ(items[1].bytes, align_up(100));
   EXPECT_EQ(items[1].first, 0);
   EXPECT_EQ(items[1].last, 0);
 }

@@ -20,9 +20,9 @@ struct GpuOptions {
   // Above 0: kernels are chosen as for a card of this compute capability (75), so that what older cards run is tested
   // on newer ones.
   int as_capability = 0;
-  // For tests: how convolutions over few channels run wherever they can that way, instead of what is fastest here:
-  // "straight", "unfolded", "folded", "library".
-  std::string thin;
+  // For tests: how convolutions run wherever they can that way, instead of what is fastest here: over few channels
+  // "straight", "unfolded", "folded", "library"; weight gradients over some dozens "taps", "library".
+  std::string way;
 };
 
 // Present in builds with CUDA.

@@ -23,6 +23,7 @@ using Json = nlohmann::json;
 
 constexpr char kMagic[] = "PLMCKPT1";
 constexpr int64_t kPiece = kMiB;  // one write and one CRC at a time, while the piece is in the processor's cache
+constexpr int64_t kTensorAlignment = 64;  // in the file
 constexpr int64_t kLongestJson = 256 * kMiB;
 
 struct Preamble {
@@ -71,12 +72,12 @@ int64_t lay_out(const Json& header, std::vector<Checkpoint::Entry>& entries) {
   for (;;) {
     end = begin;
     for (auto& entry : entries) {
-      entry.offset = align_up(end);
+      entry.offset = align_up(end, kTensorAlignment);
       end = entry.offset + entry.type.bytes();
     }
     const auto wanted = static_cast<int64_t>(sizeof(Preamble) + header_text(header, entries).size());
     if (wanted <= begin) return end;
-    begin = align_up(wanted);
+    begin = align_up(wanted, kTensorAlignment);
   }
 }
 

@@ -230,7 +230,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   context->ordinal = options.ordinal;
   PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));
   context->architecture = context->card.capability;
-  context->thin = options.thin;
+  context->way = options.way;
   if (options.as_capability > 0) context->card.capability = options.as_capability;
   context->card.tf32 = options.tf32 && context->card.capability >= 80;
   context->card.memory_growth = options.memory_growth;

@@ -21,7 +21,7 @@ struct Context {
   Card card;
   int ordinal = 0;
   HeldMemory held;                  // what this process holds of the card
-  std::string thin;                 // GpuOptions::thin
+  std::string way;                  // GpuOptions::way
   int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
   cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
   cudaStream_t copies = nullptr;    // towards the device: batches, and values that waited in the host's memory

@@ -264,17 +264,26 @@ BoundKernel bind_folded(Context& context, const BoundNode& node, const Convoluti
   return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
 }
 
-// By own kernels on the matrix units, which read the image as it is.
+StraightShape straight_shape(const Convolution& c) {
+  const auto i = [](int64_t v) { return static_cast<int>(v); };
+  return {i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
+          i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
+}
+
+// Whether own kernels on the matrix units may compute this: the card has what they are written for, and float32 may be
+// rounded.
+bool on_matrix_units(const Context& context, const Convolution& c) {
+  constexpr int kCapability = 80;
+  return context.card.capability >= kCapability && (c.dtype != DType::kFloat32 || context.card.has_tf32());
+}
+
+// By own kernels that read the image as it is.
 BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
-  constexpr int kMatrixUnits = 80;  // the first compute capability that has what the kernels are written for
   const std::string& op = node.node.op;
   const bool weight_grad = op == "conv2d_weight_grad";
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  const StraightShape shape{i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
-                            i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
+  const StraightShape shape = straight_shape(c);
   const Element element = element_of(c.dtype);
-  const bool rounds = c.dtype != DType::kFloat32 || context.card.has_tf32();
-  if (context.card.capability < kMatrixUnits || !rounds || !straight_takes(shape, element, weight_grad))
+  if (!on_matrix_units(context, c) || !straight_takes(shape, element, weight_grad))
     return fail(ErrorCode::kUnsupported, text_of(op, c) + " does not run straight");
   const int multiprocessors = context.card.multiprocessors;
   const cudaStream_t stream = context.stream;
@@ -290,8 +299,23 @@ BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolu
   return launching("straight " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0],
                                       db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
                                       sums = static_cast<float*>(workspace.data)] {
-    launch_straight_weight_grad(shape, element, x, dy, db != nullptr, i(width), parts, sums, stream);
+    launch_straight_weight_grad(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
     launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
+  });
+}
+
+BoundKernel bind_taps(Context& context, const BoundNode& node, const Convolution& c) {
+  const std::string& op = node.node.op;
+  const StraightShape shape = straight_shape(c);
+  const Element element = element_of(c.dtype);
+  const Workspace workspace = workspace_of(node);
+  const int64_t parts =
+      std::min(taps_parts(shape, context.card.multiprocessors), workspace.bytes / (c.o * shape.numbers * 4));
+  if (parts == 0) return fail(ErrorCode::kUnsupported, text_of(op, c) + " has no room for a sum");
+  return launching("taps " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0], outputs = c.o,
+                                  sums = static_cast<float*>(workspace.data), stream = context.stream] {
+    launch_taps_weight_grad(shape, element, x, dy, parts, sums, stream);
+    launch_sum_parts(parts, outputs, shape.numbers, shape.numbers, sums, element, dw, nullptr, stream);
   });
 }
 
@@ -301,15 +325,15 @@ BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolu
   return with_bias_gradient(context, node, c, std::move(kernel));
 }
 
-// Straight, unfolded, folded or as it is by cuDNN, whichever is faster; remembered. kUnsupported where none can.
-BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
+using Ways = std::vector<std::pair<const char*, decltype(&bind_as_it_is)>>;
+
+// The fastest of several ways, remembered; kUnsupported where none can.
+BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolution& c, const char* kind,
+                         const Ways& ways) {
   const std::string key = choice_key(
-      context, fmt::format("{}{}{}{} ws{} thin", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
-                           context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes));
-  std::vector<std::pair<const char*, decltype(&bind_as_it_is)>> ways;
-  if (fits_int(c)) ways = {{"straight", bind_straight}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
-  ways.emplace_back("library", bind_as_it_is);
-  const auto known = context.thin.empty() ? remembered_choice(key) : context.thin;
+      context, fmt::format("{}{}{}{} ws{} {}", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
+                           context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes, kind));
+  const auto known = context.way.empty() ? remembered_choice(key) : context.way;
   for (const auto& [name, bind] : ways)
     if (known == name)
       if (BoundKernel kernel = bind(context, node, c)) return kernel;
@@ -327,6 +351,21 @@ BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution
   return best;
 }
 
+// Over few channels, with the bias gradient.
+BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
+  Ways ways;
+  if (fits_int(c)) ways = {{"straight", bind_straight}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
+  ways.emplace_back("library", bind_as_it_is);
+  return bind_fastest(context, node, c, "thin", ways);
+}
+
+BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {
+  const bool taps = node.node.op == "conv2d_weight_grad" && c.groups == 1 && fits_int(c) &&
+                    on_matrix_units(context, c) && taps_take(straight_shape(c), element_of(c.dtype));
+  if (!taps) return bind_library(context, node, c);
+  return bind_fastest(context, node, c, "wide", {{"taps", bind_taps}, {"library", bind_library}});
+}
+
 }  // namespace
 
 BoundKernel bind_convolution(Context& context, const BoundNode& node) {
@@ -337,7 +376,7 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
     bound = bind_thin(context, node, c);
     if (bound) return bound;  // with its bias gradient
   } else if (node.kernel == kCudnnKernel) {
-    bound = bind_library(context, node, c);
+    bound = bind_wide(context, node, c);
   } else if (node.kernel != kDirectKernel) {
     return fail(ErrorCode::kBadPlan, fmt::format("{}: there is no kernel '{}' on the GPU", op, node.kernel));
   }

@@ -1,18 +1,16 @@
-// Names: a tile is 16 rows of a product, a step the numbers that one instruction multiplies (8 of float32, 16 of
-// half); g and t are a lane's place in the instruction's fragments: eight groups of four.
 #include "backends/cuda/runtime/straight.h"
 
 #include <algorithm>
 
-#include "backends/cuda/runtime/device.cuh"
+#include "backends/cuda/runtime/matrix.cuh"
+#include "backends/cuda/runtime/stretches.cuh"
 
 namespace plimsoll::cuda {
 namespace {
 
 constexpr int kThreads = 128, kWarps = kThreads / kWarp;
-constexpr int kPixels = 128;              // of a line, at most, that a block has in hand
-constexpr int kOutputs = 32, kGroup = 8;  // of a block; of one instruction
-constexpr int kTiles = kOutputs / kGroup;
+constexpr int kPixels = 128;                              // of a stretch
+constexpr int kOutputs = 32, kTiles = kOutputs / kGroup;  // of a block
 constexpr int kRow = kOutputs + 8;  // of gradients in shared memory: the rest spreads the rows over the banks
 constexpr int kMostNumbers = 64;
 constexpr int kMostShared = 48 * 1024;
@@ -20,76 +18,6 @@ constexpr int kMostShared = 48 * 1024;
 constexpr int kBlocks = 6;
 template <int kNumbers>
 constexpr int kResident = kNumbers <= 32 ? kBlocks : kBlocks / 2;
-
-// One instruction's A and B fragments. Of half precision a register holds two numbers, the first in its lower half.
-template <typename T>
-struct Matrix {
-  static constexpr int kStep = 16;
-  static __device__ uint32_t pack(T a, T b) {
-    return static_cast<uint32_t>(bits(a)) | static_cast<uint32_t>(bits(b)) << 16;
-  }
-  static __device__ uint16_t bits(T v) {
-    uint16_t b;
-    memcpy(&b, &v, sizeof b);
-    return b;
-  }
-  // The register `r` (0, 1: of the lower and upper half of a step) of numbers at(k).
-  template <typename At>
-  static __device__ uint32_t along(int t, int r, At at) {
-    const int k = 2 * t + 8 * r;
-    return pack(at(k), at(k + 1));
-  }
-};
-template <>
-struct Matrix<float> {
-  static constexpr int kStep = 8;
-  template <typename At>
-  static __device__ uint32_t along(int t, int r, At at) {
-    uint32_t word;
-    const float v = at(t + 4 * r);
-#if __CUDA_ARCH__ >= 800
-    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(word) : "f"(v));
-#else
-    word = __float_as_uint(v);
-#endif
-    return word;
-  }
-};
-
-template <typename T>
-__device__ void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-#if __CUDA_ARCH__ >= 800
-#define PLIMSOLL_MMA(shape)                                                              \
-  asm("mma.sync.aligned." shape " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};" \
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])                                   \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
-  if constexpr (std::is_same_v<T, float>)
-    PLIMSOLL_MMA("m16n8k8.row.col.f32.tf32.tf32.f32");
-  else if constexpr (std::is_same_v<T, __half>)
-    PLIMSOLL_MMA("m16n8k16.row.col.f32.f16.f16.f32");
-  else
-    PLIMSOLL_MMA("m16n8k16.row.col.f32.bf16.bf16.f32");
-#undef PLIMSOLL_MMA
-#else
-  (void)c, (void)a, (void)b;
-#endif
-}
-
-struct Stretch {
-  int64_t image;
-  int line, first;
-};
-
-// The stretches of all lines, one after the other.
-struct Stretches {
-  int per_line, count;
-
-  explicit Stretches(const StraightShape& s) : per_line((s.ow + kPixels - 1) / kPixels), count(s.n * s.oh * per_line) {}
-  __device__ Stretch at(int i, int oh) const {
-    const int line = i / per_line;
-    return {line / oh, line % oh, (i - line * per_line) * kPixels};
-  }
-};
 
 // Columns of the image under a stretch; one more line of them lies `pitch` numbers on.
 __host__ __device__ inline int pitch_of(const StraightShape& s) {
@@ -271,12 +199,8 @@ __device__ void gradient_fragments(const T* rows, int lane, uint32_t (&b)[kTiles
   } else {
 #pragma unroll
     for (int j = 0; j < kTiles; j += 2) {
-      // Four matrices of 8 pixels by 8 outputs, each lane the address of one row: the pixels' halves of two tiles.
-      const auto at =
-          static_cast<uint32_t>(__cvta_generic_to_shared(rows + (lane % 16) * kRow + (j + lane / 16) * kGroup));
-      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-                   : "=r"(b[j][0]), "=r"(b[j][1]), "=r"(b[j + 1][0]), "=r"(b[j + 1][1])
-                   : "r"(at));
+      // The pixels' halves of two tiles.
+      load_transposed(rows + (lane % 16) * kRow + (j + lane / 16) * kGroup, b[j][0], b[j][1], b[j + 1][0], b[j + 1][1]);
     }
   }
 }
@@ -367,7 +291,7 @@ unsigned output_blocks(const StraightShape& s) {
 
 // As many as a card has in hand at once: each goes from stretch to stretch.
 int64_t blocks_of(const StraightShape& s, int multiprocessors) {
-  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(s), 1, Stretches(s).count);
+  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(s), 1, Stretches(s, kPixels).count);
 }
 
 template <typename F>
@@ -392,8 +316,8 @@ void launch_straight_forward(const StraightShape& shape, Element element, const 
   with_element(element, [&]<typename T>() {
     with_numbers(shape.numbers, [&]<int kNumbers>() {
       straight_forward<T, kNumbers><<<grid, kThreads, shared, stream>>>(
-          shape, Stretches(shape), static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias),
-          relu, static_cast<T*>(y));
+          shape, Stretches(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(w),
+          static_cast<const T*>(bias), relu, static_cast<T*>(y));
     });
   });
   check_launch();
@@ -410,7 +334,7 @@ void launch_straight_weight_grad(const StraightShape& shape, Element element, co
   with_element(element, [&]<typename T>() {
     with_numbers(shape.numbers + (one ? 1 : 0), [&]<int kNumbers>() {
       straight_weight_grad<T, kNumbers><<<grid, kThreads, shared, stream>>>(
-          shape, Stretches(shape), static_cast<const T*>(x), static_cast<const T*>(dy), one, width, parts);
+          shape, Stretches(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(dy), one, width, parts);
     });
   });
   check_launch();

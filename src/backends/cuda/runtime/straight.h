@@ -32,4 +32,13 @@ int64_t straight_parts(const StraightShape& shape, int multiprocessors);
 void launch_straight_weight_grad(const StraightShape& shape, Element element, const void* x, const void* dy, bool one,
                                  int width, int64_t count, float* parts, cudaStream_t stream);
 
+// The weight gradient over 16, 32 or 64 channels: a warp for each tap of the kernel.
+
+// Whether the kernel takes this shape; the card as above.
+bool taps_take(const StraightShape& shape, Element element);
+int64_t taps_parts(const StraightShape& shape, int multiprocessors);
+// parts[count, o, numbers]: sums of dy * x over a share of the pixels each.
+void launch_taps_weight_grad(const StraightShape& shape, Element element, const void* x, const void* dy, int64_t count,
+                             float* parts, cudaStream_t stream);
+
 }  // namespace plimsoll::cuda
