@@ -13,7 +13,12 @@ namespace {
 
 constexpr int kPixels = 64;  // of a stretch
 constexpr int kMostTaps = 9;
-constexpr int kSpread = 8;  // numbers behind each pixel in shared memory that spread the pixels over the banks
+// Numbers behind each pixel in shared memory that spread the pixels over the banks; more behind its gradients of
+// float32, which are read two at a time.
+constexpr int kSpread = 8;
+__host__ __device__ constexpr int gradient_spread(int size) {
+  return size == 4 ? 16 : 8;
+}
 constexpr int kBlocks = 2;  // that a processor has in hand at once
 
 // Results of a block: outputs by channels of one tap, as many of a warp as its registers hold.
@@ -58,25 +63,30 @@ __device__ void channel_fragments(const T* pixels, int pitch, int lane, uint32_t
   }
 }
 
-// The same of 16 outputs, as two tiles.
+// The same of 16 outputs, as two tiles: of float32 a tile has every other output.
 template <typename T>
 __device__ void output_fragments(const T* pixels, int pitch, int lane, uint32_t (&b)[2], uint32_t (&next)[2]) {
   if constexpr (std::is_same_v<T, float>) {
     const int g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      b[r] = __float_as_uint(pixels[(t + 4 * r) * pitch + g]);
-      next[r] = __float_as_uint(pixels[(t + 4 * r) * pitch + g + kGroup]);
+      const auto two = *reinterpret_cast<const uint2*>(pixels + (t + 4 * r) * pitch + 2 * g);
+      b[r] = two.x;
+      next[r] = two.y;
     }
   } else {
     load_transposed(pixels + lane % 16 * pitch + lane / 16 * kGroup, b[0], b[1], next[0], next[1]);
   }
 }
+template <typename T>
+__device__ int output_of(int tile, int column) {
+  return std::is_same_v<T, float> ? tile / 2 * 16 + 2 * column + tile % 2 : tile * kGroup + column;
+}
 
 // In shared memory for one stretch; the next one is on its way while a stretch is multiplied.
-__host__ __device__ inline int numbers_held(const StraightShape& s, int channels) {
-  const int outputs = channels == 64 ? kOutputs<64> : kOutputs<32>;
-  return kPixels * (outputs + kSpread) + s.kh * columns_of(s) * (channels + kSpread);
+__host__ __device__ inline int numbers_held(const StraightShape& s, int size) {
+  const int outputs = s.c == 64 ? kOutputs<64> : kOutputs<32>;
+  return kPixels * (outputs + gradient_spread(size)) + s.kh * columns_of(s) * (s.c + kSpread);
 }
 
 template <typename T, int kChannels>
@@ -84,15 +94,16 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
     taps_weight_grad(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
                      float* __restrict__ parts) {
   constexpr int kWide = kPack<T>, kRows = kChannels / 16, kTiles = kOutputs<kChannels> / kGroup;
-  constexpr int kPitch = kChannels + kSpread, kRow = kOutputs<kChannels> + kSpread, kStep = Matrix<T>::kStep;
+  constexpr int kPitch = kChannels + kSpread, kRow = kOutputs<kChannels> + gradient_spread(sizeof(T));
+  constexpr int kStep = Matrix<T>::kStep;
   constexpr int kPacksOfPixel = kChannels / kWide, kPacksOfRow = kOutputs<kChannels> / kWide;
   extern __shared__ char shared[];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, tap = static_cast<int>(threadIdx.x) / kWarp;
   const int threads = static_cast<int>(blockDim.x);
   const int first_output = static_cast<int>(blockIdx.y) * kOutputs<kChannels>, columns = columns_of(s);
   const int outputs = min(kOutputs<kChannels>, s.o - first_output);
-  T* const gradients_of[2] = {reinterpret_cast<T*>(shared), reinterpret_cast<T*>(shared) + numbers_held(s, kChannels)};
-  const auto start = [&](int i, T* gradients) {
+  T *gradients = reinterpret_cast<T*>(shared), *next = gradients + numbers_held(s, sizeof(T));
+  const auto start = [&](int i, T* into) {
     if (i >= stretches.count) return end_copies();
     const Stretch at = stretches.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
@@ -100,27 +111,28 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
     for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacksOfRow; k += threads) {
       const int pixel = k / kPacksOfRow, output = k % kPacksOfRow * kWide;
       const bool there = pixel < count && output < outputs;
-      copy_pack(gradients + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
-                there);
+      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy, there);
     }
-    T* const lines = gradients + kPixels * kRow;
-    for (int k = static_cast<int>(threadIdx.x); k < s.kh * columns * kPacksOfPixel; k += threads) {
-      const int pixel = k / kPacksOfPixel, line = pixel / columns;
-      const int row = at.line * s.sh - s.top + line * s.dh, column = at.first * s.sw - s.left + pixel - line * columns;
-      const bool there = row >= 0 && row < s.h && column >= 0 && column < s.w;
-      const T* pack = x + ((at.image * s.h + row) * s.w + column) * kChannels + k % kPacksOfPixel * kWide;
-      copy_pack(lines + pixel * kPitch + k % kPacksOfPixel * kWide, there ? pack : x, there);
+    const int first_column = at.first * s.sw - s.left;
+    for (int line = 0; line < s.kh; ++line) {
+      const int row = at.line * s.sh - s.top + line * s.dh;
+      const T* const pixels = x + ((at.image * s.h + row) * s.w + first_column) * kChannels;
+      T* const to = into + kPixels * kRow + line * columns * kPitch;
+      for (int k = static_cast<int>(threadIdx.x); k < columns * kPacksOfPixel; k += threads) {
+        const int column = first_column + k / kPacksOfPixel;
+        const bool there = row >= 0 && row < s.h && column >= 0 && column < s.w;
+        copy_pack(to + k / kPacksOfPixel * kPitch + k % kPacksOfPixel * kWide, there ? pixels + k * kWide : x, there);
+      }
     }
     end_copies();
   };
   float c[kRows][kTiles][4] = {};
-  start(static_cast<int>(blockIdx.x), gradients_of[0]);
-  for (int i = static_cast<int>(blockIdx.x), turn = 0; i < stretches.count; i += static_cast<int>(gridDim.x), ++turn) {
-    start(i + static_cast<int>(gridDim.x), gradients_of[(turn + 1) % 2]);
+  start(static_cast<int>(blockIdx.x), gradients);
+  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
+    start(i + static_cast<int>(gridDim.x), next);
     wait_for_copies();
     __syncthreads();
-    const T *const gradients = gradients_of[turn % 2], *const lines = gradients + kPixels * kRow;
-    const T* const mine = lines + (tap / s.kw * columns + tap % s.kw * s.dw) * kPitch;
+    const T* const mine = gradients + kPixels * kRow + (tap / s.kw * columns + tap % s.kw * s.dw) * kPitch;
     const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
     for (int begin = 0; begin < count; begin += kStep) {
       uint32_t a[kRows][4];
@@ -139,6 +151,9 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
       }
     }
     __syncthreads();
+    T* const used = gradients;
+    gradients = next;
+    next = used;
   }
   const int g = lane / 4, t = lane % 4;
   float* const to = parts + (static_cast<int64_t>(blockIdx.x) * s.o + first_output) * s.numbers + tap * kChannels;
@@ -148,13 +163,14 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
     for (int j = 0; j < kTiles; ++j)
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        const int output = j * kGroup + 2 * t + q % 2;
+        const int output = output_of<T>(j, 2 * t + q % 2);
         if (output < outputs) to[static_cast<int64_t>(output) * s.numbers + m * 16 + g + q / 2 * 8] = c[m][j][q];
       }
 }
 
 int shared_bytes(const StraightShape& s, Element element) {
-  return 2 * numbers_held(s, s.c) * (element == Element::kF32 ? 4 : 2);
+  const int size = element == Element::kF32 ? 4 : 2;
+  return 2 * numbers_held(s, size) * size;
 }
 
 unsigned output_blocks(const StraightShape& s) {
