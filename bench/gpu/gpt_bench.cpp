@@ -124,10 +124,13 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-// Small random weights, unit scales, the mask of the padding; state stays zero.
+// Small random weights (pieces of one long draw: 163 million draws would take seconds), unit scales, the mask of the
+// padding; state stays zero.
 void fill_persistent(const Plan& plan, Memory& memory, double scale) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 0.02F);
+  std::vector<float> drawn(size_t{1} << 20);
+  for (float& value : drawn) value = normal(random);
   for (const PersistentSlot& slot : plan.persistent) {
     const auto count = static_cast<size_t>(slot.type.shape.elements());
     if (slot.name == "head/mask") {
@@ -135,9 +138,14 @@ void fill_persistent(const Plan& plan, Memory& memory, double scale) {
       std::fill(mask.begin() + kVocabulary, mask.end(), uint16_t{0xC6EA});  // -30,000 in bf16, nearly
       require(memory.write(slot.offset, mask.data(), slot.type.bytes()));
     } else if (slot.category == Category::kWeights) {
-      std::vector<float> values(count);
-      for (float& value : values)
-        value = slot.name.ends_with("gamma") ? 1.0F : slot.name.ends_with("beta") ? 0.0F : normal(random);
+      std::vector<float> values(count, slot.name.ends_with("gamma") ? 1.0F : 0.0F);
+      const bool constant = slot.name.ends_with("gamma") || slot.name.ends_with("beta");
+      for (size_t done = 0; !constant && done < count;) {
+        const size_t first = random() % drawn.size(), piece = std::min(drawn.size() - first, count - done);
+        std::copy_n(drawn.begin() + static_cast<ptrdiff_t>(first), piece,
+                    values.begin() + static_cast<ptrdiff_t>(done));
+        done += piece;
+      }
       require(memory.write(slot.offset, values.data(), slot.type.bytes()));
     } else if (slot.name == "scale" || slot.name == "learning_rate") {
       const auto value = static_cast<float>(slot.name == "scale" ? scale : 1e-4);
@@ -184,8 +192,8 @@ int run(const Flags& flags) {
     require(memory->write(ids_at, tokens.data(), static_cast<Bytes>(tokens.size() * 4)));
     require(memory->write(targets_at, next.data(), static_cast<Bytes>(next.size() * 4)));
   };
-  const auto set = [&](bool fill) {
-    if (fill) fill_persistent(plan, *memory, 1.0 / static_cast<double>(flags.batch * flags.length));
+  const auto set = [&] {
+    fill_persistent(plan, *memory, 1.0 / static_cast<double>(flags.batch * flags.length));
     feed();
   };
   const auto loss = [&] {
@@ -193,11 +201,11 @@ int run(const Flags& flags) {
     require(memory->read(plan.slot("tally:loss")->offset, &value, 4));
     return value;
   };
-  set(true);
+  set();
   for (const auto& kernel : kernels) kernel->run();
   require(backend->finish());
   const auto recorded = require(backend->record(kernels));
-  set(true);
+  set();
   const double ready = seconds_since(start);
   recorded->run();
   require(backend->finish());

@@ -112,6 +112,8 @@ class Best {
   }
 
   bool found() const { return fastest_.has_value(); }
+  // Whether a plan that takes at least so long could still be the one.
+  bool may_win(double seconds) const { return !fastest_ || seconds < fastest_->step_seconds; }
   Bytes least() const { return least_; }
   Plan take() { return fastest_ ? std::move(*fastest_) : std::move(*smallest_); }
 
@@ -122,10 +124,19 @@ class Best {
   Bytes least_ = 0;
 };
 
+// A candidate that does not fit, but might with some of its values in the host's memory.
+struct Offloadable {
+  int64_t micro;
+  int recompute;
+  bool selectable;
+  double least_seconds;  // of a step: without the copies, or the copies alone
+};
+
 // Recomputing what is costly and offload take time and give bytes, more of them more: where the same with less of them
-// fits, they are looked at for the least only.
+// fits, or what fits is faster than they could be, they are looked at for the least only.
 Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
   const std::vector<int64_t> pieces = micro_batches(request);
+  std::vector<Offloadable> offloadable;
   for (int64_t micro : pieces) {
     PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
     bool fitted = false;
@@ -135,11 +146,19 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
       PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
       const bool fits = best.fits(plan);
       fitted = fitted || fits;
+      if ((!fits || all) && may_offload(request, micro, pieces, recompute, levels)) {
+        const auto away = static_cast<double>(plan.peak_bytes() - request.budget) *
+                          static_cast<double>(plan.batch.accumulation_steps());
+        offloadable.push_back({micro, recompute, selectable && !fits,
+                               std::max(plan.step_seconds, away / request.device->host_bytes_per_second())});
+      }
       best.consider(std::move(plan), recompute, selectable);
-      if ((fits && !all) || !may_offload(request, micro, pieces, recompute, levels)) continue;
-      PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kKept));
-      for (Plan& away : plans) best.consider(std::move(away), recompute, selectable && !fits);
     }
+  }
+  for (const Offloadable& one : offloadable) {
+    if (!all && !best.may_win(one.least_seconds)) continue;
+    PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, one.micro, one.recompute, kKept));
+    for (Plan& plan : plans) best.consider(std::move(plan), one.recompute, one.selectable);
   }
   return {};
 }
