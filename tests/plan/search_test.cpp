@@ -136,12 +136,12 @@ OpenModel application(const std::string& name) {
   return require(open_description(description, name, compiled));
 }
 
-void expect_order_no_worse(const Model& model, const Device& device, const std::string& name) {
-  const GraphOptions options{DType::kFloat32, assumed_data_types(model, false)};
+void expect_order_no_worse(const Problem& problem, const std::string& name) {
   for (const bool recompute : {false, true}) {
-    Graph graph = mask_relu_after_pooling(require(train_phase(model, 32, options)).graph).graph;
+    Graph graph =
+        mask_relu_after_pooling(require(train_phase(problem.open.model, 32, problem.request.graph)).graph).graph;
     if (recompute) graph = recompute_cheap(graph).graph;
-    const LoweredGraph program = require(lower(graph, device));
+    const LoweredGraph program = require(lower(graph, problem.backend->device()));
     const Bytes before = live_set_of(program), after = live_set_of(reorder_for_memory(program));
     EXPECT_LE(after, before) << name;
     std::printf("%-14s %9s in program order, %9s as run%s\n", name.c_str(), format_bytes(before).c_str(),
@@ -152,11 +152,9 @@ void expect_order_no_worse(const Model& model, const Device& device, const std::
 TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
   for (const std::string& model : models()) {
     const Problem problem(model, 32);
-    expect_order_no_worse(problem.open.model, *problem.request.device, problem.open.model.name());
+    expect_order_no_worse(problem, problem.open.model.name());
   }
-  const auto backend = open_device(fast_device());
-  for (const std::string name : {"resnet50", "mobilenet_v2"})
-    expect_order_no_worse(application(name).model, backend->device(), name);
+  for (const std::string name : {"resnet50", "mobilenet_v2"}) expect_order_no_worse({application(name), 32}, name);
 }
 
 // Ten convolutions, each normalised over the batch.
