@@ -118,7 +118,9 @@ Result<Plan> plan_of_checkpoint(const std::string& folder) {
   PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(checkpoint_path(folder)));
   if (!checkpoint.header().contains("plan"))
     return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", checkpoint_path(folder)));
-  return plan_from_json(checkpoint.header().at("plan"));
+  auto plan = plan_from_json(checkpoint.header().at("plan"));
+  if (!plan) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: {}", checkpoint_path(folder), plan.error().what));
+  return plan;
 }
 
 Result<int64_t> step_of_checkpoint(const std::string& folder) {

@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "plimsoll.saved-plan/1";
+constexpr const char* kFormat = "plimsoll.saved-plan/2";  // 1: values at multiples of 64 bytes
 
 json phase_to_json(const PhasePlan& phase) {
   json nodes = json::array(), values = json::array();
