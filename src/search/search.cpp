@@ -113,7 +113,7 @@ class Best {
 
   bool found() const { return fastest_.has_value(); }
   // Whether a plan that takes at least so long could still be the one.
-  bool may_win(double seconds) const { return !fastest_ || seconds < fastest_->step_seconds; }
+  bool may_win(double seconds) const { return !fastest_ || seconds <= fastest_->step_seconds; }
   Bytes least() const { return least_; }
   Plan take() { return fastest_ ? std::move(*fastest_) : std::move(*smallest_); }
 
@@ -156,9 +156,11 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
     }
   }
   for (const Offloadable& one : offloadable) {
-    if (!all && !best.may_win(one.least_seconds)) continue;
+    // Whoever looks for the least too must select the same.
+    const bool selectable = one.selectable && best.may_win(one.least_seconds);
+    if (!selectable && !all) continue;
     PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, one.micro, one.recompute, kKept));
-    for (Plan& plan : plans) best.consider(std::move(plan), one.recompute, one.selectable);
+    for (Plan& plan : plans) best.consider(std::move(plan), one.recompute, selectable);
   }
   return {};
 }
