@@ -5,6 +5,8 @@
 #include <link.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -35,14 +37,20 @@ bool has_compute_sanitizer() {
   };
   return dl_iterate_phdr(is_its_library, nullptr) != 0;
 }
+// The kernel keeps VmHWM from counters it sums up only now and then, so it can lie some pages below a VmRSS read
+// before.
+std::atomic<Bytes> highest_seen{0};
 
 }  // namespace
 
 Bytes resident_bytes() {
-  return status_field("VmRSS:");
+  const Bytes now = status_field("VmRSS:");
+  for (Bytes seen = highest_seen; now > seen && !highest_seen.compare_exchange_weak(seen, now);) continue;
+  return now;
 }
+
 Bytes peak_resident_bytes() {
-  return status_field("VmHWM:");
+  return std::max(status_field("VmHWM:"), highest_seen.load());
 }
 
 Bytes held_by_tools() {
