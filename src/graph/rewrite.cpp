@@ -76,6 +76,30 @@ std::vector<NodeId> only_readers_of(const Graph& graph) {
   return only;
 }
 
+const Node* OnlyReaders::maker(const Node& reader, ValueId value) const {
+  const NodeId only = only_reader_[static_cast<size_t>(value)], producer = graph_.value(value).producer;
+  return producer != kNone && only != kNone && &graph_.node(only) == &reader ? &graph_.node(producer) : nullptr;
+}
+
+Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(const Node&)>& replacement) {
+  Rewrite rewrite(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    std::optional<Node> node = replacement(graph.nodes[n]);
+    if (!node) {
+      rewrite.copy_node(static_cast<NodeId>(n));
+      continue;
+    }
+    for (ValueId& id : node->inputs) id = rewrite.to(id);
+    for (ValueId& id : node->outputs) {
+      const ValueId made = rewrite.add_value(graph.value(id));
+      rewrite.bind(id, made);
+      id = made;
+    }
+    rewrite.add_node(std::move(*node));
+  }
+  return rewrite.finish();
+}
+
 Graph without_dead_nodes(const Graph& graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (ValueId id : graph.inputs) needed[static_cast<size_t>(id)] = true;

@@ -1,6 +1,9 @@
 // Building one graph from another: what every pass does.
 #pragma once
 
+#include <functional>
+#include <optional>
+
 #include "graph/graph.h"
 
 namespace plimsoll {
@@ -35,6 +38,23 @@ class Rewrite {
 // For each value, the one node it is there for; kNone where several read it, or where it is an output or an update,
 // which must exist as themselves.
 std::vector<NodeId> only_readers_of(const Graph& graph);
+
+// Nodes and the readers that alone read what they make.
+class OnlyReaders {
+ public:
+  explicit OnlyReaders(const Graph& graph) : graph_(graph), only_reader_(only_readers_of(graph)) {}
+
+  // The node that makes `value` for `reader`, a node of the graph, and for nobody else; null otherwise.
+  const Node* maker(const Node& reader, ValueId value) const;
+
+ private:
+  const Graph& graph_;
+  std::vector<NodeId> only_reader_;
+};
+
+// Each node as `replacement` has it, in values of the old graph and with the same outputs, or as it was. Nodes that
+// nobody reads any more are dropped.
+Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(const Node&)>& replacement);
 
 // Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
 Graph without_dead_nodes(const Graph& graph);

@@ -17,7 +17,7 @@ int LoweredGraph::primitives() const {
 Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
   Graph lowered = pad_evenly(fold_padding(graph, device), device);
   if (device.has_epilogues()) lowered = fold_bias_gradients(fold_epilogues(lowered));
-  lowered = fold_row_gradients(lowered, device);
+  lowered = fold_row_gradients(fold_pooling(lowered, device), device);
   if (device.recomputes_freely()) lowered = mask_from_normalised(lowered);
   lowered = group_equal(fuse_elementwise(lowered, device), device);
   return choose_kernels(lowered, device);

@@ -1,5 +1,5 @@
-// From a joint graph to one whose bytes and seconds are known: padding placed, epilogues and gradients of tables
-// folded, element-wise chains fused, layouts and kernels chosen by asking the device, reorders added as nodes.
+// From a joint graph to one whose bytes and seconds are known: padding placed; epilogues, pooling and gradients of
+// tables folded; element-wise chains fused; layouts and kernels chosen by asking the device, reorders added as nodes.
 #pragma once
 
 #include <string_view>
@@ -24,6 +24,7 @@ Graph fold_padding(const Graph& graph, const Device& device);  // pad2d and crop
 Graph pad_evenly(const Graph& graph, const Device& device);    // pads that differ on opposite sides out of convolutions
 Graph fold_epilogues(const Graph& graph);       // bias_add and relu into the conv2d or matmul before them
 Graph fold_bias_gradients(const Graph& graph);  // a bias's gradient into the weight gradient that reads the same values
+Graph fold_pooling(const Graph& graph, const Device& device);        // max pooling into the convolution before it
 Graph fold_row_gradients(const Graph& graph, const Device& device);  // a table's gradient into the table's update
 Graph mask_from_normalised(const Graph& graph);  // the mask of a normalised relu's gradient, found again from its input
 Graph fuse_elementwise(const Graph& graph, const Device& device);

@@ -31,6 +31,7 @@ std::vector<OpDef> optimizer_ops();
 std::vector<OpDef> pad2d_ops();
 std::vector<OpDef> penalty_ops();
 std::vector<OpDef> pool2d_ops();
+std::vector<OpDef> pooled_conv2d_ops();
 std::vector<OpDef> regression_loss_ops();
 std::vector<OpDef> relu_ops();
 std::vector<OpDef> reshape_ops();

@@ -10,6 +10,7 @@ namespace {
 std::vector<OpDef> collect() {
   std::vector<OpDef> all;
   for (auto* family : {conv2d_ops,
+                       pooled_conv2d_ops,
                        matmul_ops,
                        arithmetic_ops,
                        cast_ops,

@@ -29,6 +29,7 @@ TEST(PlannedGpu, EveryProfileAnswersForEveryOp) {
     const cuda::CudaDevice device(card);
     for (const OpDef& op : all_ops())
       for (const OpCase& one : op.cases) {
+        if (op.name.starts_with("conv2d_pooled") && card.capability < 80) continue;  // stays two nodes there
         const auto made = graph_of(op, one, DType::kFloat32);
         ASSERT_TRUE(made);
         const auto offer = device.offer(made->graph, made->graph.nodes[0]);

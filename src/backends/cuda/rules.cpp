@@ -29,6 +29,8 @@ const std::unordered_map<std::string_view, Rule>& rules() {
       {"conv2d", convolution_rule},
       {"conv2d_input_grad", convolution_rule},
       {"conv2d_weight_grad", convolution_rule},
+      {"conv2d_pooled", pooled_convolution_rule},
+      {"conv2d_pooled_weight_grad", pooled_convolution_rule},
       {"matmul", matmul_rule},
       {"attention", attention_rule},
       {"attention_grad", attention_rule},

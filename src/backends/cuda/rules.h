@@ -37,8 +37,9 @@ double matrix_seconds(const Card& card, DType dtype, double flops, double bytes,
 
 using Rule = Result<KernelOffer> (*)(const Card& card, const NodeView& node);
 
-Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node);  // conv2d and its two gradients
-Padding padding_rule(const NodeView& node);                                    // of the same
+Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node);         // conv2d and its two gradients
+Result<KernelOffer> pooled_convolution_rule(const Card& card, const NodeView& node);  // with max pooling behind it
+Padding padding_rule(const NodeView& node);                                           // of convolutions
 Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> attention_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> fused_rule(const Card& card, const NodeView& node);  // element-wise ops, channel sums, `fused`

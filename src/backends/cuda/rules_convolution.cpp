@@ -87,21 +87,22 @@ Status check(const Card& card, const NodeView& node, const Convolution& c) {
 
 Convolution::Convolution(const NodeView& node) {
   const std::string& op = node.node.op;
+  const bool forward = op == "conv2d" || op == "conv2d_pooled", weight_grad = op.ends_with("weight_grad");
   const Shape& x = op == "conv2d_input_grad" ? node.out_shape(0) : node.in_shape(0);
-  const Shape& weights_shape = op == "conv2d_weight_grad" ? node.out_shape(0) : node.in_shape(1);
-  const Shape& y = op == "conv2d" ? node.out_shape(0) : op == "conv2d_input_grad" ? node.in_shape(0) : node.in_shape(1);
+  const Shape& weights_shape = weight_grad ? node.out_shape(0) : node.in_shape(1);
   const auto &strides = node.attrs().list("strides"), &pads = node.attrs().list("pads"),
              &dilations = node.attrs().list("dilations");
   n = x[0], h = x[1], w = x[2], c = x[3];
-  oh = y[1], ow = y[2], o = y[3];
-  kh = weights_shape[0], kw = weights_shape[1];
+  kh = weights_shape[0], kw = weights_shape[1], o = weights_shape[3];
   groups = node.attrs().integer("groups");
   sh = strides[0], sw = strides[1];
   dh = dilations[0], dw = dilations[1];
   top = pads[0], bottom = pads[1], left = pads[2], right = pads[3];
+  oh = (h + top + bottom - (kh - 1) * dh - 1) / sh + 1;
+  ow = (w + left + right - (kw - 1) * dw - 1) / sw + 1;
   dtype = node.in_dtype(0);
-  bias = op == "conv2d" ? node.inputs() == 3 : node.outputs() == 2;
-  relu = op == "conv2d" && node.attrs().has("activation");
+  bias = forward ? node.inputs() == 3 : node.outputs() == 2;
+  relu = forward && node.attrs().has("activation");
 }
 
 int64_t sum_parts(int64_t rows, int64_t columns) {

@@ -1,8 +1,9 @@
 // How a convolution over few channels is unfolded: each output pixel becomes a row of the taps * channels numbers under
 // the kernel, and what is left is a product of matrices. By shapes alone, shared by the rule and the runtime.
 //
-// Rows are filled up to 16 bytes. Of the weight gradient they have a 1 behind the last number where a bias gradient is
-// wanted: its column of the product is the sum of dy.
+// Rows are filled up to 16 bytes. Behind the last number they have a 1 where there is a bias to be added or its
+// gradient wanted: in the product it meets the bias, or makes the sum of dy. Half precision is then rounded once,
+// whichever way the library takes; in float32 the bias is added behind the product, because tf32 would round it.
 #pragma once
 
 #include <algorithm>
@@ -22,6 +23,7 @@ inline bool is_unfolded(const Convolution& c, const std::string& op) {
 
 struct UnfoldPlan {
   int64_t numbers = 0;  // of a row that the kernel covers
+  bool one = false;     // behind them
   int64_t width = 0;    // numbers of a row
   int64_t images = 0;   // unfolded at once; the last piece may have fewer
   int64_t parts = 1;    // of the weight gradient, summed in float32: a piece's rows cut into that many equal runs
@@ -54,7 +56,8 @@ inline UnfoldPlan plan_unfold(const Convolution& c, bool weight_grad) {
   UnfoldPlan plan;
   plan.numbers = c.taps() * c.c;
   const int64_t pack = kPack / size_of(c.dtype);
-  plan.width = (plan.numbers + (weight_grad && c.bias ? 1 : 0) + pack - 1) / pack * pack;
+  plan.one = c.bias && (weight_grad || is_half(c.dtype));
+  plan.width = (plan.numbers + (plan.one ? 1 : 0) + pack - 1) / pack * pack;
   const Bytes row = plan.width * size_of(c.dtype);
   plan.images = images_at_once(c.n, c.oh * c.ow * row, kMostRows);
   const int64_t pixels = plan.images * c.oh * c.ow;

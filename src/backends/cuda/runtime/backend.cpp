@@ -26,6 +26,7 @@ using Binder = BoundKernel (*)(Context&, const BoundNode&);
 Binder binder_for(Rule rule) {
   static const std::pair<Rule, Binder> kBinders[] = {
       {convolution_rule, bind_convolution},
+      {pooled_convolution_rule, bind_pooled_convolution},
       {matmul_rule, bind_matmul},
       {attention_rule, bind_attention},
       {fused_rule, bind_fused},

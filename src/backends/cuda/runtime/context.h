@@ -41,6 +41,7 @@ Error cuda_error(cudaError_t code, const std::string& what);
 using BoundKernel = Result<std::unique_ptr<Kernel>>;
 
 BoundKernel bind_convolution(Context& context, const BoundNode& node);
+BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node);
 BoundKernel bind_matmul(Context& context, const BoundNode& node);
 BoundKernel bind_attention(Context& context, const BoundNode& node);
 BoundKernel bind_fused(Context& context, const BoundNode& node);

@@ -16,9 +16,8 @@
 #include "backends/cuda/runtime/dnn_graph.h"
 #include "backends/cuda/runtime/fold.h"
 #include "backends/cuda/runtime/launching.h"
+#include "backends/cuda/runtime/own_convolution.h"
 #include "backends/cuda/runtime/stopwatch.h"
-#include "backends/cuda/runtime/straight.h"
-#include "backends/cuda/runtime/unfold.h"
 #include "backends/cuda/runtime/unfolding.h"
 #include "backends/cuda/unfold_plan.h"
 
@@ -264,61 +263,6 @@ BoundKernel bind_folded(Context& context, const BoundNode& node, const Convoluti
   return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
 }
 
-StraightShape straight_shape(const Convolution& c) {
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  return {i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
-          i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
-}
-
-// Whether own kernels on the matrix units may compute this: the card has what they are written for, and float32 may be
-// rounded.
-bool on_matrix_units(const Context& context, const Convolution& c) {
-  constexpr int kCapability = 80;
-  return context.card.capability >= kCapability && (c.dtype != DType::kFloat32 || context.card.has_tf32());
-}
-
-// By own kernels that read the image as it is.
-BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
-  const std::string& op = node.node.op;
-  const bool weight_grad = op == "conv2d_weight_grad";
-  const StraightShape shape = straight_shape(c);
-  const Element element = element_of(c.dtype);
-  if (!on_matrix_units(context, c) || !straight_takes(shape, element, weight_grad))
-    return fail(ErrorCode::kUnsupported, text_of(op, c) + " does not run straight");
-  const int multiprocessors = context.card.multiprocessors;
-  const cudaStream_t stream = context.stream;
-  if (!weight_grad)
-    return launching("straight " + op, [=, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
-                                        bias = c.bias ? node.inputs[2] : nullptr, relu = c.relu] {
-      launch_straight_forward(shape, element, x, w, bias, relu, y, multiprocessors, stream);
-    });
-  const int64_t width = plan_unfold(c, true).width;
-  const Workspace workspace = workspace_of(node);
-  const int64_t parts = std::min(straight_parts(shape, multiprocessors), workspace.bytes / (c.o * width * 4));
-  if (parts == 0) return fail(ErrorCode::kUnsupported, text_of(op, c) + " has no room for a sum");
-  return launching("straight " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0],
-                                      db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
-                                      sums = static_cast<float*>(workspace.data)] {
-    launch_straight_weight_grad(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
-    launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
-  });
-}
-
-BoundKernel bind_taps(Context& context, const BoundNode& node, const Convolution& c) {
-  const std::string& op = node.node.op;
-  const StraightShape shape = straight_shape(c);
-  const Element element = element_of(c.dtype);
-  const Workspace workspace = workspace_of(node);
-  const int64_t parts =
-      std::min(taps_parts(shape, context.card.multiprocessors), workspace.bytes / (c.o * shape.numbers * 4));
-  if (parts == 0) return fail(ErrorCode::kUnsupported, text_of(op, c) + " has no room for a sum");
-  return launching("taps " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0], outputs = c.o,
-                                  sums = static_cast<float*>(workspace.data), stream = context.stream] {
-    launch_taps_weight_grad(shape, element, x, dy, parts, sums, stream);
-    launch_sum_parts(parts, outputs, shape.numbers, shape.numbers, sums, element, dw, nullptr, stream);
-  });
-}
-
 BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolution& c) {
   if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
   PLIMSOLL_ASSIGN(auto kernel, bind_library(context, node, c));
@@ -360,9 +304,7 @@ BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution
 }
 
 BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {
-  const bool taps = node.node.op == "conv2d_weight_grad" && c.groups == 1 && fits_int(c) &&
-                    on_matrix_units(context, c) && taps_take(straight_shape(c), element_of(c.dtype));
-  if (!taps) return bind_library(context, node, c);
+  if (!fits_int(c) || !takes_taps(context, node.node.op, c)) return bind_library(context, node, c);
   return bind_fastest(context, node, c, "wide", {{"taps", bind_taps}, {"library", bind_library}});
 }
 

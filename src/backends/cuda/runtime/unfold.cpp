@@ -45,17 +45,18 @@ class Unfolding {
   void fill_up_weights() {
     weights_ = node_.inputs[1];
     if (plan_.width == plan_.numbers) return;
-    launch([=, from = weights_, to = space_ + plan_.weights, plan = plan_, o = c_.o, element = element_of(c_.dtype),
-            stream = context_.stream] { launch_fill_up(o, plan.numbers, plan.width, element, from, to, stream); });
+    launch([=, from = weights_, last = plan_.one ? node_.inputs[2] : nullptr, to = space_ + plan_.weights, plan = plan_,
+            o = c_.o, element = element_of(c_.dtype), stream = context_.stream] {
+      launch_fill_up(o, plan.numbers, plan.width, element, from, last, to, stream);
+    });
     weights_ = space_ + plan_.weights;
   }
 
   void unfold(int64_t first, int64_t images) {
     const auto i = [](int64_t v) { return static_cast<int>(v); };
-    const UnfoldShape shape{i(images),  i(c_.h),          i(c_.w),        i(c_.c),
-                            i(c_.oh),   i(c_.ow),         i(c_.kw),       i(c_.sh),
-                            i(c_.sw),   i(c_.dh),         i(c_.dw),       i(c_.top),
-                            i(c_.left), i(plan_.numbers), i(plan_.width), weight_grad_ && c_.bias};
+    const UnfoldShape shape{i(images),  i(c_.h),          i(c_.w),        i(c_.c),  i(c_.oh), i(c_.ow),
+                            i(c_.kw),   i(c_.sh),         i(c_.sw),       i(c_.dh), i(c_.dw), i(c_.top),
+                            i(c_.left), i(plan_.numbers), i(plan_.width), plan_.one};
     const std::byte* x = input<const std::byte>(node_, 0) + first * c_.h * c_.w * c_.c * size_of(c_.dtype);
     launch([=, rows = space_ + plan_.rows, element = element_of(c_.dtype), stream = context_.stream] {
       launch_unfold(shape, element, x, rows, stream);
@@ -66,10 +67,10 @@ class Unfolding {
     const int64_t pixels = c_.oh * c_.ow;
     Product product;
     product.m = images * pixels, product.n = c_.o, product.k = plan_.width;
-    product.tb = true, product.bias = c_.bias, product.relu = c_.relu;
+    product.tb = true, product.bias = c_.bias && !plan_.one, product.relu = c_.relu;
     product.dtype = product.result = c_.dtype;
     auto* y = output<std::byte>(node_, 0) + first * pixels * c_.o * size_of(c_.dtype);
-    return bind_product(context_, product, {space_ + plan_.rows, weights_, c_.bias ? node_.inputs[2] : nullptr, y},
+    return bind_product(context_, product, {space_ + plan_.rows, weights_, product.bias ? node_.inputs[2] : nullptr, y},
                         library_);
   }
 

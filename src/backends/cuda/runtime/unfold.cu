@@ -51,11 +51,13 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Bits>
-__global__ void fill_up(int64_t elements, int64_t numbers, int64_t width, const Bits* from, Bits* to) {
+__global__ void fill_up(int64_t elements, int64_t numbers, int64_t width, const Bits* from, const Bits* last,
+                        Bits* to) {
   const int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= elements) return;
   const int64_t row = i / width, at = i % width;
-  to[i] = at < numbers ? from[row * numbers + at] : Bits(0);
+  const bool behind = at == numbers && last != nullptr;
+  to[i] = at < numbers ? from[row * numbers + at] : behind ? last[row] : Bits(0);
 }
 
 template <typename T>
@@ -96,16 +98,15 @@ void launch_unfold(const UnfoldShape& shape, Element element, const void* x, voi
   }
 }
 
-void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element element, const void* from, void* to,
-                    cudaStream_t stream) {
+void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element element, const void* from, const void* last,
+                    void* to, cudaStream_t stream) {
   const int64_t elements = rows * width;
-  const unsigned blocks = blocks_for(elements, kThreads);
-  if (element == Element::kF32)
-    fill_up<<<blocks, kThreads, 0, stream>>>(elements, numbers, width, static_cast<const uint32_t*>(from),
-                                             static_cast<uint32_t*>(to));
-  else
-    fill_up<<<blocks, kThreads, 0, stream>>>(elements, numbers, width, static_cast<const uint16_t*>(from),
-                                             static_cast<uint16_t*>(to));
+  const auto launch = [&]<typename Bits>(Bits) {
+    fill_up<<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
+        elements, numbers, width, static_cast<const Bits*>(from), static_cast<const Bits*>(last),
+        static_cast<Bits*>(to));
+  };
+  element == Element::kF32 ? launch(uint32_t{}) : launch(uint16_t{});
 }
 
 void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t width, const float* parts,

@@ -19,9 +19,9 @@ struct UnfoldShape {
 // rows[image, oh, ow, width]: the numbers under the kernel, ordered (tap, channel), then zeros.
 void launch_unfold(const UnfoldShape& shape, Element element, const void* x, void* rows, cudaStream_t stream);
 
-// to[rows, width]: from[rows, numbers], then zeros.
-void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element element, const void* from, void* to,
-                    cudaStream_t stream);
+// to[rows, width]: from[rows, numbers], then last[rows], which may be null, then zeros.
+void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element element, const void* from, const void* last,
+                    void* to, cudaStream_t stream);
 
 // dw[outputs, numbers] = the sum of parts[count, outputs, width]; db[outputs], which may be null, the column behind.
 void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t width, const float* parts,

@@ -1,0 +1,62 @@
+// A convolution that only max pooling reads becomes one node with it, and so does the gradient of that pooling with the
+// weight gradient that alone reads it. Then the image between them is neither written nor kept.
+#include <algorithm>
+
+#include "graph/rewrite.h"
+#include "lower/lower.h"
+
+namespace plimsoll {
+namespace {
+
+class PoolFolder {
+ public:
+  PoolFolder(const Graph& graph, const Device& device) : graph_(graph), device_(device), only_readers_(graph) {}
+
+  // The node that stands for this one and the one before it, in the values of the old graph.
+  std::optional<Node> folded(const Node& node) const {
+    if (node.op == "max_pool2d")
+      if (const Node* conv = made_for(node, node.inputs[0], "conv2d"); conv != nullptr && covers_once(node))
+        return offered("conv2d_pooled", *conv, node, conv->inputs, node.outputs);
+    if (node.op == "conv2d_weight_grad")
+      if (const Node* pool = made_for(node, node.inputs[1], "max_pool2d_grad"); pool != nullptr && covers_once(*pool))
+        return offered("conv2d_pooled_weight_grad", node, *pool, {node.inputs[0], pool->inputs[0], pool->inputs[1]},
+                       node.outputs);
+    return std::nullopt;
+  }
+
+ private:
+  const Node* made_for(const Node& reader, ValueId value, std::string_view op) const {
+    const Node* maker = only_readers_.maker(reader, value);
+    return maker != nullptr && maker->op == op ? maker : nullptr;
+  }
+
+  // Windows side by side, without padding: what the ops mean by `pool`.
+  static bool covers_once(const Node& pool) {
+    const auto& pads = pool.attrs.list("pads");
+    return pool.attrs.list("pool") == pool.attrs.list("strides") &&
+           std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
+  }
+
+  std::optional<Node> offered(std::string op, const Node& conv, const Node& pool, std::vector<ValueId> inputs,
+                              std::vector<ValueId> outputs) const {
+    Node node = conv;
+    node.op = std::move(op);
+    node.inputs = std::move(inputs);
+    node.outputs = std::move(outputs);
+    node.attrs.set("pool", pool.attrs.list("pool"));
+    return device_.offer(graph_, node) ? std::optional(std::move(node)) : std::nullopt;
+  }
+
+  const Graph& graph_;
+  const Device& device_;
+  OnlyReaders only_readers_;
+};
+
+}  // namespace
+
+Graph fold_pooling(const Graph& graph, const Device& device) {
+  const PoolFolder folder(graph, device);
+  return replace_nodes(graph, [&](const Node& node) { return folder.folded(node); });
+}
+
+}  // namespace plimsoll
