@@ -20,18 +20,25 @@ namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
 
+#ifdef PLIMSOLL_HAS_CUDA
+// N of gpu:N; 0 of gpu and auto.
+Result<int> gpu_ordinal(const std::string& device) {
+  const size_t colon = device.find(':');
+  if (colon == std::string::npos) return 0;
+  const std::string number = device.substr(colon + 1);
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
+    return fail(
+        Error{ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", device), {}, {"--device gpu:0"}});
+  return std::stoi(number);
+}
+#endif
+
 Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
   GpuOptions gpu;
   gpu.tf32 = options.tf32;
   gpu.memory_growth = options.memory_growth;
-  if (const size_t colon = options.device.find(':'); colon != std::string::npos) {
-    const std::string number = options.device.substr(colon + 1);
-    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
-      return fail(Error{
-          ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", options.device), {}, {"--device gpu:0"}});
-    gpu.ordinal = std::stoi(number);
-  }
+  PLIMSOLL_ASSIGN(gpu.ordinal, gpu_ordinal(options.device));
   return make_cuda_backend(gpu);
 #else
   return fail(Error{ErrorCode::kLibraryMissing,
@@ -78,16 +85,27 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   return OpenModel{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
 }
 
+Result<OpenModel> open_model(JobOptions& job) {
+  PLIMSOLL_ASSIGN(OpenModel open, open_model(job.model, job.overrides));
+  if (job.precision.empty()) {
+    job.precision = to_text(open.model.policy());
+    job.policy_of_layers = true;
+  }
+  return open;
+}
+
 Result<Precision> parse_precision(const std::string& precision) {
+  if (precision.empty()) return Precision();
   for (const Precision& known :
        {Precision(DType::kFloat32), Precision(DType::kFloat64), Precision(DType::kFloat32, DType::kBFloat16),
         Precision(DType::kFloat32, DType::kFloat16)})
     if (precision == to_text(known)) return known;
-  return fail(Error{ErrorCode::kUsage,
-                    fmt::format("--precision {} is not known", precision),
-                    {},
-                    {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
-                     "--precision float64   the slow float64 reference"}});
+  return fail(Error{
+      ErrorCode::kUsage,
+      fmt::format("--precision {} is not known", precision),
+      {},
+      {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
+       "--precision auto   whichever of these the device has", "--precision float64   the slow float64 reference"}});
 }
 
 MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
@@ -100,6 +118,23 @@ MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
 }
 
 namespace {
+
+// The card that would compute, or be planned for; none: the CPU, or a device that is not there.
+std::optional<cuda::Card> chosen_card(const std::string& device) {
+  if (const auto profile = cuda::card_from_profile(device)) return *profile;
+#ifdef PLIMSOLL_HAS_CUDA
+  if (device != "auto" && !device.starts_with("gpu")) return std::nullopt;
+  const auto ordinal = gpu_ordinal(device);
+  const auto cards = visible_cards();
+  if (ordinal && cards && static_cast<size_t>(*ordinal) < cards->size()) return (*cards)[static_cast<size_t>(*ordinal)];
+#endif
+  return std::nullopt;
+}
+
+// "--precision mixed_bfloat16", or whose choice it was else.
+std::string precision_text(const JobOptions& options) {
+  return (options.policy_of_layers ? "the model's layers are " : "--precision ") + options.precision;
+}
 
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
@@ -117,7 +152,7 @@ Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const
 #endif
   if (precision.is_mixed())
     return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--precision {}: the CPU computes in float32", options.precision),
+                      fmt::format("{}: the CPU computes in float32", precision_text(options)),
                       {},
                       {"--precision float32", "--device gpu",
                        "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
@@ -133,13 +168,19 @@ Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const
 
 }  // namespace
 
+std::string automatic_precision(const JobOptions& options) {
+  const auto card = chosen_card(options.device);
+  if (!card) return to_text(Precision());
+  return to_text(Precision(DType::kFloat32, card->has_bfloat16() ? DType::kBFloat16 : DType::kFloat16));
+}
+
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
   PLIMSOLL_ASSIGN(auto backend, choose_backend(options, precision));
   const DeviceInfo& device = backend->device().info();
   if (precision.compute == DType::kBFloat16 && !device.has_bfloat16)
     return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--precision {}: {} has no bfloat16", options.precision, device.name),
+                      fmt::format("{}: {} has no bfloat16", precision_text(options), device.name),
                       {"cards have it from compute capability 8.0 on"},
                       {"--precision mixed_float16   half precision with a loss scale", "--precision float32"}});
   return backend;

@@ -26,7 +26,8 @@ struct JobOptions {
   std::string device = "auto";
   bool tf32 = true;  // float32 matrix work on a GPU may be rounded to tf32
   bool memory_growth = false;
-  std::string precision = "float32";
+  std::string precision;          // empty: as the model's layers have it
+  bool policy_of_layers = false;  // what `precision` says comes from there
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;
   int threads = 0;
@@ -42,6 +43,8 @@ struct OpenModel {
 };
 
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
+// The job's model, and its precision where the job says none.
+Result<OpenModel> open_model(JobOptions& job);
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
 
@@ -56,7 +59,9 @@ inline constexpr const char* kForceGrowth = "TF_FORCE_GPU_ALLOW_GROWTH";
 
 // "auto", "cpu", "gpu", "gpu:N" or the profile of a card; the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
-Result<Precision> parse_precision(const std::string& precision);
+Result<Precision> parse_precision(const std::string& precision);  // "" is float32
+// "mixed_bfloat16" or "mixed_float16" on a GPU, whichever it has; "float32" on a CPU.
+std::string automatic_precision(const JobOptions& options);
 
 // A model's ports as the data stage wants them.
 DataSpec data_spec(const Model& model, bool needs_targets);

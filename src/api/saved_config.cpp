@@ -26,8 +26,8 @@ nlohmann::json as_object(const nlohmann::json& optimizer) {
   return named_object(object.name, object.config);
 }
 
-// Keras itself wraps the optimizer of a mixed_float16 model when it compiles it, and writes the plain one. Our layers
-// keep the policies of the file, so that Keras would not wrap it again, and could not place the wrapper's state.
+// Keras itself wraps the optimizer of a mixed_float16 model when it compiles it, and writes the plain one. Layers keep
+// the policies of the file: where those are others Keras would not wrap it again, and could not place its state.
 nlohmann::json wrapped(const nlohmann::json& optimizer, const LossScale& scale) {
   return named_object(kWrapper, json_object({{"name", "loss_scale_optimizer"},
                                              {"inner_optimizer", as_object(optimizer)},
@@ -51,7 +51,8 @@ std::string saved_config(const nlohmann::json& config, std::string text, const M
                          const Model& model) {
   const nlohmann::json* compiled = member(config, "compile_config");
   const nlohmann::json* optimizer = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
-  const bool wraps = model.optimizer().loss_scale && (overrides.optimizer || !optimizer || !is_wrapper(*optimizer));
+  const bool wraps = model.optimizer().loss_scale && model.policy().compute != DType::kFloat16 &&
+                     (overrides.optimizer || !optimizer || !is_wrapper(*optimizer));
   if (!any_override(overrides) && !wraps) return text;
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];

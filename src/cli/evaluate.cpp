@@ -29,7 +29,7 @@ struct Inference {
 Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_TRY(flags.resolve(targets, false));
   auto job = std::make_unique<Inference>();
-  PLIMSOLL_ASSIGN(job->open, open_model(flags.job.model, flags.job.overrides));
+  PLIMSOLL_ASSIGN(job->open, open_model(flags.job));
   if (!job->open.archive || !job->open.archive->weights)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),

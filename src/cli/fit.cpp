@@ -186,7 +186,7 @@ class FitCommand {
   Result<int> run() {
     const auto start = std::chrono::steady_clock::now();
     PLIMSOLL_TRY(check_flags());
-    PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job.model, flags_.job.overrides));
+    PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());

@@ -55,10 +55,10 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
       .add_option("--device", flags.job.device,
                   "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")
       ->capture_default_str();
-  command
-      .add_option("--precision", flags.job.precision,
-                  "float32; mixed_bfloat16 or mixed_float16 on a GPU; float64: the slow reference")
-      ->capture_default_str();
+  command.add_option(
+      "--precision", flags.job.precision,
+      "float32; mixed_bfloat16 or mixed_float16 on a GPU; auto: whichever of these the device has; float64: "
+      "the slow reference (default: as the model's layers have it)");
   command
       .add_option("--float32-layers", flags.job.overrides.float32_layers,
                   "layers that stay in float32 under a mixed precision, by name: predictions, 'block5_*'")
@@ -160,8 +160,9 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (!input_shape.empty()) {
     PLIMSOLL_ASSIGN(job.overrides.input_shape, parse_dims(input_shape));
   }
+  if (job.precision == "auto") job.precision = automatic_precision(job);
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(job.precision));
-  job.overrides.scale_loss = precision.compute == DType::kFloat16;
+  if (!job.precision.empty()) job.overrides.scale_loss = precision.compute == DType::kFloat16;
   job.overrides.needs_loss = needs_loss;
   job.overrides.needs_training = needs_training;
   return {};

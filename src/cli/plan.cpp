@@ -40,7 +40,7 @@ Result<int> plan(PlanFlags& flags) {
     return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
   PLIMSOLL_TRY(flags.resolve(true, true));
   PLIMSOLL_TRY(flags.check());
-  PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job.model, flags.job.overrides));
+  PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags, open.model));
   const DeviceInfo& device = backend->device().info();

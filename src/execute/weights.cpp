@@ -80,18 +80,17 @@ Status check_weights(const Session& session, const KerasArchive& archive) {
 Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& report) {
   const std::vector<std::string> names = state_values(session);
   std::vector<OptimizerVariable> variables = optimizer_variables(file);
-  if (session.model().optimizer().loss_scale) {
+  if (auto inner = optimizer_variables(file, kInnerOptimizerVars); !inner.empty()) {
     // The outer optimizer's: iteration and learning rate, both unused, steps and scale once it was built; then all of
     // the inner one's again.
-    auto inner = optimizer_variables(file, kInnerOptimizerVars);
-    if (!inner.empty() && variables.size() == inner.size() + 4) {
+    if (session.model().optimizer().loss_scale && variables.size() == inner.size() + 4) {
       int64_t steps = 0;
       double scale = 0;
       PLIMSOLL_TRY(file.read_into(variables[2].path, {DType::kInt64, {}}, &steps));
       PLIMSOLL_TRY(file.read_into(variables[3].path, {DType::kFloat64, {}}, &scale));
       PLIMSOLL_TRY(set_loss_scale(session, scale, steps));
     }
-    if (!inner.empty()) variables = std::move(inner);
+    variables = std::move(inner);
   }
   const bool scheduled = !session.model().optimizer().schedule.is_null();
   const size_t head = scheduled ? 1 : 2;
@@ -124,6 +123,8 @@ struct OptimizerEntries {
   float learning_rate;
   int64_t unused_iteration = 0;  // of a LossScaleOptimizer itself
   float unused_rate = 0;
+  int64_t first_steps = 0;  // of one that this run had no use for
+  float first_scale = static_cast<float>(LossScale{}.initial);
 
   void add_plain(const Session& session, const HostView& values, std::string_view group, int index,
                  std::vector<WeightEntry>& entries) const {
@@ -137,9 +138,15 @@ struct OptimizerEntries {
   }
 
   void add(const Session& session, const HostView& values, std::vector<WeightEntry>& entries) {
-    if (!session.has_persistent(kLossScale)) return add_plain(session, values, kOptimizerVars, 0, entries);
-    iteration -= *values[kSkippedUpdates].as<int64_t>();
-    const TensorView steps = values[kLossScaleSteps], scale = values[kLossScale];
+    const bool scaled = session.has_persistent(kLossScale);
+    // Keras puts a LossScaleOptimizer around the optimizer of mixed_float16 layers, whatever they were trained in here.
+    if (!scaled && session.model().policy().compute != DType::kFloat16)
+      return add_plain(session, values, kOptimizerVars, 0, entries);
+    TensorView steps{{DType::kInt64, {}}, &first_steps}, scale{{DType::kFloat32, {}}, &first_scale};
+    if (scaled) {
+      iteration -= *values[kSkippedUpdates].as<int64_t>();
+      steps = values[kLossScaleSteps], scale = values[kLossScale];
+    }
     entries.push_back({optimizer_path(0), {DType::kInt64, {}}, &unused_iteration});
     entries.push_back({optimizer_path(1), {DType::kFloat32, {}}, &unused_rate});
     entries.push_back({optimizer_path(2), steps.type, steps.data});

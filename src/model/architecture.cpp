@@ -117,7 +117,7 @@ void Walk::layer(const Json& object, const std::string& name, const std::string&
     Config c(keras.config, where, issues_);
     made.trainable = c.flag("trainable", true);
     c.ignore({"name"});
-    check_policy(c);
+    made.policy = read_policy(c);
     made.layer = parse(c);
     c.finish();
   } else {
@@ -326,7 +326,7 @@ Result<size_t> Walk::model(const Json& object, const std::vector<std::string>& n
   tree.name = names.empty() ? text_member(*config, "name") : join(names);
   Config c(*config, fmt::format("model '{}'", tree.name), issues_);
   tree.trainable = c.flag("trainable", true);
-  check_policy(c);
+  read_policy(c);  // its layers' policies are what counts
   c.ignore({"name", "layers", "build_input_shape", "input_layers", "output_layers"});
   c.finish();
   PLIMSOLL_TRY(tree.sequential ? sequential(*config, object, names, tree) : functional(*config, names, tree));

@@ -141,6 +141,12 @@ std::vector<std::string> unique(std::vector<std::string> names) {
 
 }  // namespace
 
+Model Model::with_loss_scale() const {
+  Model scaled = *this;
+  if (!scaled.optimizer_.loss_scale) scaled.optimizer_.loss_scale = LossScale{};
+  return scaled;
+}
+
 class ModelBuilder {
  public:
   ModelBuilder(const Description& description, const ModelOptions& options)
@@ -158,6 +164,7 @@ class ModelBuilder {
     const ModelTree& tree = architecture_.top();
     plan_->layers = std::move(architecture_.layers);
     output_names_ = unique(tree.output_names);
+    read_policies(issues);
     read_training(issues);
     PLIMSOLL_TRY(issues.status());
     PLIMSOLL_TRY(check_compiled());
@@ -193,11 +200,22 @@ class ModelBuilder {
     has_optimizer_ = !chosen.is_null();
     if (!has_optimizer_) return;
     model_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
-    if (options_.scale_loss && !model_.optimizer_.loss_scale) model_.optimizer_.loss_scale = LossScale{};
+    if (options_.scale_loss.value_or(model_.policy_.compute == DType::kFloat16)) model_ = model_.with_loss_scale();
     if (options_.learning_rate) {
       model_.optimizer_.learning_rate = *options_.learning_rate;
       model_.optimizer_.schedule = nullptr;
     }
+  }
+
+  void read_policies(Issues& issues) {
+    for (const LayerObject& object : plan_->layers) {
+      if (!object.policy.is_mixed()) continue;
+      if (model_.policy_.is_mixed() && object.policy != model_.policy_)
+        issues.unknown(fmt::format("layer '{}' ({}): dtype={} beside layers of {}", object.path, object.class_name,
+                                   to_text(object.policy), to_text(model_.policy_)));
+      model_.policy_ = object.policy;
+    }
+    for (LayerObject& object : plan_->layers) object.float32 = model_.policy_.is_mixed() && !object.policy.is_mixed();
   }
 
   Status check_compiled() const {

@@ -21,8 +21,9 @@ struct ModelOptions {
   std::optional<std::string> optimizer, loss;  // a Keras name ("adam"), or a JSON object {"class_name", "config"}
   std::vector<std::string> metrics;
   std::optional<double> learning_rate;
-  std::vector<int64_t> input_shape;         // for inputs declared with None; without the batch
-  bool scale_loss = false;                  // under mixed_float16: LossScaleOptimizer around an optimizer that is none
+  std::vector<int64_t> input_shape;  // for inputs declared with None; without the batch
+  // A LossScaleOptimizer around an optimizer that is none; absent: where the file's layers are mixed_float16.
+  std::optional<bool> scale_loss;
   std::vector<std::string> float32_layers;  // patterns of names: these stay in float32 under a mixed policy
   bool needs_training = true;  // false: evaluate needs a loss but no optimizer; predict neither (see needs_loss)
   bool needs_loss = true;

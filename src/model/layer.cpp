@@ -54,16 +54,24 @@ WeightConfig read_weight(Config& config, const std::string& prefix, const std::s
   return weight;
 }
 
-void check_policy(Config& config) {
+Precision read_policy(Config& config) {
   const Json* value = config.value("dtype");
-  if (!value) return;
+  if (!value) return {};
   std::string name;
   if (value->is_string())
     name = value->get<std::string>();
   else if (const KerasObject policy = keras_object(*value); policy.name == "DTypePolicy" && !policy.custom)
     name = text_member(policy.config, "name");
+  for (const DType half : {DType::kBFloat16, DType::kFloat16})
+    if (const Precision mixed(DType::kFloat32, half); name == to_text(mixed)) return mixed;
   if (name != "float32" && name != "float64")
     config.issues().unknown(fmt::format("{}: dtype={}", config.where(), name.empty() ? shown(*value) : name));
+  return {};
+}
+
+void check_policy(Config& config) {
+  if (const Precision policy = read_policy(config); policy.is_mixed())
+    config.issues().unknown(fmt::format("{}: dtype={}", config.where(), to_text(policy)));
 }
 
 Status need_rank(const Shape& sample, size_t rank, const std::string& where) {

@@ -91,8 +91,10 @@ struct WeightConfig {
 };
 WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer);
 
-// The dtype policy: float32, or float64 (the engine's precision is a choice of the run); all others are listed.
-void check_policy(Config& config);
+// The dtype policy of a layer: mixed_bfloat16, mixed_float16, or float32, as which float64 counts too (the engine's
+// precision is a choice of the run); all others are listed.
+Precision read_policy(Config& config);
+void check_policy(Config& config);  // of what is never computed in half precision: a mixed policy is listed too
 
 // Fails unless the sample has that many dimensions: images have 3.
 Status need_rank(const Shape& sample, size_t rank, const std::string& where);

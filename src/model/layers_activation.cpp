@@ -112,7 +112,8 @@ Activation read_activation(Config& config, const std::string& key) {
   // A layer as an activation: Dense(..., activation=LeakyReLU(0.1)).
   Config inner(object.config, fmt::format("{}, {}", config.where(), key), config.issues());
   inner.ignore({"name", "trainable"});
-  check_policy(inner);
+  if (read_policy(inner) != read_policy(config))
+    config.issues().unknown(fmt::format("{}: a dtype that is not its layer's", inner.where()));
   Activation activation;
   if (object.name == "ReLU")
     activation = relu_layer(inner);

@@ -79,6 +79,10 @@ class Model {
   const std::vector<Port>& outputs() const { return outputs_; }
   const std::vector<LayerInfo>& layers() const { return layers_; }
   const Optimizer& optimizer() const { return optimizer_; }
+  // The mixed policy that layers of the file have, or float32 where none has one. Layers in float32 beside mixed ones
+  // stay so in any mixed precision.
+  const Precision& policy() const { return policy_; }
+  Model with_loss_scale() const;                                      // around an optimizer that has none
   bool couples_samples() const { return !coupling_layers_.empty(); }  // in training
   const std::vector<std::string>& coupling_layers() const { return coupling_layers_; }
   // kBadGeometry when a tensor of the forward pass would have more elements than an index can count.
@@ -98,6 +102,7 @@ class Model {
   std::vector<Port> inputs_, outputs_;
   std::vector<LayerInfo> layers_;
   Optimizer optimizer_;
+  Precision policy_;
   std::vector<std::string> coupling_layers_;
   std::shared_ptr<const struct ModelPlan> plan_;  // the checked layers and calls, private to model/
 };

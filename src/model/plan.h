@@ -15,7 +15,8 @@ struct LayerObject {
   std::string class_name;
   bool trainable = true;
   bool called = false;
-  bool float32 = false;  // computes in the dtype of its variables, whatever the policy
+  Precision policy;      // as the file has it
+  bool float32 = false;  // computes in the dtype of its variables, whatever the run's precision
   Layer layer;
   std::vector<WeightSpec> specs;  // once it was called
   size_t first_weight = 0;        // in the model's list

@@ -197,6 +197,27 @@ Result<SearchResult> search(const SearchRequest& request) {
   return result;
 }
 
+namespace {
+
+// What half precision would need, where the device has it: bfloat16, or float16 with a loss scale.
+void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
+  const DeviceInfo& device = request.device->info();
+  if (device.kind != "gpu" || request.graph.precision != Precision()) return;
+  SearchRequest half = request;
+  half.graph.precision.compute = device.has_bfloat16 ? DType::kBFloat16 : DType::kFloat16;
+  const Model scaled = request.model->with_loss_scale();
+  if (!device.has_bfloat16) half.model = &scaled;
+  const auto other = search(half);
+  if (!other || other->least_bytes >= result.least_bytes) return;
+  const std::string time = result.plan.step_seconds > 0
+                               ? fmt::format(", {:.2f}x the time", other->plan.step_seconds / result.plan.step_seconds)
+                               : "";
+  error.remedy(fmt::format("--precision {}   down to {}{}, changes training: half precision",
+                           to_text(half.graph.precision), format_bytes(other->least_bytes), time));
+}
+
+}  // namespace
+
 Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   Error error{ErrorCode::kDoesNotFit,
               request.batch > 0 ? fmt::format("this model does not fit in {} with batch {}",
@@ -223,6 +244,7 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
       error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch",
                                format_bytes(other->least_bytes)));
   }
+  add_precision_remedy(request, result, error);
   if (request.forbidden.count("micro-batch") != 0 || request.forbidden.count("recompute") != 0)
     error.remedy("leave --forbid out   more ways to fit");
   return error;

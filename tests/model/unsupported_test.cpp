@@ -35,7 +35,7 @@ TEST(Unsupported, EverythingIsListedAtOnce) {
                      {{"units", 3},
                       {"activity_regularizer", "l2"},
                       {"activation", "mish"},
-                      {"dtype", "mixed_float16"},
+                      {"dtype", "float16"},
                       {"from_the_future", 7}}),
           {{"module", "my"}, {"class_name", "Dense"}, {"config", {{"name", "own"}}}, {"registered_name", "my>Dense"}},
       });
@@ -49,7 +49,7 @@ TEST(Unsupported, EverythingIsListedAtOnce) {
        {"layer 'conv' (Conv2D): data_format=\"channels_first\"", "layer 'conv' (Conv2D): kernel_constraint",
         "layer 'lambda' (Lambda)", "layer 'bn' (BatchNormalization): renorm=true",
         "layer 'bn' (BatchNormalization): synchronized=true", "layer 'drop' (Dropout): noise_shape=[1,2]",
-        "activity_regularizer", "activation=\"mish\"", "dtype=mixed_float16", "from_the_future=7", "class Dense of my",
+        "activity_regularizer", "activation=\"mish\"", "dtype=float16", "from_the_future=7", "class Dense of my",
         "amsgrad=true", "use_ema=true", "reduction=\"sum\"", "metric AUC"})
     EXPECT_TRUE(lists(error, what)) << what << "\n" << text_of(error);
   EXPECT_EQ(error.facts.size(), 15u) << text_of(error);
