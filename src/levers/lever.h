@@ -1,6 +1,7 @@
 // A lever rewrites the joint graph so that less stays alive, and says what that did and what it means for the training.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -44,7 +45,18 @@ Rewritten recompute_cheap(const Graph& graph);
 // must have been folded before: a clone takes the ones of its node.
 Rewritten recompute_costly(const Graph& graph, const Device& device, double share);
 
-// Of falling shares, those at which recompute_costly leaves less alive than at the one before.
-std::vector<double> shares_within_reach(const Graph& graph, const Device& device, const std::vector<double>& shares);
+// For shares that fall from call to call: whether recompute_costly leaves less alive at this one than at the last that
+// did.
+class ReachOfRecompute {
+ public:
+  ReachOfRecompute(Graph graph, const Device& device);
+  ReachOfRecompute(ReachOfRecompute&&) noexcept;
+  ~ReachOfRecompute();
+  bool reaches(double share);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace plimsoll

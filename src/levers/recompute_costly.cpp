@@ -103,18 +103,30 @@ Rewritten recompute_costly(const Graph& graph, const Device& device, double shar
   return make_again(graph, choice);
 }
 
-std::vector<double> shares_within_reach(const Graph& graph, const Device& device, const std::vector<double>& shares) {
-  const AgainChoice choice = cheap_choice(graph);
-  const LiveEstimate estimate(graph, choice, device);
-  std::vector<double> reached;
-  Bytes peak = estimate.load(std::vector<bool>(estimate.anchors().size(), false), 0).peak;
-  for (double share : shares) {
-    const Bytes next = estimate.load(Flipper(estimate, graph.nodes.size(), share).again(), 0).peak;
-    if (static_cast<double>(next) > kWorthALevel * static_cast<double>(peak)) continue;
-    peak = next;
-    reached.push_back(share);
-  }
-  return reached;
+struct ReachOfRecompute::State {
+  State(Graph whole, const Device& device)
+      : graph(std::move(whole)),
+        choice(cheap_choice(graph)),
+        estimate(graph, choice, device),
+        peak(estimate.load(std::vector<bool>(estimate.anchors().size(), false), 0).peak) {}
+
+  Graph graph;
+  AgainChoice choice;
+  LiveEstimate estimate;
+  Bytes peak;  // at the last share that was reached
+};
+
+ReachOfRecompute::ReachOfRecompute(Graph graph, const Device& device)
+    : state_(std::make_unique<State>(std::move(graph), device)) {}
+ReachOfRecompute::ReachOfRecompute(ReachOfRecompute&&) noexcept = default;
+ReachOfRecompute::~ReachOfRecompute() = default;
+
+bool ReachOfRecompute::reaches(double share) {
+  const LiveEstimate& estimate = state_->estimate;
+  const Bytes next = estimate.load(Flipper(estimate, state_->graph.nodes.size(), share).again(), 0).peak;
+  if (static_cast<double>(next) > kWorthALevel * static_cast<double>(state_->peak)) return false;
+  state_->peak = next;
+  return true;
 }
 
 }  // namespace plimsoll

@@ -54,6 +54,7 @@ class Builder {
   Result<std::optional<Plan>> plan(double kept) {
     plan_ = {};
     offloaded_ = 0;
+    if (kept < 1) order_training();
     phases_ = training_;
     for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
     if (kept < 1 && !offload_phases(kept)) return std::optional<Plan>();
@@ -64,12 +65,16 @@ class Builder {
   }
 
  private:
+  // Whatever share is kept, the order of the nodes is the same.
+  void order_training() {
+    if (ordered_) return;
+    ordered_ = true;
+    for (Lowered& phase : training_) phase.graph = reorder_for_memory(phase.graph);
+  }
+
   bool offload_phases(double kept) {
     Bytes most = 0;
-    for (Lowered& phase : phases_) {
-      phase.graph = reorder_for_memory(phase.graph);
-      most = std::max(most, live_set_of(phase.graph));
-    }
+    for (const Lowered& phase : phases_) most = std::max(most, live_set_of(phase.graph));
     const auto cap = static_cast<Bytes>(kept * static_cast<double>(most));
     for (Lowered& phase : phases_) {
       if (live_set_of(phase.graph) <= cap) continue;
@@ -220,6 +225,7 @@ class Builder {
   int recompute_;
   int64_t recomputed_ = 0, offloaded_ = 0;
   std::vector<Lowered> training_, phases_;
+  bool ordered_ = false;  // the training phases
   Plan plan_;
 };
 
@@ -257,38 +263,42 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
   return planned;
 }
 
-Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t micro, bool costly) {
+Result<RecomputeLevels> RecomputeLevels::create(const SearchRequest& request, int64_t micro, bool costly) {
   PLIMSOLL_ASSIGN(const Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
                                                             : accumulate_phase(*request.model, micro, request.graph));
-  std::vector<int> levels = {0};
-  if (apply_levers(phase.graph, *request.device, 1).count > 0) levels.push_back(1);
-  if (!costly) return levels;
-  std::vector<double> shares;
-  for (int level = 2; level <= kMostRecompute; ++level) shares.push_back(share_of(level));
-  const Graph ready = ready_for_costly(phase.graph, *request.device);
-  const std::vector<double> reached = shares_within_reach(ready, *request.device, shares);
-  for (int level = 2; level <= kMostRecompute; ++level)
-    if (std::find(reached.begin(), reached.end(), share_of(level)) != reached.end()) levels.push_back(level);
+  RecomputeLevels levels;
+  levels.cheap_ = apply_levers(phase.graph, *request.device, 1).count > 0;
+  if (costly) levels.reach_.emplace(ready_for_costly(phase.graph, *request.device), *request.device);
   return levels;
 }
 
-Result<std::vector<Plan>> build_plans(const SearchRequest& request, int64_t micro, int recompute,
-                                      std::span<const double> kept) {
+std::optional<int> RecomputeLevels::after(int level) {
+  if (level == 0 && cheap_) return 1;
+  if (!reach_) return std::nullopt;
+  for (int next = std::max(level, 1) + 1; next <= kMostRecompute; ++next)
+    if (reach_->reaches(share_of(next))) return next;
+  return std::nullopt;
+}
+
+Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
+                   const std::function<bool(Plan)>& take) {
   Builder builder(request, micro, recompute);
   PLIMSOLL_TRY(builder.lower_training());
-  std::vector<Plan> plans;
   for (const double share : kept) {
     PLIMSOLL_ASSIGN(auto plan, builder.plan(share));
-    if (!plan) break;
-    plans.push_back(std::move(*plan));
+    if (!plan || !take(std::move(*plan))) break;
   }
-  return plans;
+  return {};
 }
 
 Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute) {
   constexpr double kEverything[] = {1};
-  PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, micro, recompute, kEverything));
-  return std::move(plans.front());
+  Plan built;
+  PLIMSOLL_TRY(build_plans(request, micro, recompute, kEverything, [&](Plan plan) {
+    built = std::move(plan);
+    return true;
+  }));
+  return built;
 }
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {
@@ -300,12 +310,19 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   SearchRequest plain = request;
   plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
   plain.micro_batch.reset();
-  PLIMSOLL_ASSIGN(const Plan whole, build_plan(plain, plain.batch, 0));
+  Bytes whole = result.unlevered_arena_bytes;
+  const Candidate& first = result.candidates.front();
+  const bool same = first.micro == request.batch && request.evaluate_batch == 0 && request.predict_batch == 0 &&
+                    request.partial_window == 0;
+  if (!same) {
+    PLIMSOLL_ASSIGN(const Plan plan, build_plan(plain, plain.batch, 0));
+    whole = plan.arena_bytes;
+  }
   const int64_t other = request.batch / 2;
   plain.batch = other;
   PLIMSOLL_ASSIGN(const Plan smaller, build_plan(plain, other, 0));
-  result.bytes_per_sample = (whole.arena_bytes - smaller.arena_bytes) / (request.batch - other);
-  result.fixed_bytes = std::max<Bytes>(0, whole.arena_bytes - result.bytes_per_sample * request.batch);
+  result.bytes_per_sample = (whole - smaller.arena_bytes) / (request.batch - other);
+  result.fixed_bytes = std::max<Bytes>(0, whole - result.bytes_per_sample * request.batch);
   return {};
 }
 

@@ -1,8 +1,11 @@
 // One candidate: the program for a micro-batch and a choice of levers, lowered and planned.
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 
+#include "levers/lever.h"
 #include "search/search.h"
 
 namespace plimsoll {
@@ -14,14 +17,26 @@ constexpr int kMostRecompute = 10;
 // What of the live set stays on the device under offload: each share is tried, from the largest down.
 inline constexpr double kKept[] = {0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1};
 
-// The levels worth a plan for this micro-batch, ascending from 0; those above 1 only if `costly`.
-Result<std::vector<int>> recompute_levels(const SearchRequest& request, int64_t micro, bool costly);
+// The levels worth a plan for a micro-batch, from 0 up; those above 1 only if `costly`. What they reach is found as
+// they are asked for: mostly the first few are enough.
+class RecomputeLevels {
+ public:
+  static Result<RecomputeLevels> create(const SearchRequest& request, int64_t micro, bool costly);
+  static RecomputeLevels none() { return {}; }  // but 0
+
+  std::optional<int> after(int level);  // the next one; to be asked for each in turn
+
+ private:
+  bool cheap_ = false;
+  std::optional<ReachOfRecompute> reach_;  // of costly ones
+};
 
 Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute);
 
-// The same and plans under offload: `kept` of the live set stays on the device. Ends where less cannot be reached.
-Result<std::vector<Plan>> build_plans(const SearchRequest& request, int64_t micro, int recompute,
-                                      std::span<const double> kept);
+// The same under offload: `take` gets a plan for each share of the live set that stays on the device, until it says no
+// or less cannot be reached.
+Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
+                   const std::function<bool(Plan)>& take);
 
 // How the arena without levers grows with the batch: fixed_bytes and bytes_per_sample of the result.
 Status fill_growth(const SearchRequest& request, SearchResult& result);

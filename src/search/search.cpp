@@ -79,18 +79,16 @@ bool better(const Plan& a, const Plan& b) {
 
 // Costly nodes are recomputed for the whole batch, where finer pieces may not be allowed, and for the finest piece,
 // where there is nothing else left: between them finer pieces take less time for the same bytes.
-Result<std::vector<int>> levels_to_try(const SearchRequest& request, int64_t micro,
-                                       const std::vector<int64_t>& pieces) {
-  if (request.batch == 0 || request.forbidden.count("recompute") != 0) return std::vector<int>{0};
-  return recompute_levels(request, micro, micro == pieces.front() || micro == pieces.back());
+Result<RecomputeLevels> levels_to_try(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces) {
+  if (request.batch == 0 || request.forbidden.count("recompute") != 0) return RecomputeLevels::none();
+  return RecomputeLevels::create(request, micro, micro == pieces.front() || micro == pieces.back());
 }
 
 // Offload is tried for the whole batch and for the finest piece, and there with nothing recomputed, what is cheap, and
 // as much as can be: between them it would only mix what these are.
-bool may_offload(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces, int recompute,
-                 const std::vector<int>& levels) {
+bool may_offload(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces) {
   return request.batch > 0 && request.device->host_bytes_per_second() > 0 && request.forbidden.count("offload") == 0 &&
-         (micro == pieces.front() || micro == pieces.back()) && (recompute <= 1 || recompute == levels.back());
+         (micro == pieces.front() || micro == pieces.back());
 }
 
 // What was found so far: the fastest candidate that fits among those that may be selected, and the smallest of all.
@@ -109,6 +107,12 @@ class Best {
     least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
     if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan;
     if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_))) fastest_ = std::move(plan);
+  }
+
+  // What the copies alone would take of all that does not fit.
+  double seconds_away(const Plan& plan) const {
+    return static_cast<double>(plan.peak_bytes() - request_.budget) *
+           static_cast<double>(plan.batch.accumulation_steps()) / request_.device->host_bytes_per_second();
   }
 
   bool found() const { return fastest_.has_value(); }
@@ -132,35 +136,44 @@ struct Offloadable {
   double least_seconds;  // of a step: without the copies, or the copies alone
 };
 
+// The levels of one piece, from the least on; what does not fit is noted where offload may help.
+Status look_at_levels(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces, bool all,
+                      Best& best, std::vector<Offloadable>& offloadable) {
+  PLIMSOLL_ASSIGN(RecomputeLevels levels, levels_to_try(request, micro, pieces));
+  bool fitted = false;
+  for (std::optional<int> level = 0; level;) {
+    const int recompute = *level;
+    const bool selectable = recompute <= 1 || !fitted;
+    PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
+    const bool fits = best.fits(plan);
+    const bool may_help = may_offload(request, micro, pieces) && (!fits || all);
+    const Offloadable away{micro, recompute, selectable && !fits,
+                           may_help ? std::max(plan.step_seconds, best.seconds_away(plan)) : 0};
+    best.consider(std::move(plan), recompute, selectable);
+    fitted = fitted || fits;
+    // Of what is costly the first that fits is enough.
+    level = fitted && recompute >= 1 && !all ? std::nullopt : levels.after(recompute);
+    if (may_help && (recompute <= 1 || !level)) offloadable.push_back(away);
+  }
+  return {};
+}
+
 // Recomputing what is costly and offload take time and give bytes, more of them more: where the same with less of them
 // fits, or what fits is faster than they could be, they are looked at for the least only.
 Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
   const std::vector<int64_t> pieces = micro_batches(request);
   std::vector<Offloadable> offloadable;
-  for (int64_t micro : pieces) {
-    PLIMSOLL_ASSIGN(const std::vector<int> levels, levels_to_try(request, micro, pieces));
-    bool fitted = false;
-    for (int recompute : levels) {
-      const bool selectable = recompute <= 1 || !fitted;
-      if (!selectable && !all) break;
-      PLIMSOLL_ASSIGN(Plan plan, build_plan(request, micro, recompute));
-      const bool fits = best.fits(plan);
-      fitted = fitted || fits;
-      if ((!fits || all) && may_offload(request, micro, pieces, recompute, levels)) {
-        const auto away = static_cast<double>(plan.peak_bytes() - request.budget) *
-                          static_cast<double>(plan.batch.accumulation_steps());
-        offloadable.push_back({micro, recompute, selectable && !fits,
-                               std::max(plan.step_seconds, away / request.device->host_bytes_per_second())});
-      }
-      best.consider(std::move(plan), recompute, selectable);
-    }
-  }
+  for (int64_t micro : pieces) PLIMSOLL_TRY(look_at_levels(request, micro, pieces, all, best, offloadable));
   for (const Offloadable& one : offloadable) {
     // Whoever looks for the least too must select the same.
-    const bool selectable = one.selectable && best.may_win(one.least_seconds);
+    bool selectable = one.selectable && best.may_win(one.least_seconds);
     if (!selectable && !all) continue;
-    PLIMSOLL_ASSIGN(std::vector<Plan> plans, build_plans(request, one.micro, one.recompute, kKept));
-    for (Plan& plan : plans) best.consider(std::move(plan), one.recompute, selectable);
+    PLIMSOLL_TRY(build_plans(request, one.micro, one.recompute, kKept, [&](Plan plan) {
+      const bool enough = best.fits(plan) || !best.may_win(plan.step_seconds);
+      best.consider(std::move(plan), one.recompute, selectable);
+      selectable = selectable && !enough;
+      return selectable || all;
+    }));
   }
   return {};
 }

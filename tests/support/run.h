@@ -103,9 +103,13 @@ class ModelRun {
     request.evaluate_samples = options.evaluate_samples;
     request.per_micro_batch_norm = options.per_micro_batch_norm;
     const double kept[] = {options.kept};
-    const auto plans = require(build_plans(request, options.micro.value_or(options.batch), options.recompute, kept));
-    if (plans.empty()) throw std::runtime_error("so little cannot be kept");
-    Plan plan = plans.front();
+    std::optional<Plan> built;
+    require(build_plans(request, options.micro.value_or(options.batch), options.recompute, kept, [&](Plan one) {
+      built = std::move(one);
+      return true;
+    }));
+    if (!built) throw std::runtime_error("so little cannot be kept");
+    Plan plan = std::move(*built);
     plan.prefetch = options.prefetch;
     // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
     const bool beside_gpu = options.device != "gpu" && devices().back() == "gpu";
