@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Times the peers' training steps on one GPU and prints one JSON line per case, as step_bench does for ours.
 
-  bench/gpu/peers.py [--peers eager,compile,autotune,jax] [--works seed64,seed128,resnet50,gpt2] [--precisions fp32,bf16,fp16]
+  bench/gpu/peers.py [--peers eager,compile,autotune,autotune-library,jax] [--works seed64,seed128,resnet50,gpt2] [--precisions fp32,bf16,fp16]
 
 A step is forward, backward and a fused Adam update on synthetic data that already lies on the device. autotune is torch.compile
-with mode="max-autotune". ms is the median over stretches of 10 steps that follow each other without synchronisation, after a warm-up. allocated/reserved are the allocator's peaks,
+with mode="max-autotune"; autotune-library is the same without Triton's products and convolutions, which for ResNet-50 take more
+than eight minutes to try. ms is the median over stretches of 10 steps that follow each other without synchronisation, after a warm-up. allocated/reserved are the allocator's peaks,
 process is what the driver counts for the whole device. Images are channels-last; fp32 means tf32.
 resnet50 and gpt2 have no JAX case here.
 """
@@ -57,8 +58,14 @@ def torch_model(kind, size):
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear((64 if two else 32) * side * side, 10))
 
 
-def run_torch(work, precision, compiled, steps):
+MODES = {"eager": None, "compile": "default", "autotune": "max-autotune", "autotune-library": "max-autotune"}
+
+
+def run_torch(work, precision, peer, steps):
     import torch, torch.nn.functional as F
+    import torch._inductor.config as inductor
+    inductor.max_autotune_gemm_backends = inductor.max_autotune_conv_backends = \
+        "ATEN" if peer == "autotune-library" else "ATEN,TRITON"
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     kind, batch, size = WORKS[work]
@@ -72,7 +79,7 @@ def run_torch(work, precision, compiled, steps):
         x = torch.rand(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
         y = torch.randint(0, 1000 if kind == "resnet50" else 10, (batch,), device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
-    forward = model if compiled is None else torch.compile(model, mode=compiled)
+    forward = model if MODES[peer] is None else torch.compile(model, mode=MODES[peer])
     dtype = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
     scaler = torch.amp.GradScaler("cuda", enabled=precision == "fp16")
     def step():
@@ -148,7 +155,7 @@ def main():
         for precision in o.precisions.split(","):
             for peer in o.peers.split(","):
                 try:
-                    r = run_jax(work, precision, o.steps) if peer == "jax" else run_torch(work, precision, {"eager": None, "compile": "default", "autotune": "max-autotune"}[peer], o.steps)
+                    r = run_jax(work, precision, o.steps) if peer == "jax" else run_torch(work, precision, peer, o.steps)
                 except Exception as e:  # a peer that fails is a result too
                     r = dict(error=str(e)[:300])
                 if r is not None:

@@ -54,7 +54,8 @@ for part; do
       python3 bench/gpu/peers.py --works seed64,seed128 --precisions fp32,bf16 --peers jax,eager,compile >>"$out/peers.jsonl" 2>"$out/peers.err"
       python3 bench/gpu/peers.py --works resnet50,gpt2 --precisions bf16 --peers eager,compile >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
     autotune)
-      python3 bench/gpu/peers.py --works seed64,seed128,gpt2,resnet50 --precisions bf16 --peers autotune >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
+      python3 bench/gpu/peers.py --works seed64,seed128 --precisions fp32,bf16 --peers autotune >>"$out/peers.jsonl" 2>>"$out/peers.err"
+      python3 bench/gpu/peers.py --works gpt2,resnet50 --precisions bf16 --peers autotune-library >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
     table) python3 bench/gpu/table.py "$out" | tee "$out/results.md" ;;
     *) echo "error: $part is none of tests, ours, peers, autotune, table" >&2; exit 2 ;;
   esac

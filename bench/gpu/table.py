@@ -6,7 +6,8 @@ import pathlib
 import sys
 
 PRECISION = {"float32": "fp32", "mixed_bfloat16": "bf16", "mixed_float16": "fp16"}
-PEERS = {"eager": "PyTorch eager", "compile": "torch.compile", "autotune": "max-autotune", "jax": "JAX"}
+PEERS = {"eager": "PyTorch eager", "compile": "torch.compile", "autotune": "max-autotune",
+         "autotune-library": "max-autotune, library", "jax": "JAX"}
 
 
 def lines(path):
