@@ -57,7 +57,7 @@ Result<OpenModel> open_description(const Description& description, const std::st
   nlohmann::json config = description.config;
   config["build_config"] = nullptr;
   if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
-  std::string text = saved_config(config, config.dump(), overrides, model);
+  std::string text = saved_config(config, config.dump(), overrides, model, false);
   return OpenModel{file, std::nullopt, std::move(text), std::move(model), !overrides.optimizer};
 }
 
@@ -81,7 +81,8 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
       error.what = fmt::format("{}: {}", name, error.what);
     return fail(std::move(error));
   }
-  std::string text = saved_config(archive->config, archive->config_text, overrides, *model);
+  std::string text =
+      saved_config(archive->config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
   return OpenModel{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
 }
 

@@ -26,8 +26,8 @@ nlohmann::json as_object(const nlohmann::json& optimizer) {
   return named_object(object.name, object.config);
 }
 
-// Keras itself wraps the optimizer of a mixed_float16 model when it compiles it, and writes the plain one. Layers keep
-// the policies of the file: where those are others Keras would not wrap it again, and could not place its state.
+// Keras itself wraps the optimizer of a model that it compiles under mixed_float16, and writes the plain one: a file
+// that nothing changes stays so. In any other the wrapper is written out, so that whoever loads it can place its state.
 nlohmann::json wrapped(const nlohmann::json& optimizer, const LossScale& scale) {
   return named_object(kWrapper, json_object({{"name", "loss_scale_optimizer"},
                                              {"inner_optimizer", as_object(optimizer)},
@@ -48,12 +48,12 @@ bool any_override(const ModelOptions& overrides) {
 }
 
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
-                         const Model& model) {
+                         const Model& model, bool wrapped_state) {
   const nlohmann::json* compiled = member(config, "compile_config");
   const nlohmann::json* optimizer = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
-  const bool wraps = model.optimizer().loss_scale && model.policy().compute != DType::kFloat16 &&
-                     (overrides.optimizer || !optimizer || !is_wrapper(*optimizer));
-  if (!any_override(overrides) && !wraps) return text;
+  const bool scaled = wrapped_state || model.optimizer().loss_scale;
+  const bool says_so = optimizer != nullptr && is_wrapper(*optimizer);
+  if (!any_override(overrides) && (!scaled || says_so || wrapped_state)) return text;
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];
   if (!compile.is_object())
@@ -67,7 +67,7 @@ std::string saved_config(const nlohmann::json& config, std::string text, const M
   if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
   if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
   nlohmann::json& chosen = compile["optimizer"];
-  if (wraps && !is_wrapper(chosen)) chosen = wrapped(chosen, *model.optimizer().loss_scale);
+  if (scaled && !is_wrapper(chosen)) chosen = wrapped(chosen, model.optimizer().loss_scale.value_or(LossScale{}));
   nlohmann::json& inner = is_wrapper(chosen) ? chosen["config"]["inner_optimizer"] : chosen;
   if (overrides.learning_rate && inner.is_object()) inner["config"]["learning_rate"] = *overrides.learning_rate;
   return changed.dump();

@@ -12,8 +12,8 @@ namespace plimsoll {
 bool any_override(const ModelOptions& overrides);
 
 // `config` is the file's, or a description's with its compile configuration; `text` what it was read from, written back
-// where nothing changed.
+// where nothing changed. `wrapped_state`: the file's state is that of a LossScaleOptimizer, and so is what is saved.
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
-                         const Model& model);
+                         const Model& model, bool wrapped_state);
 
 }  // namespace plimsoll

@@ -51,11 +51,8 @@ Result<int> plan(PlanFlags& flags) {
   PLIMSOLL_ASSIGN(const SearchResult result, search(request));
   const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
   if (flags.json) fmt::print("{}\n", plan_json(report).dump(2));
-  if (!result.fits) {
-    const Error error = does_not_fit(request, result);
-    if (flags.json) return exit_code(error.code);  // the plan on stdout says "fits": false
-    return fail(error);
-  }
+  if (!result.fits && flags.json) return exit_code(ErrorCode::kDoesNotFit);  // the plan on stdout says "fits": false
+  if (!result.fits) return fail(does_not_fit(request, result));
   if (!flags.json) fmt::print("{}", plan_text(report));
   if (!flags.save.empty()) {
     PLIMSOLL_TRY(save_plan(result.plan, flags.save));

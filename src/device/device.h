@@ -18,6 +18,7 @@ struct DeviceInfo {
   bool own_memory = false;     // the arena lies in the device's memory, and data come to it through the host's
   bool memory_growth = false;  // the arena takes room as phases need it, not all of it at the start
   bool has_bfloat16 = true;
+  bool tf32 = false;    // float32 matrix work is rounded to it
   std::string library;  // what its kernels come from: "oneDNN 2.6.3"
 };
 

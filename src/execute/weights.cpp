@@ -77,18 +77,30 @@ Status check_weights(const Session& session, const KerasArchive& archive) {
   return {};
 }
 
+// What a LossScaleOptimizer keeps beside an iteration and a learning rate of its own, which stay 0.
+struct LossScaleState {
+  int64_t steps = 0;
+  double scale = LossScale{}.initial;
+};
+
+// That of a file, where it was built; what a new one has otherwise.
+Result<LossScaleState> loss_scale_state(const WeightsFile& file) {
+  const auto outer = optimizer_variables(file), inner = optimizer_variables(file, kInnerOptimizerVars);
+  LossScaleState state;
+  if (inner.empty() || outer.size() != inner.size() + 4) return state;
+  PLIMSOLL_TRY(file.read_into(outer[2].path, {DType::kInt64, {}}, &state.steps));
+  PLIMSOLL_TRY(file.read_into(outer[3].path, {DType::kFloat64, {}}, &state.scale));
+  return state;
+}
+
 Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& report) {
   const std::vector<std::string> names = state_values(session);
   std::vector<OptimizerVariable> variables = optimizer_variables(file);
   if (auto inner = optimizer_variables(file, kInnerOptimizerVars); !inner.empty()) {
-    // The outer optimizer's: iteration and learning rate, both unused, steps and scale once it was built; then all of
-    // the inner one's again.
-    if (session.model().optimizer().loss_scale && variables.size() == inner.size() + 4) {
-      int64_t steps = 0;
-      double scale = 0;
-      PLIMSOLL_TRY(file.read_into(variables[2].path, {DType::kInt64, {}}, &steps));
-      PLIMSOLL_TRY(file.read_into(variables[3].path, {DType::kFloat64, {}}, &scale));
-      PLIMSOLL_TRY(set_loss_scale(session, scale, steps));
+    // The outer optimizer's own four come first, once it was built; then all of the inner one's again.
+    if (session.model().optimizer().loss_scale) {
+      PLIMSOLL_ASSIGN(const LossScaleState state, loss_scale_state(file));
+      if (variables.size() == inner.size() + 4) PLIMSOLL_TRY(set_loss_scale(session, state.scale, state.steps));
     }
     variables = std::move(inner);
   }
@@ -121,10 +133,9 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
 struct OptimizerEntries {
   int64_t iteration;
   float learning_rate;
-  int64_t unused_iteration = 0;  // of a LossScaleOptimizer itself
-  float unused_rate = 0;
-  int64_t first_steps = 0;  // of one that this run had no use for
-  float first_scale = static_cast<float>(LossScale{}.initial);
+  std::optional<LossScaleState> kept;  // of the file: for whoever goes on with it, used here or not
+  int64_t unused_iteration = 0;        // of a LossScaleOptimizer itself
+  float unused_rate = 0, kept_scale = 0;
 
   void add_plain(const Session& session, const HostView& values, std::string_view group, int index,
                  std::vector<WeightEntry>& entries) const {
@@ -139,18 +150,19 @@ struct OptimizerEntries {
 
   void add(const Session& session, const HostView& values, std::vector<WeightEntry>& entries) {
     const bool scaled = session.has_persistent(kLossScale);
-    // Keras puts a LossScaleOptimizer around the optimizer of mixed_float16 layers, whatever they were trained in here.
-    if (!scaled && session.model().policy().compute != DType::kFloat16)
-      return add_plain(session, values, kOptimizerVars, 0, entries);
-    TensorView steps{{DType::kInt64, {}}, &first_steps}, scale{{DType::kFloat32, {}}, &first_scale};
-    if (scaled) {
-      iteration -= *values[kSkippedUpdates].as<int64_t>();
-      steps = values[kLossScaleSteps], scale = values[kLossScale];
-    }
+    if (!scaled && !kept) return add_plain(session, values, kOptimizerVars, 0, entries);
     entries.push_back({optimizer_path(0), {DType::kInt64, {}}, &unused_iteration});
     entries.push_back({optimizer_path(1), {DType::kFloat32, {}}, &unused_rate});
-    entries.push_back({optimizer_path(2), steps.type, steps.data});
-    entries.push_back({optimizer_path(3), scale.type, scale.data});
+    if (scaled) {
+      iteration -= *values[kSkippedUpdates].as<int64_t>();
+      const TensorView steps = values[kLossScaleSteps], scale = values[kLossScale];
+      entries.push_back({optimizer_path(2), steps.type, steps.data});
+      entries.push_back({optimizer_path(3), scale.type, scale.data});
+    } else {
+      kept_scale = static_cast<float>(kept->scale);
+      entries.push_back({optimizer_path(2), {DType::kInt64, {}}, &kept->steps});
+      entries.push_back({optimizer_path(3), {DType::kFloat32, {}}, &kept_scale});
+    }
     add_plain(session, values, kOptimizerVars, 4, entries);
     add_plain(session, values, kInnerOptimizerVars, 0, entries);
   }
@@ -203,7 +215,10 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
     const TensorView view = values[weight.name];
     entries.push_back({weight.file_path, view.type, view.data});
   }
-  OptimizerEntries optimizer{state.iteration, static_cast<float>(state.learning_rate)};
+  OptimizerEntries optimizer{state.iteration, static_cast<float>(state.learning_rate), {}};
+  if (source != nullptr && has_loss_scale_state(*source)) {
+    PLIMSOLL_ASSIGN(optimizer.kept, loss_scale_state(*source->weights));
+  }
   optimizer.add(session, values, entries);
   const std::string metadata =
       source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();

@@ -141,9 +141,17 @@ std::vector<std::string> unique(std::vector<std::string> names) {
 
 }  // namespace
 
+namespace {
+
+void put_scale(Optimizer& optimizer) {
+  if (!optimizer.loss_scale) optimizer.loss_scale = LossScale{};
+}
+
+}  // namespace
+
 Model Model::with_loss_scale() const {
   Model scaled = *this;
-  if (!scaled.optimizer_.loss_scale) scaled.optimizer_.loss_scale = LossScale{};
+  put_scale(scaled.optimizer_);
   return scaled;
 }
 
@@ -200,7 +208,7 @@ class ModelBuilder {
     has_optimizer_ = !chosen.is_null();
     if (!has_optimizer_) return;
     model_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
-    if (options_.scale_loss.value_or(model_.policy_.compute == DType::kFloat16)) model_ = model_.with_loss_scale();
+    if (options_.scale_loss.value_or(model_.policy_.compute == DType::kFloat16)) put_scale(model_.optimizer_);
     if (options_.learning_rate) {
       model_.optimizer_.learning_rate = *options_.learning_rate;
       model_.optimizer_.schedule = nullptr;
@@ -210,10 +218,10 @@ class ModelBuilder {
   void read_policies(Issues& issues) {
     for (const LayerObject& object : plan_->layers) {
       if (!object.policy.is_mixed()) continue;
-      if (model_.policy_.is_mixed() && object.policy != model_.policy_)
+      if (!model_.policy_.is_mixed()) model_.policy_ = object.policy;
+      if (object.policy != model_.policy_)
         issues.unknown(fmt::format("layer '{}' ({}): dtype={} beside layers of {}", object.path, object.class_name,
                                    to_text(object.policy), to_text(model_.policy_)));
-      model_.policy_ = object.policy;
     }
     for (LayerObject& object : plan_->layers) object.float32 = model_.policy_.is_mixed() && !object.policy.is_mixed();
   }

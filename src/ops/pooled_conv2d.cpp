@@ -82,6 +82,8 @@ OpDef weight_grad_op(const OpDef& conv, const OpDef& pool) {
       return check.failed();
     const auto unpooled = pool.infer(in.subspan(1), unpooling_of(attrs, image[1].shape));
     if (!unpooled) return named(name, unpooled.error());
+    if (!check.require(unpooled->front() == image[1], "dy must have x's dtype and as many images"))
+      return check.failed();
     auto types = conv.infer(image, attrs);
     if (!types) return named(name, types.error());
     return types;

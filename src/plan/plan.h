@@ -57,6 +57,7 @@ struct Plan {
   std::string model;      // its name
   std::string device;     // name of the device it was made for
   std::string precision;  // "float32"
+  bool tf32 = false;      // float32 matrix work is rounded to it: not every kernel does without
   std::string program;    // digest of what a window computes (search/suits.h); "" without training
   BatchPlan batch;
   bool per_micro_batch_norm = false;

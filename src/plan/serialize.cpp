@@ -8,7 +8,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "plimsoll.saved-plan/2";  // 1: values at multiples of 64 bytes
+constexpr const char* kFormat = "plimsoll.saved-plan/3";  // 1: values at multiples of 64 bytes; 2: tf32 not told
 
 json phase_to_json(const PhasePlan& phase) {
   json nodes = json::array(), values = json::array();
@@ -66,6 +66,7 @@ Result<Plan> read_plan(const json& j) {
   plan.model = j.at("model");
   plan.device = j.at("device");
   plan.precision = j.at("precision");
+  plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
   plan.batch = {j.at("batch"), j.at("micro_batch")};
   plan.per_micro_batch_norm = j.at("per_micro_batch_norm");
@@ -112,6 +113,7 @@ json to_json(const Plan& plan) {
                       {"model", plan.model},
                       {"device", plan.device},
                       {"precision", plan.precision},
+                      {"tf32", plan.tf32},
                       {"program", plan.program},
                       {"batch", plan.batch.effective},
                       {"micro_batch", plan.batch.micro},

@@ -34,6 +34,7 @@ struct Lowered {
   int64_t samples = 0;
   LoweredGraph graph;
   double repeats = 0;     // runs of it in one full window
+  Bytes live = 0;         // at most at once, once it was ordered for that
   int64_t offloaded = 0;  // values that wait in the host's memory: then its order stays
 };
 
@@ -47,6 +48,16 @@ class Builder {
     if (request_.batch > 0) PLIMSOLL_TRY(add_training());
     training_ = std::move(phases_);
     return {};
+  }
+
+  // What leaves the device because only `kept` of the live set stays goes over the link once at least.
+  double seconds_of_copies(double kept) {
+    if (kept >= 1) return 0;
+    order_training();
+    double bytes = 0;
+    for (const Lowered& phase : training_)
+      bytes += phase.repeats * std::max(0.0, static_cast<double>(phase.live) - kept * static_cast<double>(most_live_));
+    return bytes / request_.device->host_bytes_per_second();
   }
 
   // With `kept` of what training has alive on the device, the rest in the host's memory; nothing where that is out of
@@ -69,15 +80,17 @@ class Builder {
   void order_training() {
     if (ordered_) return;
     ordered_ = true;
-    for (Lowered& phase : training_) phase.graph = reorder_for_memory(phase.graph);
+    for (Lowered& phase : training_) {
+      phase.graph = reorder_for_memory(phase.graph);
+      phase.live = live_set_of(phase.graph);
+      most_live_ = std::max(most_live_, phase.live);
+    }
   }
 
   bool offload_phases(double kept) {
-    Bytes most = 0;
-    for (const Lowered& phase : phases_) most = std::max(most, live_set_of(phase.graph));
-    const auto cap = static_cast<Bytes>(kept * static_cast<double>(most));
+    const auto cap = static_cast<Bytes>(kept * static_cast<double>(most_live_));
     for (Lowered& phase : phases_) {
-      if (live_set_of(phase.graph) <= cap) continue;
+      if (phase.live <= cap) continue;
       auto offloaded = offload(phase.graph, *request_.device, cap);
       if (!offloaded) return false;
       phase.graph = std::move(offloaded->graph);
@@ -95,7 +108,7 @@ class Builder {
       graph = std::move(rewritten.graph);
     }
     PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
-    phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats, 0});
+    phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats, 0, 0});
     return {};
   }
 
@@ -186,6 +199,7 @@ class Builder {
     plan_.model = request_.model->name();
     plan_.device = request_.device->info().name;
     plan_.precision = to_text(request_.graph.precision);
+    plan_.tf32 = request_.device->info().tf32;
     plan_.batch = {request_.batch, micro_};
     plan_.per_micro_batch_norm =
         request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
@@ -225,7 +239,8 @@ class Builder {
   int recompute_;
   int64_t recomputed_ = 0, offloaded_ = 0;
   std::vector<Lowered> training_, phases_;
-  bool ordered_ = false;  // the training phases
+  bool ordered_ = false;  // the training phases, for little to be alive
+  Bytes most_live_ = 0;   // of them
   Plan plan_;
 };
 
@@ -267,26 +282,30 @@ Result<RecomputeLevels> RecomputeLevels::create(const SearchRequest& request, in
   PLIMSOLL_ASSIGN(const Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
                                                             : accumulate_phase(*request.model, micro, request.graph));
   RecomputeLevels levels;
+  levels.device_ = request.device;
   levels.cheap_ = apply_levers(phase.graph, *request.device, 1).count > 0;
-  if (costly) levels.reach_.emplace(ready_for_costly(phase.graph, *request.device), *request.device);
+  if (costly) levels.ready_ = ready_for_costly(phase.graph, *request.device);
   return levels;
 }
 
-std::optional<int> RecomputeLevels::after(int level) {
+std::optional<int> RecomputeLevels::after(int level, bool costly) {
   if (level == 0 && cheap_) return 1;
-  if (!reach_) return std::nullopt;
+  if (!costly || !ready_) return std::nullopt;
+  if (!reach_) reach_.emplace(*ready_, *device_);
   for (int next = std::max(level, 1) + 1; next <= kMostRecompute; ++next)
     if (reach_->reaches(share_of(next))) return next;
   return std::nullopt;
 }
 
 Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
-                   const std::function<bool(Plan)>& take) {
+                   const std::function<bool(double)>& worth_it, const std::function<void(Plan)>& take) {
   Builder builder(request, micro, recompute);
   PLIMSOLL_TRY(builder.lower_training());
   for (const double share : kept) {
+    if (!worth_it(builder.seconds_of_copies(share))) break;
     PLIMSOLL_ASSIGN(auto plan, builder.plan(share));
-    if (!plan || !take(std::move(*plan))) break;
+    if (!plan) break;
+    take(std::move(*plan));
   }
   return {};
 }
@@ -294,10 +313,9 @@ Status build_plans(const SearchRequest& request, int64_t micro, int recompute, s
 Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute) {
   constexpr double kEverything[] = {1};
   Plan built;
-  PLIMSOLL_TRY(build_plans(request, micro, recompute, kEverything, [&](Plan plan) {
-    built = std::move(plan);
-    return true;
-  }));
+  PLIMSOLL_TRY(build_plans(
+      request, micro, recompute, kEverything, [](double) { return true; },
+      [&](Plan plan) { built = std::move(plan); }));
   return built;
 }
 

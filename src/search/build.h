@@ -22,21 +22,24 @@ inline constexpr double kKept[] = {0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3
 class RecomputeLevels {
  public:
   static Result<RecomputeLevels> create(const SearchRequest& request, int64_t micro, bool costly);
-  static RecomputeLevels none() { return {}; }  // but 0
+  static RecomputeLevels only_zero() { return {}; }
 
-  std::optional<int> after(int level);  // the next one; to be asked for each in turn
+  std::optional<int> after(int level, bool costly = true);  // the next one; to be asked for each in turn
 
  private:
+  const Device* device_ = nullptr;
   bool cheap_ = false;
-  std::optional<ReachOfRecompute> reach_;  // of costly ones
+  std::optional<Graph> ready_;  // for costly levels, until one is asked for
+  std::optional<ReachOfRecompute> reach_;
 };
 
 Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompute);
 
-// The same under offload: `take` gets a plan for each share of the live set that stays on the device, until it says no
-// or less cannot be reached.
+// The same under offload, for one share of the live set after the other that stays on the device. `worth_it` is asked
+// first, with the least seconds of a step: what the copies alone take. Then `take` gets the plan. Ends where it is not
+// worth it, or less cannot be reached.
 Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
-                   const std::function<bool(Plan)>& take);
+                   const std::function<bool(double)>& worth_it, const std::function<void(Plan)>& take);
 
 // How the arena without levers grows with the batch: fixed_bytes and bytes_per_sample of the result.
 Status fill_growth(const SearchRequest& request, SearchResult& result);

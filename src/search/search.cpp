@@ -80,7 +80,7 @@ bool better(const Plan& a, const Plan& b) {
 // Costly nodes are recomputed for the whole batch, where finer pieces may not be allowed, and for the finest piece,
 // where there is nothing else left: between them finer pieces take less time for the same bytes.
 Result<RecomputeLevels> levels_to_try(const SearchRequest& request, int64_t micro, const std::vector<int64_t>& pieces) {
-  if (request.batch == 0 || request.forbidden.count("recompute") != 0) return RecomputeLevels::none();
+  if (request.batch == 0 || request.forbidden.count("recompute") != 0) return RecomputeLevels::only_zero();
   return RecomputeLevels::create(request, micro, micro == pieces.front() || micro == pieces.back());
 }
 
@@ -151,8 +151,7 @@ Status look_at_levels(const SearchRequest& request, int64_t micro, const std::ve
                            may_help ? std::max(plan.step_seconds, best.seconds_away(plan)) : 0};
     best.consider(std::move(plan), recompute, selectable);
     fitted = fitted || fits;
-    // Of what is costly the first that fits is enough.
-    level = fitted && recompute >= 1 && !all ? std::nullopt : levels.after(recompute);
+    level = levels.after(recompute, !fitted || all);  // of what is costly the first that fits is enough
     if (may_help && (recompute <= 1 || !level)) offloadable.push_back(away);
   }
   return {};
@@ -168,12 +167,12 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
     // Whoever looks for the least too must select the same.
     bool selectable = one.selectable && best.may_win(one.least_seconds);
     if (!selectable && !all) continue;
-    PLIMSOLL_TRY(build_plans(request, one.micro, one.recompute, kKept, [&](Plan plan) {
-      const bool enough = best.fits(plan) || !best.may_win(plan.step_seconds);
-      best.consider(std::move(plan), one.recompute, selectable);
-      selectable = selectable && !enough;
+    const auto worth_it = [&](double copies) {
+      selectable = selectable && best.may_win(copies);
       return selectable || all;
-    }));
+    };
+    const auto take = [&](Plan plan) { best.consider(std::move(plan), one.recompute, selectable); };
+    PLIMSOLL_TRY(build_plans(request, one.micro, one.recompute, kKept, worth_it, take));
   }
   return {};
 }
@@ -212,7 +211,8 @@ Result<SearchResult> search(const SearchRequest& request) {
 
 namespace {
 
-// What half precision would need, where the device has it: bfloat16, or float16 with a loss scale.
+// The fastest plan in half precision that fits, or the smallest, where the device has it: bfloat16, or float16 with a
+// loss scale.
 void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
   const DeviceInfo& device = request.device->info();
   if (device.kind != "gpu" || request.graph.precision != Precision()) return;
@@ -221,12 +221,13 @@ void add_precision_remedy(const SearchRequest& request, const SearchResult& resu
   const Model scaled = request.model->with_loss_scale();
   if (!device.has_bfloat16) half.model = &scaled;
   const auto other = search(half);
-  if (!other || other->least_bytes >= result.least_bytes) return;
-  const std::string time = result.plan.step_seconds > 0
-                               ? fmt::format(", {:.2f}x the time", other->plan.step_seconds / result.plan.step_seconds)
-                               : "";
-  error.remedy(fmt::format("--precision {}   down to {}{}, changes training: half precision",
-                           to_text(half.graph.precision), format_bytes(other->least_bytes), time));
+  if (!other || other->plan.peak_bytes() >= result.plan.peak_bytes()) return;
+  const std::string training = request.batch > 0
+                                   ? fmt::format("{:.2f}x the time of the smallest plan, changes training",
+                                                 other->plan.step_seconds / result.plan.step_seconds)
+                                   : "changes the results";
+  error.remedy(fmt::format("--precision {}   needs {}, {}: half precision", to_text(half.graph.precision),
+                           format_bytes(other->plan.peak_bytes()), training));
 }
 
 }  // namespace
@@ -251,7 +252,7 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", (result.least_bytes + kMiB - 1) / kMiB));
   if (request.batch > 1 && request.model->couples_samples() && !request.per_micro_batch_norm) {
     SearchRequest allowed = request;
-    allowed.per_micro_batch_norm = true;
+    allowed.per_micro_batch_norm = allowed.find_least = true;
     allowed.micro_batch.reset();
     if (const auto other = search(allowed); other && other->least_bytes < result.least_bytes)
       error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch",

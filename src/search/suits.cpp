@@ -45,6 +45,7 @@ class Comparison {
     compare("model", plan_.model, request_.model->name());
     compare("device", plan_.device, request_.device->info().name);
     compare("precision", plan_.precision, to_text(request_.graph.precision));
+    compare("tf32", plan_.tf32, request_.device->info().tf32);
     compare("batch", plan_.batch.effective, request_.batch);
     if (!facts_.empty()) return std::move(facts_);
     compare_cut();

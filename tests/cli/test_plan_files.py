@@ -61,6 +61,12 @@ def test_another_precision(tmp_path):
     misfit(tmp_path, saved_plan(tmp_path), ["precision float32 then, float64 now"], "--precision", "float64")
 
 
+def test_another_rounding_of_matrix_work(tmp_path):
+    """Not every kernel of a GPU does without tf32."""
+    card = ("--device", "rtx-4090-24g")
+    misfit(tmp_path, saved_plan(tmp_path, *card), ["tf32 true then, false now"], *card, "--tf32", "false")
+
+
 def test_a_number_of_samples_that_leaves_another_last_batch(tmp_path):
     """20 samples in batches of 4 leave nothing over, 18 leave 2: the plan has no phase for two samples."""
     misfit(tmp_path, saved_plan(tmp_path), ["2 samples"], data_=first(tmp_path, 18))

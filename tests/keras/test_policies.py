@@ -100,7 +100,7 @@ def test_half_precision_is_a_remedy_where_nothing_fits(tmp_path):
             "plan", "seed-2", "--device", device, "--batch-size", 4096, "--budget", "700MiB", "--forbid",
             "micro-batch,recompute,offload", expect=3,
         )
-        assert f"--precision {precision}   down to" in ended.stderr and "half precision" in ended.stderr, ended.stderr
+        assert f"--precision {precision}   needs" in ended.stderr and "half precision" in ended.stderr, ended.stderr
     half = program.run("plan", "seed-2", "--device", CARD, "--budget", "1MiB", "--precision", "auto", expect=3)
     assert "half precision" not in half.stderr
 
@@ -139,6 +139,42 @@ def test_keras_goes_on_with_what_was_trained_in_float32(policy, tmp_path, rng):
     assert trained.losses.tolist() == as_float32.losses.tolist()
     for a, b in zip(got, keras_side.values(keras_side.load(as_float32.saved)), strict=True):
         np.testing.assert_array_equal(a, b)
+
+
+def test_layers_made_mixed_by_hand(tmp_path, rng):
+    """Keras scales the loss by the policy the model is compiled under, not by its layers': the state stays plain."""
+    x, y = models.labelled(rng, HALF * BATCH, SHAPE, CLASSES)
+    L = keras.layers
+    layers = [L.Flatten(), L.Dense(8, activation="relu", dtype="mixed_float16"), L.Dense(CLASSES, activation="softmax")]
+    model = keras_side.randomize(keras.Sequential([keras.Input(SHAPE), *layers]))
+    model.compile(keras.optimizers.Adam(0.005), "sparse_categorical_crossentropy")
+    keras_side.train(model, x, y, BATCH)
+    model.save(tmp_path / "by_hand.keras")
+    assert program.plan(tmp_path / "by_hand.keras", device=CARD)["precision"] == "mixed_float16"
+    named = {"batch_size": BATCH, "epochs": 1, "steps": HALF, "device": "cpu", "precision": "float32"}
+    for flags in ((), ("--learning-rate", "0.001")):
+        trained = program.fit(tmp_path, tmp_path / "by_hand.keras", runs.data_of(tmp_path, x, y), *flags, **named)
+        loaded = keras_side.load(trained.saved)
+        assert int(loaded.optimizer.iterations.numpy()) == 2 * HALF
+        assert any(np.any(v.numpy() != 0) for v in loaded.optimizer.variables[2:])
+
+
+def test_the_scale_of_a_file_is_not_lost(tmp_path, rng):
+    """A run in float32 has no use for it; what it saves still has it, and says so where the file is changed anyway."""
+    x, y = models.labelled(rng, HALF * BATCH, SHAPE, CLASSES)
+    model = network("mixed_float16")
+    keras_side.train(model, x, y, BATCH)
+    model.optimizer.dynamic_scale.assign(512.0)
+    model.optimizer.step_counter.assign(77)
+    model.save(tmp_path / "scaled.keras")
+    named = {"batch_size": BATCH, "epochs": 1, "steps": HALF, "device": "cpu", "precision": "float32"}
+    data = runs.data_of(tmp_path, x, y)
+    for flags, policy in (((), "mixed_float16"), (("--learning-rate", "0.001"), "float32")):
+        trained = program.fit(tmp_path, tmp_path / "scaled.keras", data, *flags, **named)
+        keras.mixed_precision.set_global_policy(policy)
+        loaded = keras_side.load(trained.saved).optimizer
+        assert float(loaded.dynamic_scale.numpy()) == 512.0 and int(loaded.step_counter.numpy()) == 77
+        assert int(loaded.inner_optimizer.iterations.numpy()) >= HALF
 
 
 @pytest.mark.parametrize("policy", POLICIES)

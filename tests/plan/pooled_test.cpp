@@ -79,7 +79,8 @@ TEST(FoldPooling, ChangesNoNumber) {
 }
 
 TEST(FoldPooling, LeavesWindowsThatOverlapOrArePadded) {
-  for (const char* pool : {"pads=[0,1,0,0], pool=[3,3], strides=[2,2]", "pads=[0,0,0,0], pool=[2,3], strides=[2,2]"}) {
+  for (const char* pool : {"pads=[0,1,0,0], pool=[2,2], strides=[2,2]", "pads=[0,1,0,0], pool=[3,3], strides=[2,2]",
+                           "pads=[0,0,0,0], pool=[2,3], strides=[2,2]"}) {
     const Graph graph = graph_of(training(pool));
     EXPECT_EQ(print(fold_pooling(graph, FakeDevice())), print(graph)) << pool;
   }
@@ -104,25 +105,25 @@ TEST(FoldPooling, AsksTheDevice) {
 }
 
 // As large as the first layer of the second seed article's network.
-Graph first_layer(const std::string& dtype, int64_t channels) {
+Graph first_layer(const std::string& dtype, int64_t channels, int64_t outputs = 32) {
   return graph_of(fmt::format(R"(graph "train"
   %x = input {0}[128,128,128,{1}] inputs
-  %w = input {0}[3,3,{1},32] weights persistent
-  %b = input {0}[32] weights persistent
-  %y = conv2d(%x, %w, %b) {{activation="relu", dilations=[1,1], groups=1, pads=[0,0,0,0], strides=[1,1]}} : {0}[128,126,126,32] activations
-  %p, %i = max_pool2d(%y) {{pads=[0,0,0,0], pool=[2,2], strides=[2,2]}} : {0}[128,63,63,32] activations, u8[128,63,63,32] activations
-  %dp = tanh(%p) : {0}[128,63,63,32] gradients
-  %dy = max_pool2d_grad(%dp, %i) {{input_size=[126,126], pads=[0,0,0,0], pool=[2,2], strides=[2,2]}} : {0}[128,126,126,32] gradients
-  %dw, %db = conv2d_weight_grad(%x, %dy) {{bias=true, dilations=[1,1], groups=1, kernel=[3,3], pads=[0,0,0,0], strides=[1,1]}} : {0}[3,3,{1},32] gradients, {0}[32] gradients
+  %w = input {0}[3,3,{1},{2}] weights persistent
+  %b = input {0}[{2}] weights persistent
+  %y = conv2d(%x, %w, %b) {{activation="relu", dilations=[1,1], groups=1, pads=[0,0,0,0], strides=[1,1]}} : {0}[128,126,126,{2}] activations
+  %p, %i = max_pool2d(%y) {{pads=[0,0,0,0], pool=[2,2], strides=[2,2]}} : {0}[128,63,63,{2}] activations, u8[128,63,63,{2}] activations
+  %dp = tanh(%p) : {0}[128,63,63,{2}] gradients
+  %dy = max_pool2d_grad(%dp, %i) {{input_size=[126,126], pads=[0,0,0,0], pool=[2,2], strides=[2,2]}} : {0}[128,126,126,{2}] gradients
+  %dw, %db = conv2d_weight_grad(%x, %dy) {{bias=true, dilations=[1,1], groups=1, kernel=[3,3], pads=[0,0,0,0], strides=[1,1]}} : {0}[3,3,{1},{2}] gradients, {0}[{2}] gradients
   output %dw
   output %db
 )",
-                              dtype, channels));
+                              dtype, channels, outputs));
 }
 
-bool folds(const cuda::Card& card, const std::string& dtype, int64_t channels = 3) {
+bool folds(const cuda::Card& card, const std::string& dtype, int64_t channels = 3, int64_t outputs = 32) {
   const auto gpu = make_planned_gpu(card);
-  const LoweredGraph lowered = require(lower(first_layer(dtype, channels), gpu->device()));
+  const LoweredGraph lowered = require(lower(first_layer(dtype, channels, outputs), gpu->device()));
   const auto ops = ops_of(lowered.graph);
   const auto has = [&](const char* op) { return std::find(ops.begin(), ops.end(), op) != ops.end(); };
   EXPECT_EQ(has("conv2d_pooled"), has("conv2d_pooled_weight_grad"));
@@ -135,7 +136,8 @@ TEST(FoldPooling, IsForCardsWithTheMatrixUnitsForIt) {
   for (const char* dtype : {"f32", "bf16", "f16"}) EXPECT_TRUE(folds(h200, dtype)) << dtype;
   EXPECT_TRUE(folds(require(cuda::card_from_profile("rtx-3060-12g")), "f16"));
   EXPECT_FALSE(folds(require(cuda::card_from_profile("t4-16g")), "f16"));
-  EXPECT_FALSE(folds(h200, "f32", 32));  // no kernel of ours
+  EXPECT_FALSE(folds(h200, "f32", 4));      // more numbers under the kernel than it takes
+  EXPECT_FALSE(folds(h200, "f32", 3, 36));  // outputs that are no whole packs
   h200.tf32 = false;
   EXPECT_FALSE(folds(h200, "f32"));  // it would round
 }

@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "backends/cuda/cuda.h"
 #include "plan/order.h"
 #include "tests/support/run.h"
 
@@ -64,6 +65,38 @@ TEST(Search, LessBudgetNeverNeedsMoreAndMoreBudgetIsNeverSlower) {
   }
 }
 
+// On a card with a link to the host, where offload is among the candidates.
+TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
+  bool offloads = false;
+  for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras")}) {
+    Problem problem(model, 64);
+    problem.backend = make_planned_gpu(require(cuda::card_from_profile("rtx-3060-12g")));
+    problem.request.device = &problem.backend->device();
+    problem.request.data = {};
+    std::vector<Bytes> budgets;
+    const SearchResult unlimited = require(search(problem.request));
+    for (const Candidate& candidate : unlimited.candidates) budgets.push_back(candidate.peak_bytes);
+    problem.request.budget = unlimited.least_bytes;
+    for (const Candidate& candidate : require(search(problem.request)).candidates)
+      budgets.push_back(candidate.peak_bytes);
+    std::sort(budgets.begin(), budgets.end());
+    double seconds = INFINITY;
+    for (Bytes budget : budgets) {
+      problem.request.budget = budget;
+      problem.request.find_least = true;
+      const SearchResult all = require(search(problem.request));
+      problem.request.find_least = false;
+      const SearchResult some = require(search(problem.request));
+      ASSERT_TRUE(all.fits && some.fits) << model << " in " << budget;
+      EXPECT_EQ(to_json(all.plan), to_json(some.plan)) << model << " in " << budget;
+      EXPECT_LE(all.plan.step_seconds, seconds) << model << " in " << budget;
+      seconds = all.plan.step_seconds;
+      offloads = offloads || all.plan.host_bytes > 0;
+    }
+  }
+  EXPECT_TRUE(offloads);
+}
+
 TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
   for (const std::string& model : models()) {
     Problem problem(model, 32);
@@ -73,6 +106,11 @@ TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
     const Error error = does_not_fit(problem.request, none);
     EXPECT_EQ(error.code, ErrorCode::kDoesNotFit);
     EXPECT_NE(to_text(error).find(std::to_string(none.least_bytes)), std::string::npos) << to_text(error);
+
+    // A remedy says what it would need, also where the least was not looked for.
+    problem.request.find_least = false;
+    EXPECT_EQ(to_text(does_not_fit(problem.request, require(search(problem.request)))), to_text(error)) << model;
+    EXPECT_EQ(to_text(error).find(" 0 B"), std::string::npos) << to_text(error);
 
     problem.request.budget = none.least_bytes;
     const SearchResult least = require(search(problem.request));

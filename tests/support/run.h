@@ -104,10 +104,9 @@ class ModelRun {
     request.per_micro_batch_norm = options.per_micro_batch_norm;
     const double kept[] = {options.kept};
     std::optional<Plan> built;
-    require(build_plans(request, options.micro.value_or(options.batch), options.recompute, kept, [&](Plan one) {
-      built = std::move(one);
-      return true;
-    }));
+    require(build_plans(
+        request, options.micro.value_or(options.batch), options.recompute, kept, [](double) { return true; },
+        [&](Plan one) { built = std::move(one); }));
     if (!built) throw std::runtime_error("so little cannot be kept");
     Plan plan = std::move(*built);
     plan.prefetch = options.prefetch;

@@ -28,6 +28,13 @@ struct Convolution {
   bool padded_evenly() const { return top == bottom && left == right; }
 };
 
+// Whether own kernels on the matrix units may compute this: the card has what they are written for, and float32 may be
+// rounded.
+inline bool on_matrix_units(const Card& card, const Convolution& c) {
+  constexpr int kCapability = 80;
+  return card.capability >= kCapability && (c.dtype != DType::kFloat32 || card.has_tf32());
+}
+
 // Into how many parts of the rows a sum over them is cut; each part keeps its sums as float32 in the workspace. One
 // part needs no workspace. `columns` sums are taken at once.
 int64_t sum_parts(int64_t rows, int64_t columns);

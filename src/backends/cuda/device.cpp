@@ -34,6 +34,7 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.free_bytes = card_.free_bytes;
   info_.own_memory = true;
   info_.has_bfloat16 = card_.has_bfloat16();
+  info_.tf32 = card_.has_tf32();
   info_.memory_growth = card_.memory_growth;
   info_.library = "cuDNN 9, cuBLASLt, own kernels";
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "backends/cuda/card.h"
 #include "backends/cuda/convolution.h"
@@ -13,13 +14,6 @@
 namespace plimsoll::cuda {
 
 inline constexpr const char* kPooledKernel = "pooled";  // weights in kWeightLayout
-
-// Whether own kernels on the matrix units may compute this: the card has what they are written for, and float32 may be
-// rounded.
-inline bool on_matrix_units(const Card& card, const Convolution& c) {
-  constexpr int kCapability = 80;
-  return card.capability >= kCapability && (c.dtype != DType::kFloat32 || card.has_tf32());
-}
 
 struct PooledPlan {
   bool possible = false;
@@ -33,7 +27,8 @@ struct PooledPlan {
 
 inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std::vector<int64_t>& pool,
                               bool weight_grad) {
-  constexpr int64_t kMostChannels = 4, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
+  // More numbers would do (kThinNumbers), but the kernels for them have not been run on a card yet.
+  constexpr int64_t kMostChannels = 4, kMostNumbers = 32, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
   constexpr Bytes kMostShared = 48 * kKiB;
   PooledPlan plan;
   const int64_t numbers = c.taps() * c.c + (weight_grad && c.bias ? 1 : 0);
@@ -55,7 +50,7 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
     plan.workspace = plan.parts * c.o * plan.width * 4;
   }
   plan.possible = on_matrix_units(card, c) && pool == std::vector<int64_t>{2, 2} && c.groups == 1 &&
-                  c.c <= kMostChannels && c.taps() > 1 && c.o % kOutputPack == 0 && numbers <= kThinNumbers &&
+                  c.c <= kMostChannels && c.taps() > 1 && c.o % kOutputPack == 0 && numbers <= kMostNumbers &&
                   plan.shared <= kMostShared && std::max(c.n * c.h * c.w, c.output_pixels()) <= kMost;
   return plan;
 }

@@ -8,16 +8,15 @@
 namespace plimsoll::cuda {
 
 Result<KernelOffer> pooled_convolution_rule(const Card& card, const NodeView& node) {
-  // Shares of the matrix units' peak; rows of some dozen numbers leave most of them idle.
-  constexpr double kForward = 0.08, kWeightGrad = 0.08;
+  constexpr double kEfficiency = 0.08;  // of the matrix units: rows of some dozen numbers leave most of them idle
   PLIMSOLL_TRY(require_compute_input(node, 0));
   const Convolution c(node);
   const bool weight_grad = node.node.op == "conv2d_pooled_weight_grad";
   const PooledPlan plan = plan_pooled(card, c, node.attrs().list("pool"), weight_grad);
   if (!plan.possible) return refuse(node, "there is no kernel for this card and these sizes");
-  KernelOffer offer = own_offer(kPooledKernel, granted(plan.workspace),
-                                matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(),
-                                               weight_grad ? kWeightGrad : kForward));
+  KernelOffer offer =
+      own_offer(kPooledKernel, granted(plan.workspace),
+                matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), kEfficiency));
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
   (weight_grad ? offer.outputs[0] : offer.inputs[1]) = {kWeightLayout, c.weights() * size_of(c.dtype)};

@@ -140,4 +140,8 @@ Status write_keras(const std::string& path, const KerasContents& contents) {
   return file.commit();
 }
 
+bool has_loss_scale_state(const KerasArchive& archive) {
+  return archive.weights && !optimizer_variables(*archive.weights, kInnerOptimizerVars).empty();
+}
+
 }  // namespace plimsoll

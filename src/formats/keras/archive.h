@@ -39,6 +39,8 @@ struct OptimizerVariable {
 };
 inline constexpr std::string_view kOptimizerVars = "optimizer/vars";
 inline constexpr std::string_view kInnerOptimizerVars = "optimizer/inner_optimizer/vars";  // of a LossScaleOptimizer
+// Whether the optimizer whose state is in the file was a LossScaleOptimizer, whatever config.json says.
+bool has_loss_scale_state(const KerasArchive& archive);
 std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights, std::string_view group = kOptimizerVars);
 std::string optimizer_path(int index, std::string_view group = kOptimizerVars);  // "optimizer/vars/3"
 
