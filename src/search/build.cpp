@@ -291,7 +291,7 @@ Result<RecomputeLevels> RecomputeLevels::create(const SearchRequest& request, in
 std::optional<int> RecomputeLevels::after(int level, bool costly) {
   if (level == 0 && cheap_) return 1;
   if (!costly || !ready_) return std::nullopt;
-  if (!reach_) reach_.emplace(*ready_, *device_);
+  if (!reach_) reach_.emplace(std::move(*ready_), *device_);
   for (int next = std::max(level, 1) + 1; next <= kMostRecompute; ++next)
     if (reach_->reaches(share_of(next))) return next;
   return std::nullopt;
