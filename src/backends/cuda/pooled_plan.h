@@ -30,22 +30,24 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
   // More numbers would do (kThinNumbers), but the kernels for them have not been run on a card yet.
   constexpr int64_t kMostChannels = 4, kMostNumbers = 32, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
   constexpr Bytes kMostShared = 48 * kKiB;
+  constexpr int64_t kPixels = kPooledPixels, kOutputs = kThinOutputs, kNumbers = kThinNumbers;
   PooledPlan plan;
   const int64_t numbers = c.taps() * c.c + (weight_grad && c.bias ? 1 : 0);
   plan.oh = c.oh / 2, plan.ow = c.ow / 2;
   plan.lines = c.sh + (c.kh - 1) * c.dh + 1;
-  plan.pitch = ((2 * kPooledPixels - 1) * c.sw + (c.kw - 1) * c.dw + 1) * c.c;
+  plan.pitch = ((2 * kPixels - 1) * c.sw + (c.kw - 1) * c.dw + 1) * c.c;
   // Lines half the banks apart: neighbouring numbers lie in neighbouring lines.
   constexpr int64_t kBanks = 128;
   const int64_t banks = kBanks / size_of(c.dtype);
   plan.pitch += (3 * banks / 2 - plan.pitch % banks) % banks;
   plan.shared = plan.lines * plan.pitch * size_of(c.dtype);
   if (weight_grad) {
-    plan.shared += kPooledPixels * kThinOutputs * (size_of(c.dtype) + 1);
-    plan.shared = std::max<Bytes>(plan.shared, kThinOutputs * kThinNumbers * 4);
-    const int64_t blocks = (c.o + kThinOutputs - 1) / kThinOutputs;
-    const int64_t stretches = c.n * plan.oh * ((plan.ow + kPooledPixels - 1) / kPooledPixels);
-    plan.parts = std::clamp<int64_t>(kThinBlocks * card.multiprocessors / blocks, 1, std::max<int64_t>(1, stretches));
+    plan.shared += kPixels * kOutputs * (size_of(c.dtype) + 1);
+    plan.shared = std::max<Bytes>(plan.shared, kOutputs * kNumbers * 4);
+    const int64_t blocks = (c.o + kOutputs - 1) / kOutputs;
+    const int64_t stretches = c.n * plan.oh * ((plan.ow + kPixels - 1) / kPixels);
+    plan.parts =
+        std::clamp<int64_t>(int64_t{kThinBlocks} * card.multiprocessors / blocks, 1, std::max<int64_t>(1, stretches));
     plan.width = (numbers + 3) / 4 * 4;
     plan.workspace = plan.parts * c.o * plan.width * 4;
   }
