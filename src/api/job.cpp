@@ -97,10 +97,7 @@ Result<OpenModel> open_model(JobOptions& job) {
 
 Result<Precision> parse_precision(const std::string& precision) {
   if (precision.empty()) return Precision();
-  for (const Precision& known :
-       {Precision(DType::kFloat32), Precision(DType::kFloat64), Precision(DType::kFloat32, DType::kBFloat16),
-        Precision(DType::kFloat32, DType::kFloat16)})
-    if (precision == to_text(known)) return known;
+  if (const auto known = precision_from_text(precision)) return *known;
   return fail(Error{
       ErrorCode::kUsage,
       fmt::format("--precision {} is not known", precision),

@@ -75,6 +75,14 @@ std::string to_text(const Precision& precision) {
   return (precision.is_mixed() ? "mixed_" : "") + std::string(keras_name(precision.compute));
 }
 
+std::optional<Precision> precision_from_text(std::string_view text) {
+  for (const Precision& known :
+       {Precision(DType::kFloat32), Precision(DType::kFloat64), Precision(DType::kFloat32, DType::kBFloat16),
+        Precision(DType::kFloat32, DType::kFloat16)})
+    if (text == to_text(known)) return known;
+  return std::nullopt;
+}
+
 std::string to_text(const TensorType& type) {
   return fmt::format("{}[{}]", name_of(type.dtype), to_text(type.shape));
 }

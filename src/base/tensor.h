@@ -54,6 +54,7 @@ struct Precision {
   bool operator==(const Precision&) const = default;
 };
 std::string to_text(const Precision& precision);  // "float32", "mixed_bfloat16"
+std::optional<Precision> precision_from_text(std::string_view text);
 
 // Concrete dimensions. Made through checked_shape() from anything a file says, so the product never overflows.
 struct Shape {

@@ -2,7 +2,7 @@
 // weight gradient that alone reads it. Then the image between them is neither written nor kept.
 #include <algorithm>
 
-#include "graph/rewrite.h"
+#include "lower/fold.h"
 #include "lower/lower.h"
 
 namespace plimsoll {
@@ -10,17 +10,17 @@ namespace {
 
 class PoolFolder {
  public:
-  PoolFolder(const Graph& graph, const Device& device) : graph_(graph), device_(device), only_readers_(graph) {}
+  explicit PoolFolder(const Graph& graph) : only_readers_(graph) {}
 
   // The node that stands for this one and the one before it, in the values of the old graph.
   std::optional<Node> folded(const Node& node) const {
     if (node.op == "max_pool2d")
       if (const Node* conv = made_for(node, node.inputs[0], "conv2d"); conv != nullptr && covers_once(node))
-        return offered("conv2d_pooled", *conv, node, conv->inputs, node.outputs);
+        return joined("conv2d_pooled", *conv, node, conv->inputs, node.outputs);
     if (node.op == "conv2d_weight_grad")
       if (const Node* pool = made_for(node, node.inputs[1], "max_pool2d_grad"); pool != nullptr && covers_once(*pool))
-        return offered("conv2d_pooled_weight_grad", node, *pool, {node.inputs[0], pool->inputs[0], pool->inputs[1]},
-                       node.outputs);
+        return joined("conv2d_pooled_weight_grad", node, *pool, {node.inputs[0], pool->inputs[0], pool->inputs[1]},
+                      node.outputs);
     return std::nullopt;
   }
 
@@ -37,26 +37,24 @@ class PoolFolder {
            std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
   }
 
-  std::optional<Node> offered(std::string op, const Node& conv, const Node& pool, std::vector<ValueId> inputs,
-                              std::vector<ValueId> outputs) const {
+  static Node joined(std::string op, const Node& conv, const Node& pool, std::vector<ValueId> inputs,
+                     std::vector<ValueId> outputs) {
     Node node = conv;
     node.op = std::move(op);
     node.inputs = std::move(inputs);
     node.outputs = std::move(outputs);
     node.attrs.set("pool", pool.attrs.list("pool"));
-    return device_.offer(graph_, node) ? std::optional(std::move(node)) : std::nullopt;
+    return node;
   }
 
-  const Graph& graph_;
-  const Device& device_;
   OnlyReaders only_readers_;
 };
 
 }  // namespace
 
 Graph fold_pooling(const Graph& graph, const Device& device) {
-  const PoolFolder folder(graph, device);
-  return replace_nodes(graph, [&](const Node& node) { return folder.folded(node); });
+  const PoolFolder folder(graph);
+  return fold_where_offered(graph, device, [&](const Node& node) { return folder.folded(node); });
 }
 
 }  // namespace plimsoll

@@ -1,7 +1,7 @@
 // The gradient of a table is mostly zeros, as large as the table, and often read by the table's update alone. Where a
 // device has that update from dy and the ids (sgd_rows, adam_rows), the pair becomes one node and the gradient is never
 // stored. Sums are kept in the table's dtype: a cast to it behind the gradient, or before it, is not made.
-#include "graph/rewrite.h"
+#include "lower/fold.h"
 #include "lower/lower.h"
 
 namespace plimsoll {
@@ -9,7 +9,7 @@ namespace {
 
 class RowFolder {
  public:
-  RowFolder(const Graph& graph, const Device& device) : graph_(graph), device_(device), only_readers_(graph) {}
+  explicit RowFolder(const Graph& graph) : graph_(graph), only_readers_(graph) {}
 
   // The update from rows that stands for this node, in the values of the old graph.
   std::optional<Node> folded(const Node& update) const {
@@ -23,7 +23,7 @@ class RowFolder {
     node.op += "_rows";
     node.inputs[1] = dy;
     node.inputs.insert(node.inputs.begin() + 2, gradient->inputs[1]);
-    return device_.offer(graph_, node) ? std::optional(std::move(node)) : std::nullopt;
+    return node;
   }
 
  private:
@@ -33,15 +33,14 @@ class RowFolder {
   }
 
   const Graph& graph_;
-  const Device& device_;
   OnlyReaders only_readers_;
 };
 
 }  // namespace
 
 Graph fold_row_gradients(const Graph& graph, const Device& device) {
-  const RowFolder folder(graph, device);
-  return replace_nodes(graph, [&](const Node& node) { return folder.folded(node); });
+  const RowFolder folder(graph);
+  return fold_where_offered(graph, device, [&](const Node& node) { return folder.folded(node); });
 }
 
 }  // namespace plimsoll

@@ -62,11 +62,10 @@ Precision read_policy(Config& config) {
     name = value->get<std::string>();
   else if (const KerasObject policy = keras_object(*value); policy.name == "DTypePolicy" && !policy.custom)
     name = text_member(policy.config, "name");
-  for (const DType half : {DType::kBFloat16, DType::kFloat16})
-    if (const Precision mixed(DType::kFloat32, half); name == to_text(mixed)) return mixed;
-  if (name != "float32" && name != "float64")
+  const auto policy = precision_from_text(name);
+  if (!policy)
     config.issues().unknown(fmt::format("{}: dtype={}", config.where(), name.empty() ? shown(*value) : name));
-  return {};
+  return policy && policy->is_mixed() ? *policy : Precision();
 }
 
 void check_policy(Config& config) {

@@ -11,17 +11,6 @@ Attrs pooling_of(const Attrs& attrs) {
   return {{"pool", attrs.list("pool")}, {"strides", attrs.list("pool")}, {"pads", Ints{0, 0, 0, 0}}};
 }
 
-// The op of `family` by this name, a copy.
-OpDef op_of(const std::vector<OpDef>& family, std::string_view name) {
-  return *std::find_if(family.begin(), family.end(), [&](const OpDef& op) { return op.name == name; });
-}
-
-// One of the two ops that this one stands for does not take what it is given.
-tl::unexpected<Error> named(const std::string& name, Error error) {
-  error.what = fmt::format("{}: {}", name, error.what);
-  return tl::make_unexpected(std::move(error));
-}
-
 std::vector<double> space_for(const TensorType& type) {
   return std::vector<double>(static_cast<size_t>(type.shape.elements()));
 }
@@ -33,9 +22,9 @@ OpDef forward_op(const OpDef& conv, const OpDef& pool) {
     InferCheck check(name, in, attrs);
     if (!check.list("pool", 2, 1)) return check.failed();
     const auto image = conv.infer(in, attrs);
-    if (!image) return named(name, image.error());
+    if (!image) return failed_inside(name, image.error());
     auto pooled = pool.infer(*image, pooling_of(attrs));
-    if (!pooled) return named(name, pooled.error());
+    if (!pooled) return failed_inside(name, pooled.error());
     return pooled;
   };
   op.reference = [conv, pool](const ReferenceCall& call) {
@@ -81,11 +70,11 @@ OpDef weight_grad_op(const OpDef& conv, const OpDef& pool) {
     if (!check.require(image[1].shape[1] > 0 && image[1].shape[2] > 0, "the kernel is larger than the image"))
       return check.failed();
     const auto unpooled = pool.infer(in.subspan(1), unpooling_of(attrs, image[1].shape));
-    if (!unpooled) return named(name, unpooled.error());
+    if (!unpooled) return failed_inside(name, unpooled.error());
     if (!check.require(unpooled->front() == image[1], "dy must have x's dtype and as many images"))
       return check.failed();
     auto types = conv.infer(image, attrs);
-    if (!types) return named(name, types.error());
+    if (!types) return failed_inside(name, types.error());
     return types;
   };
   op.reference = [conv, pool](const ReferenceCall& call) {

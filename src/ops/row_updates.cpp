@@ -24,15 +24,11 @@ Result<Types> infer_rows(const OpDef& gradient, const OpDef& update, const std::
   if (!check.require(in.size() > kGradient + 1, "takes a table, dy, ids and what else its update reads") ||
       !check.rank(0, 2) || !check.floats({0, kGradient}))
     return check.failed();
-  const auto named = [&](Error error) {
-    error.what = fmt::format("{}: {}", name, error.what);
-    return tl::make_unexpected(std::move(error));
-  };
   auto sums = gradient.infer(in.subspan(kGradient, 2), {{"rows", in[0].shape[0]}});
-  if (!sums) return named(sums.error());
+  if (!sums) return failed_inside(name, sums.error());
   sums->front().dtype = in[0].dtype;  // the sums are the table's, whatever dy is
   auto types = update.infer(with_gradient(in, sums->front()), attrs);
-  if (!types) return named(types.error());
+  if (!types) return failed_inside(name, types.error());
   return types;
 }
 
@@ -100,9 +96,8 @@ OpDef rows_of(const OpDef& gradient, const OpDef& update) {
 std::vector<OpDef> row_update_ops() {
   std::vector<OpDef> ops;
   const std::vector<OpDef> tables = embedding_ops();
-  const auto gradient =
-      std::find_if(tables.begin(), tables.end(), [](const OpDef& op) { return op.name == "embedding_grad"; });
-  for (const OpDef& update : optimizer_ops()) ops.push_back(rows_of(*gradient, update));
+  const OpDef& gradient = op_of(tables, "embedding_grad");
+  for (const OpDef& update : optimizer_ops()) ops.push_back(rows_of(gradient, update));
   return ops;
 }
 

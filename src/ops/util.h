@@ -119,6 +119,15 @@ struct WindowGeometry {
 // `size`: height and width of the input; attributes strides, pads, and dilations where there are any.
 WindowGeometry window_geometry(int64_t kernel_h, int64_t kernel_w, int64_t height, int64_t width, const Attrs& attrs);
 
+// Of ops that stand for several: one of these, and what it refuses under the name of the whole.
+inline const OpDef& op_of(const std::vector<OpDef>& family, std::string_view name) {
+  return *std::find_if(family.begin(), family.end(), [&](const OpDef& op) { return op.name == name; });
+}
+inline tl::unexpected<Error> failed_inside(std::string_view name, Error error) {
+  error.what = fmt::format("{}: {}", name, error.what);
+  return tl::make_unexpected(std::move(error));
+}
+
 // Cases are written in one line each.
 inline TensorType f32(std::initializer_list<int64_t> dims) {
   return {DType::kFloat32, Shape(dims)};

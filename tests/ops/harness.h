@@ -82,6 +82,13 @@ inline std::vector<Tensor> draw_inputs(const OpDef& op, const OpCase& one, DType
   return tensors;
 }
 
+inline std::vector<Tensor> draw_inputs(const Graph& graph, const std::string& fill) {
+  std::mt19937_64 random(5);
+  std::vector<Tensor> tensors;
+  for (ValueId id : graph.inputs) tensors.push_back(draw(graph.type(id), fill, random));
+  return tensors;
+}
+
 // Runs one node by its op's reference.
 inline std::vector<Tensor> reference_outputs(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
   std::vector<Buffer> buffers;

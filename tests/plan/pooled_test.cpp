@@ -6,8 +6,8 @@
 #include "lower/lower.h"
 #include "tests/ops/harness.h"
 #include "tests/support/fake_device.h"
-#include "tests/support/forwarding_device.h"
 #include "tests/support/one_phase.h"
+#include "tests/support/refusing_device.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -32,15 +32,6 @@ std::string training(const std::string& pool, const std::string& more = "") {
 
 const char* const kTwoByTwo = "pads=[0,0,0,0], pool=[2,2], strides=[2,2]";
 
-class FusesNothing final : public ForwardingDevice {
- public:
-  using ForwardingDevice::ForwardingDevice;
-  Result<KernelOffer> offer(const Graph& graph, const Node& node) const override {
-    if (node.op.starts_with("conv2d_pooled")) return fail(ErrorCode::kUnsupported, "one by one");
-    return ForwardingDevice::offer(graph, node);
-  }
-};
-
 std::vector<std::string> ops_of(const Graph& graph) {
   std::vector<std::string> ops;
   for (const Node& node : graph.nodes) ops.push_back(node.op);
@@ -64,13 +55,9 @@ TEST(FoldPooling, MakesOneNodeOfConvolutionAndPoolingAndOfTheirGradients) {
 }
 
 TEST(FoldPooling, ChangesNoNumber) {
-  std::string text = training(kTwoByTwo);
-  for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32")) text.replace(at, 3, "f64");
-  const Graph graph = graph_of(text), folded = fold_pooling(graph, FakeDevice());
+  const Graph graph = graph_of(in_f64(training(kTwoByTwo))), folded = fold_pooling(graph, FakeDevice());
   ASSERT_EQ(folded.nodes.size(), 2U);
-  std::mt19937_64 random(5);
-  std::vector<Tensor> inputs;
-  for (ValueId id : graph.inputs) inputs.push_back(draw(graph.type(id), "normal", random));
+  const std::vector<Tensor> inputs = draw_inputs(graph, "normal");
   const auto apart = run_by_reference(graph, inputs), together = run_by_reference(folded, inputs);
   for (const char* name : {"p", "i", "dw", "db"})
     EXPECT_EQ(together[static_cast<size_t>(folded.find(name))].values,
@@ -101,7 +88,7 @@ TEST(FoldPooling, LeavesWhatSomebodyElseReads) {
 TEST(FoldPooling, AsksTheDevice) {
   const FakeDevice device;
   const Graph graph = graph_of(training(kTwoByTwo));
-  EXPECT_EQ(print(fold_pooling(graph, FusesNothing(device))), print(graph));
+  EXPECT_EQ(print(fold_pooling(graph, RefusingDevice(device, "conv2d_pooled"))), print(graph));
 }
 
 // As large as the first layer of the second seed article's network.
@@ -149,7 +136,7 @@ TEST(FoldPooling, TakesTheImageOutOfTheArenaOfAGpu) {
     require(validate(plan));
     return plan;
   };
-  const Plan together = planned(gpu->device()), apart = planned(FusesNothing(gpu->device()));
+  const Plan together = planned(gpu->device()), apart = planned(RefusingDevice(gpu->device(), "conv2d_pooled"));
   constexpr Bytes kImage = Bytes{128} * 126 * 126 * 32 * 4;
   EXPECT_GE(apart.arena_bytes - together.arena_bytes, kImage);
   EXPECT_LT(together.phases[0].seconds, apart.phases[0].seconds);

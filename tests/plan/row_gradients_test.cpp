@@ -5,9 +5,9 @@
 #include "backends/cuda/cuda.h"
 #include "lower/lower.h"
 #include "tests/ops/harness.h"
-#include "tests/support/dense_device.h"
 #include "tests/support/fake_device.h"
 #include "tests/support/one_phase.h"
+#include "tests/support/refusing_device.h"
 
 namespace plimsoll::testing {
 namespace {
@@ -130,18 +130,14 @@ TEST(FoldRowGradients, LeavesAGradientThatSomethingElseReadsOrChanges) {
 TEST(FoldRowGradients, AsksTheDevice) {
   const FakeDevice device;
   const Graph graph = graph_of(plain_adam());
-  EXPECT_EQ(print(fold_row_gradients(graph, DenseDevice(device))), print(graph));
+  EXPECT_EQ(print(fold_row_gradients(graph, RefusingDevice(device, "_rows"))), print(graph));
 }
 
 // Rows 2 and 5 are named twice, row 3 by nobody, id 9 names none.
 TEST(FoldRowGradients, ChangesNoNumber) {
-  std::string text = plain_adam();
-  for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32")) text.replace(at, 3, "f64");
-  const Graph graph = graph_of(text), folded = fold_row_gradients(graph, FakeDevice());
+  const Graph graph = graph_of(in_f64(plain_adam())), folded = fold_row_gradients(graph, FakeDevice());
   ASSERT_EQ(folded.nodes.size(), 1U);
-  std::mt19937_64 random(5);
-  std::vector<Tensor> inputs;
-  for (ValueId id : graph.inputs) inputs.push_back(draw(graph.type(id), "uniform", random));
+  std::vector<Tensor> inputs = draw_inputs(graph, "uniform");
   inputs[4].values = {3};
   inputs[6].values = {2, 5, 9, 5, 0, 2};
   const auto dense = run_by_reference(graph, inputs), by_rows = run_by_reference(folded, inputs);
@@ -181,7 +177,8 @@ TEST(FoldRowGradients, TakesTheGradientOutOfTheArenaOfAGpu) {
   const std::string sgd_text = "  %w2 = sgd(%w, %g, %rate) : f32[50257,768] temporaries\n";
   constexpr Bytes kGradient = Bytes{50257} * 768 * 4;
   for (const std::string& update : {adam_text, sgd_text}) {
-    const Plan by_rows = planned(update, gpu->device()), dense = planned(update, DenseDevice(gpu->device()));
+    const Plan by_rows = planned(update, gpu->device()),
+               dense = planned(update, RefusingDevice(gpu->device(), "_rows"));
     EXPECT_EQ(by_rows.persistent_bytes, dense.persistent_bytes);
     EXPECT_GE(dense.arena_bytes - by_rows.arena_bytes, kGradient) << update;
     EXPECT_LT(by_rows.phases[0].seconds, dense.phases[0].seconds);

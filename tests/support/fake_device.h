@@ -29,6 +29,12 @@ class FakeDevice : public Device {
   DeviceInfo info_;
 };
 
+// A graph's text with every f32 an f64: what the references run.
+inline std::string in_f64(std::string text) {
+  for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32")) text.replace(at, 3, "f64");
+  return text;
+}
+
 inline Graph graph_of(std::string_view text) {
   Graph graph = require(parse_graph(text));
   require(verify(graph));
