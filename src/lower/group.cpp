@@ -1,13 +1,14 @@
-// Equal element-wise nodes over different tensors become one node: on a device where starting a kernel costs more than
-// a small tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another
-// dtype.
+// Equal nodes over different tensors become one node: on a device where starting a kernel costs more than a small
+// tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another dtype or
+// layout.
 //
-// A group is a `fused` node whose body holds each member's nodes side by side. It stands where its last member stood,
-// or, if somebody reads a member before that, where its first member stood.
+// A group is a `fused` node whose body holds each member's nodes side by side, or a `reorder` of many values. It stands
+// where its last member stood, or, if somebody reads a member before that, where its first member stood.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "graph/rewrite.h"
 #include "lower/lower.h"
@@ -62,13 +63,30 @@ std::string signature(const Graph& graph, const Node& node) {
   return text;
 }
 
+bool is_small(const Value& value) {
+  return value.bytes() <= kMiB;
+}
+
+// What two reorders must share.
+std::string move_signature(const Graph& graph, const Node& node) {
+  if (node.op != "reorder") return "";
+  const Value& from = graph.value(node.inputs[0]);
+  return fmt::format("{} '{}' to '{}' {}", name_of(from.type.dtype), from.layout, node.attrs.text("layout"),
+                     is_small(from) ? "small" : "large");
+}
+
+enum class Gather : uint8_t { kPasses, kMoves };
+
 class Grouper {
  public:
-  Grouper(const Graph& graph, const Device& device) : graph_(graph), readers_(readers_of(graph)) {
+  Grouper(const Graph& graph, const Device& device, Gather gather)
+      : graph_(graph), gather_(gather), readers_(readers_of(graph)) {
+    for (const auto& update : graph.updates) kept_.insert(update.value);
+    kept_.insert(graph.outputs.begin(), graph.outputs.end());
     std::map<std::string, size_t> open;  // the group that takes more members of a signature
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
-      const std::string text = signature(graph, node);
+      const std::string text = gather == Gather::kMoves ? move_signature(graph, node) : signature(graph, node);
       if (text.empty() || !device.groups(graph, node)) continue;
       const auto found = open.find(text);
       if (found == open.end() || !joins(groups_[found->second], static_cast<NodeId>(n), device)) {
@@ -88,8 +106,11 @@ class Grouper {
     }
     Rewrite rewrite(graph_);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (const auto found = at.find(static_cast<NodeId>(n)); found != at.end())
-        emit(rewrite, *found->second);
+      const auto found = at.find(static_cast<NodeId>(n));
+      if (found != at.end() && gather_ == Gather::kMoves)
+        emit_move(rewrite, *found->second);
+      else if (found != at.end())
+        emit_pass(rewrite, *found->second);
       else if (!member[n])
         rewrite.copy_node(static_cast<NodeId>(n));
     }
@@ -109,6 +130,7 @@ class Grouper {
       for (ValueId out : graph_.node(member).outputs)
         for (NodeId reader : readers_[static_cast<size_t>(out)]) late = late && reader > id;
     for (ValueId in : graph_.node(id).inputs) early = early && graph_.value(in).producer < group.members.front();
+    if (gather_ == Gather::kMoves) spare_memory(group, id, late, early);
     if (!late && !early) return false;
     group.late = late;
     group.early = early;
@@ -116,7 +138,31 @@ class Grouper {
     return true;
   }
 
-  void emit(Rewrite& rewrite, const Group& group) const {
+  // A pass mostly writes over what it reads; a move has both in memory. Together at the end, all of them at once: so
+  // only small ones. Together at the beginning they are there earlier than they need be: so only where all are needed
+  // until the last of them would have been made anyway.
+  void spare_memory(const Group& group, NodeId id, bool& late, bool& early) const {
+    late = late && is_small(graph_.value(graph_.node(id).inputs[0]));
+    for (NodeId member : group.members) early = early && is_read_after(graph_.node(member).outputs[0], id);
+  }
+
+  bool is_read_after(ValueId value, NodeId id) const {
+    const auto& readers = readers_[static_cast<size_t>(value)];
+    return kept_.count(value) > 0 || std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r > id; });
+  }
+
+  void emit_move(Rewrite& rewrite, const Group& group) const {
+    Node move{"reorder", {}, {}, graph_.node(group.members.front()).attrs, "", nullptr};
+    for (NodeId id : group.members) {
+      const Node& node = graph_.node(id);
+      move.inputs.push_back(rewrite.to(node.inputs[0]));
+      move.outputs.push_back(rewrite.add_value(graph_.value(node.outputs[0])));
+      rewrite.bind(node.outputs[0], move.outputs.back());
+    }
+    rewrite.add_node(std::move(move));
+  }
+
+  void emit_pass(Rewrite& rewrite, const Group& group) const {
     Graph body;
     body.name = kGroupBody;
     Node fused{"fused", {}, {}, {}, "", nullptr};
@@ -167,14 +213,20 @@ class Grouper {
   }
 
   const Graph& graph_;
+  Gather gather_;
   std::vector<std::vector<NodeId>> readers_;
+  std::set<ValueId> kept_;  // outputs and updates
   std::vector<Group> groups_;
 };
 
 }  // namespace
 
 Graph group_equal(const Graph& graph, const Device& device) {
-  return Grouper(graph, device).run();
+  return Grouper(graph, device, Gather::kPasses).run();
+}
+
+Graph group_moves(const Graph& graph, const Device& device) {
+  return Grouper(graph, device, Gather::kMoves).run();
 }
 
 }  // namespace plimsoll

@@ -67,7 +67,7 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
         rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, layer));
   }
   LoweredGraph lowered;
-  lowered.graph = rewrite.finish();
+  lowered.graph = group_moves(rewrite.finish(), device);
   for (const Node& node : lowered.graph.nodes) {
     PLIMSOLL_ASSIGN(KernelOffer offer, device.offer(lowered.graph, node));
     lowered.kernels.push_back(std::move(offer));

@@ -29,6 +29,7 @@ Graph fold_row_gradients(const Graph& graph, const Device& device);  // a table'
 Graph mask_from_normalised(const Graph& graph);  // the mask of a normalised relu's gradient, found again from its input
 Graph fuse_elementwise(const Graph& graph, const Device& device);
 Graph group_equal(const Graph& graph, const Device& device);  // equal element-wise nodes over many tensors
+Graph group_moves(const Graph& graph, const Device& device);  // reorders of many values between the same two layouts
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 
 Result<LoweredGraph> lower(const Graph& graph, const Device& device);

@@ -1,5 +1,5 @@
 // What only lowering makes: fused runs a body of element-wise nodes, with reductions at its end, in one pass; reorder
-// changes a value's layout. Their references: the body node by node, and a copy.
+// changes the layout of values, each by itself. Their references: the body node by node, and copies.
 #include <cstring>
 
 #include "ops/families.h"
@@ -64,11 +64,12 @@ std::vector<OpDef> fused_ops() {
   reorder.recompute = Recompute::kCheap;
   reorder.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("reorder", in, attrs);
-    if (!check.inputs(1) || !check.has("layout", "text")) return check.failed();
-    return check.outputs({in[0]});
+    if (!check.require(!in.empty(), "it needs an input") || !check.has("layout", "text")) return check.failed();
+    return check.outputs({in.begin(), in.end()});
   };
   reorder.reference = [](const ReferenceCall& call) {
-    std::memcpy(call.outputs[0].data, call.inputs[0].data, static_cast<size_t>(call.inputs[0].type.bytes()));
+    for (size_t i = 0; i < call.inputs.size(); ++i)
+      std::memcpy(call.outputs[i].data, call.inputs[i].data, static_cast<size_t>(call.inputs[i].type.bytes()));
   };
   reorder.error_units = 0;
   reorder.cases = {{"row_major", {f32({2, 3, 3, 5})}, {{"layout", ""}}, {"normal"}, {}}};

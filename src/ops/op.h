@@ -63,9 +63,9 @@ struct OpCase {
   std::vector<TensorType> inputs;  // floats written as f32: the harness runs them in the backend's dtype
   Attrs attrs;
   // One a input: "normal", "uniform" (0..1), "small" (0..1/8), "positive" (0.1..1.1), "distinct" (a shuffled ramp, no
-  // ties), "labels:K", "onehot", "probabilities", "zero", "value:V" (every element V), "unbounded" (normal, infinities
-  // and NaN), "step:S,O" (i64 rng/counter values), "output:NAME,I" (output I of op NAME run on the preceding inputs is
-  // too clever: give plain draws instead).
+  // ties), "labels:K" (0..K-1), "integers:M" (-M..M), "onehot", "probabilities", "zero", "value:V" (every element V),
+  // "unbounded" (normal, infinities and NaN), "step:S,O" (i64 rng/counter values), "output:NAME,I" (output I of op NAME
+  // run on the preceding inputs is too clever: give plain draws instead).
   std::vector<std::string> fill;
   std::vector<size_t> differentiate;  // inputs whose gradient is compared with finite differences; empty: none
 };

@@ -99,13 +99,18 @@ struct PooledCase {
   bool bias;
 };
 
-// Images whose last row and column no window holds, lines longer than a kernel takes at once, more outputs than that.
+// Images whose last row and column no window holds, lines longer than a kernel takes at once, more outputs than that;
+// few numbers under the kernel, and many.
 const PooledCase kCases[] = {
     {"valid", 2, 8, 9, 3, 8, {3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}, true},
     {"padded", 3, 7, 7, 1, 16, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}, true},
     {"strided", 1, 19, 16, 3, 8, {3, 3}, {2, 2}, {0, 1, 0, 1}, {1, 1}, false},
     {"dilated", 2, 11, 12, 2, 24, {3, 2}, {1, 2}, {1, 0, 2, 1}, {2, 3}, false},
     {"long", 1, 6, 150, 3, 40, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, true},
+    {"four_channels", 2, 10, 11, 4, 40, {3, 3}, {1, 1}, {1, 1, 1, 1}, {1, 1}, true},
+    {"even_kernel", 1, 9, 141, 2, 16, {4, 4}, {1, 1}, {1, 2, 2, 1}, {1, 1}, true},
+    {"large_kernel", 2, 17, 18, 1, 8, {7, 7}, {2, 2}, {3, 3, 2, 3}, {1, 1}, true},
+    {"sixty_four", 1, 12, 13, 4, 8, {4, 4}, {1, 1}, {0, 0, 0, 0}, {2, 1}, false},
 };
 
 Attrs attrs_of(const PooledCase& c) {

@@ -109,6 +109,44 @@ TEST(Group, WhatDependsOnAMemberStaysApart) {
   EXPECT_EQ(grouped.nodes.size(), 3U);
 }
 
+// Three convolutions of 64 channels, and the gradients of the last two by their inputs where they are trained.
+Graph convolutions(bool training) {
+  constexpr const char* kGeometry = "dilations=[1,1], groups=1, pads=[1,1,1,1], strides=[1,1]";
+  std::string text = "graph \"convolutions\"\n  %y0 = input bf16[8,32,32,64] inputs\n";
+  for (int i = 1; i <= 3; ++i) text += fmt::format("  %w{} = input bf16[3,3,64,64] weights persistent\n", i);
+  for (int i = 1; i <= 3; ++i)
+    text += fmt::format("  %y{0} = conv2d(%y{1}, %w{0}) {{{2}}} : bf16[8,32,32,64] activations\n", i, i - 1, kGeometry);
+  if (!training) return *parse_graph(text + "  output %y3\n");
+  text += "  %dy3 = tanh(%y3) : bf16[8,32,32,64] gradients\n";
+  for (int i = 3; i >= 1; --i) {
+    text +=
+        fmt::format("  %dw{0} = conv2d_weight_grad(%y{1}, %dy{0}) {{kernel=[3,3], {2}}} : bf16[3,3,64,64] gradients\n",
+                    i, i - 1, kGeometry);
+    if (i > 1)
+      text += fmt::format(
+          "  %dy{1} = conv2d_input_grad(%dy{0}, %w{0}) {{input_size=[32,32], {2}}} : bf16[8,32,32,64] gradients\n", i,
+          i - 1, kGeometry);
+  }
+  return *parse_graph(text + "  output %dw1\n  output %dw2\n  output %dw3\n");
+}
+
+std::vector<size_t> values_of_each_move(const Graph& graph) {
+  std::vector<size_t> counts;
+  for (const Node& node : graph.nodes)
+    if (node.op == "reorder") counts.push_back(node.inputs.size());
+  return counts;
+}
+
+// The first layer's weights are not read again, so they are no reason to have all weights in memory from the start.
+TEST(Group, WeightsMoveTogetherWhereTheyStayAndGradientsAtTheEnd) {
+  const cuda::CudaDevice device = device_of("h200-141g");
+  const LoweredGraph trained = require(lower(convolutions(true), device));
+  EXPECT_EQ(values_of_each_move(trained.graph), (std::vector<size_t>{1, 2, 3}));
+  EXPECT_TRUE(verify(trained.graph));
+  const LoweredGraph evaluated = require(lower(convolutions(false), device));
+  EXPECT_EQ(values_of_each_move(evaluated.graph), (std::vector<size_t>{1, 1, 1}));
+}
+
 #ifdef PLIMSOLL_HAS_CUDA
 void expect_compiles(const Graph& graph, const Node& node, const std::string& name, int capability,
                      std::set<std::string>& seen) {

@@ -274,15 +274,23 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
     int64_t size, channels, kernel, top, bottom, left, right;
     int64_t stride = 2, dilation = 1, outputs = 8;
   };
-  const std::vector<Case> cases = {
-      {17, 3, 7, 3, 3, 3, 3},       {16, 3, 3, 0, 1, 0, 1},          {11, 1, 5, 2, 2, 1, 0},
-      {12, 4, 4, 1, 1, 1, 1},       {9, 2, 3, 0, 0, 0, 0},           {140, 3, 3, 0, 0, 1, 1, 1},
-      {21, 3, 3, 2, 2, 2, 2, 1, 2}, {13, 2, 3, 1, 1, 1, 1, 1, 1, 5}, {30, 4, 3, 1, 1, 1, 1, 1, 1, 72}};
-  for (const std::string way : {"straight", "unfolded", "folded", "library"}) {
+  const std::vector<Case> cases = {{17, 3, 7, 3, 3, 3, 3},
+                                   {16, 3, 3, 0, 1, 0, 1},
+                                   {11, 1, 5, 2, 2, 1, 0},
+                                   {12, 4, 4, 1, 1, 1, 1},
+                                   {9, 2, 3, 0, 0, 0, 0},
+                                   {140, 3, 3, 0, 0, 1, 1, 1},
+                                   {21, 3, 3, 2, 2, 2, 2, 1, 2},
+                                   {13, 2, 3, 1, 1, 1, 1, 1, 1, 5},
+                                   {30, 4, 3, 1, 1, 1, 1, 1, 1, 72},
+                                   {261, 1, 5, 2, 2, 1, 0},
+                                   {23, 3, 7, 3, 3, 3, 2, 2, 1, 72},
+                                   {19, 2, 5, 2, 2, 2, 2, 1, 1, 16}};
+  for (const std::string way : {"straight", "paired", "unfolded", "folded", "library"}) {
     // Straight, float32 is rounded to tf32, which holds small integers as they are.
     const bool integers = way == "straight" && under_test_->floating == DType::kFloat32;
     backend_ = make_gpu_as(0, way, integers);
-    const std::string fill = integers ? "labels:9" : "normal";
+    const std::string fill = integers ? "integers:4" : "normal";
     for (const Case& c : cases) {
       const int64_t covered = (c.kernel - 1) * c.dilation + 1, h = (c.size + c.top + c.bottom - covered) / c.stride + 1,
                     w = (c.size + c.left + c.right - covered) / c.stride + 1;
@@ -308,7 +316,7 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
 TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const bool integers = under_test_->floating == DType::kFloat32;  // as above
-  const std::string fill = integers ? "labels:9" : "normal";
+  const std::string fill = integers ? "integers:4" : "normal";
   const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
   struct Case {
@@ -341,6 +349,51 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
   }
 }
 
+// Whole and broken tiles, a single number, more values than one of them has tiles; there and back.
+TEST_P(OnBackend, ManyValuesMoveBetweenLayoutsAtOnce) {
+  if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
+  Graph graph;
+  Node there{"reorder", {}, {}, {{"layout", std::string("ohwi")}}, "", nullptr}, back = there;
+  back.attrs.set("layout", std::string());
+  std::deque<Buffer> plain, moved, again;
+  const auto pointers = [](std::deque<Buffer>& list) {
+    std::vector<Buffer*> all;
+    for (Buffer& buffer : list) all.push_back(&buffer);
+    return all;
+  };
+  const auto add = [&](const TensorType& type, const char* layout, std::deque<Buffer>& to) {
+    Value value;
+    value.name = std::to_string(graph.values.size());
+    value.type = type;
+    value.layout = layout;
+    value.layout_bytes = *layout ? type.bytes() : 0;
+    graph.values.push_back(value);
+    to.emplace_back(type.bytes());
+    return static_cast<ValueId>(graph.values.size() - 1);
+  };
+  std::mt19937_64 random(3);
+  std::vector<Tensor> tensors;
+  for (const Shape& shape :
+       {Shape{3, 3, 5, 7}, Shape{1, 1, 1, 1}, Shape{1, 1, 64, 128}, Shape{7, 7, 3, 65}, Shape{1, 1, 130, 1}}) {
+    tensors.push_back(draw({under_test_->floating, shape}, "normal", random));
+    there.inputs.push_back(add(tensors.back().type, "", plain));
+    store(tensors.back(), plain.back().data());
+    there.outputs.push_back(add(tensors.back().type, "ohwi", moved));
+    back.outputs.push_back(add(tensors.back().type, "", again));
+  }
+  back.inputs = there.outputs;
+  ASSERT_TRUE(run_bound(*backend_, graph, there, pointers(plain), pointers(moved)));
+  ASSERT_TRUE(run_bound(*backend_, graph, back, pointers(moved), pointers(again)));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const Tensor ohwi = load(tensors[i].type, moved[i].data());
+    const auto o = static_cast<size_t>(tensors[i].type.shape.back()), inner = ohwi.values.size() / o;
+    for (size_t k = 0; k < ohwi.values.size(); ++k)
+      ASSERT_EQ(ohwi.values[k % o * inner + k / o], tensors[i].values[k]) << i << " " << k;
+    EXPECT_EQ(load(tensors[i].type, again[i].data()).values, tensors[i].values);
+    EXPECT_TRUE(moved[i].intact() && again[i].intact());
+  }
+}
+
 // In float32, rounded to tf32, which holds small integers as they are; half precisions are among all ops' cases.
 TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
@@ -349,7 +402,7 @@ TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
   for (const std::string name : {"conv2d_pooled", "conv2d_pooled_weight_grad"}) {
     for (OpCase one : op_def(name).cases) {
       for (std::string& fill : one.fill)
-        if (integers && fill == "normal") fill = "labels:9";
+        if (integers && fill == "normal") fill = "integers:4";
       check_case(op_def(name), one);
       one.name += "_many";  // more than a card has in hand at once
       one.inputs[0].shape.dims[0] = 301;

@@ -164,6 +164,10 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
   } else if (kind == "labels") {
     std::uniform_int_distribution<int64_t> labels(0, std::stoll(argument) - 1);
     each([&] { return static_cast<double>(labels(random)); });
+  } else if (kind == "integers") {  // of both signs
+    const int64_t most = std::stoll(argument);
+    std::uniform_int_distribution<int64_t> integers(-most, most);
+    each([&] { return static_cast<double>(integers(random)); });
   } else if (kind == "onehot") {
     const auto k = static_cast<size_t>(type.shape.back());
     for (size_t row = 0; row < tensor.values.size(); row += k) tensor.values[row + random() % k] = 1;

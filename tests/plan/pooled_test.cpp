@@ -123,7 +123,8 @@ TEST(FoldPooling, IsForCardsWithTheMatrixUnitsForIt) {
   for (const char* dtype : {"f32", "bf16", "f16"}) EXPECT_TRUE(folds(h200, dtype)) << dtype;
   EXPECT_TRUE(folds(require(cuda::card_from_profile("rtx-3060-12g")), "f16"));
   EXPECT_FALSE(folds(require(cuda::card_from_profile("t4-16g")), "f16"));
-  EXPECT_FALSE(folds(h200, "f32", 4));      // more numbers under the kernel than it takes
+  EXPECT_TRUE(folds(h200, "f32", 4));
+  EXPECT_FALSE(folds(h200, "f32", 5));      // more channels than it takes
   EXPECT_FALSE(folds(h200, "f32", 3, 36));  // outputs that are no whole packs
   h200.tf32 = false;
   EXPECT_FALSE(folds(h200, "f32"));  // it would round

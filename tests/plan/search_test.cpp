@@ -72,6 +72,7 @@ TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
     Problem problem(model, 64);
     problem.backend = make_planned_gpu(require(cuda::card_from_profile("rtx-3060-12g")));
     problem.request.device = &problem.backend->device();
+    problem.request.graph.precision = DType::kFloat32;
     problem.request.data = {};
     std::vector<Bytes> budgets;
     const SearchResult unlimited = require(search(problem.request));

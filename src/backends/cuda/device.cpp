@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/pass.h"
 #include "backends/cuda/rules.h"
 
@@ -55,6 +56,7 @@ bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
 
 // A tensor that fills the card on its own gains nothing; one kernel's start is worth some megabytes of traffic.
 bool CudaDevice::groups(const Graph& graph, const Node& node) const {
+  if (node.op == "reorder") return true;
   if (node.body) {
     for (const Node& inner : node.body->nodes)
       if (!has_pass_form(*node.body, inner)) return false;
@@ -64,6 +66,7 @@ bool CudaDevice::groups(const Graph& graph, const Node& node) const {
 }
 
 size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
+  if (node.op == "reorder") return kMovesAtOnce;
   const size_t pointers = node.inputs.size() + node.outputs.size();
   return kMostTableBytes / table_bytes(1, pointers);
 }

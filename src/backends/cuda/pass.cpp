@@ -327,20 +327,18 @@ std::string PassWriter::assemble() const {
   text += "    for (long long r0 = begin; r0 < end; r0 += U * step) {\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("      Pack<{}> p{}[U];\n", type_text(graph_.type(inputs_[i]).dtype), i);
-  text +=
+  // Sums begin at the end: what the kernel before wrote last may still be in the cache, and so may what the next pass
+  // reads first.
+  const std::string each_row = fmt::format(
       "#pragma unroll\n"
-      "      for (int u = 0; u < U; ++u) {\n"
+      "      for (int u = 0; u < U; ++u) {{\n"
       "        if (r0 + u * step >= end) break;\n"
-      "        const long long at = (r0 + u * step) * channels + c0;\n";
+      "        const long long at = ({}r0 + u * step{}) * channels + c0;\n",
+      pass_.sums > 0 ? "rows - 1 - (" : "", pass_.sums > 0 ? ")" : "");
+  text += each_row;
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("        p{0}[u] = load(i{0} + at{1});\n", i, limit);
-  text +=
-      "      }\n"
-      "#pragma unroll\n"
-      "      for (int u = 0; u < U; ++u) {\n"
-      "        if (r0 + u * step >= end) break;\n"
-      "        const long long at = (r0 + u * step) * channels + c0;\n";
-  text += row_;
+  text += "      }\n" + each_row + row_;
   for (int o : stored_)
     text += fmt::format("        Pack<{}> q{};\n", type_text(graph_.type(outputs_[static_cast<size_t>(o)]).dtype), o);
   text += "#pragma unroll\n        for (int k = 0; k < W; ++k) {\n";

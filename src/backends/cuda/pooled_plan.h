@@ -9,7 +9,7 @@
 
 #include "backends/cuda/card.h"
 #include "backends/cuda/convolution.h"
-#include "backends/cuda/thin_limits.h"
+#include "backends/cuda/kernel_limits.h"
 
 namespace plimsoll::cuda {
 
@@ -27,8 +27,7 @@ struct PooledPlan {
 
 inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std::vector<int64_t>& pool,
                               bool weight_grad) {
-  // More numbers would do (kThinNumbers), but the kernels for them have not been run on a card yet.
-  constexpr int64_t kMostChannels = 4, kMostNumbers = 32, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
+  constexpr int64_t kMostChannels = 4, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
   constexpr Bytes kMostShared = 48 * kKiB;
   constexpr int64_t kPixels = kPooledPixels, kOutputs = kThinOutputs, kNumbers = kThinNumbers;
   PooledPlan plan;
@@ -52,7 +51,7 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
     plan.workspace = plan.parts * c.o * plan.width * 4;
   }
   plan.possible = on_matrix_units(card, c) && pool == std::vector<int64_t>{2, 2} && c.groups == 1 &&
-                  c.c <= kMostChannels && c.taps() > 1 && c.o % kOutputPack == 0 && numbers <= kMostNumbers &&
+                  c.c <= kMostChannels && c.taps() > 1 && c.o % kOutputPack == 0 && numbers <= kNumbers &&
                   plan.shared <= kMostShared && std::max(c.n * c.h * c.w, c.output_pixels()) <= kMost;
   return plan;
 }

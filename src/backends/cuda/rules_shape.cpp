@@ -1,33 +1,43 @@
 // Ops that move elements and hardly compute: one pass, no workspace.
-#include <algorithm>
-
+#include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/own_kernel.h"
 
 namespace plimsoll::cuda {
 
 namespace {
 
-constexpr int64_t kLargestImage = int64_t{1} << 30;    // elements: kernels count inside an image in 32 bits
-constexpr int64_t kLongestSide = int64_t{32} * 65535;  // of a matrix to transpose
+constexpr int64_t kLargestImage = int64_t{1} << 30;  // elements: kernels count inside an image in 32 bits
+
+// A transposition of each value, all in one kernel.
+Status check_move(const NodeView& node, size_t i) {
+  const std::string &from = node.in(i).layout, &to = node.attrs().text("layout");
+  const std::string& named = from.empty() ? to : from;
+  if (from != node.in(0).layout || named != kWeightLayout || !(from.empty() || to.empty()))
+    return refuse(node, fmt::format("there is no way from layout '{}' to '{}'", from, to));
+  PLIMSOLL_TRY(require_compute_input(node, i));
+  PLIMSOLL_TRY(require_same_dtype(node, 0, i));
+  const Shape& shape = node.in_shape(i);
+  if (shape.rank() != 4) return refuse(node, fmt::format("only weights [kh,kw,i,o], not [{}]", to_text(shape)));
+  if (shape.elements() > kLargestImage) return refuse(node, fmt::format("[{}] is too large", to_text(shape)));
+  return {};
+}
 
 Result<KernelOffer> reorder_rule(const Card& card, const NodeView& node) {
   const std::string &from = node.in(0).layout, &to = node.attrs().text("layout");
   KernelOffer offer = own_offer("copy", 0, pass_seconds(card, node.traffic()));
   if (from != to) {
-    const std::string& named = from.empty() ? to : from;
-    if (named != kWeightLayout || !(from.empty() || to.empty()))
-      return refuse(node, fmt::format("there is no way from layout '{}' to '{}'", from, to));
-    PLIMSOLL_TRY(require_compute_input(node, 0));
-    const Shape& shape = node.in_shape(0);
-    if (shape.rank() != 4) return refuse(node, fmt::format("only weights [kh,kw,i,o], not [{}]", to_text(shape)));
-    if (shape.elements() > kLargestImage || std::max(shape.elements() / shape[3], shape[3]) > kLongestSide)
-      return refuse(node, fmt::format("[{}] is too large", to_text(shape)));
     offer.kernel = "transpose";
     offer.seconds = pass_seconds(card, 1.5 * node.traffic());
+  } else if (node.inputs() > 1) {
+    return refuse(node, "a copy is of one value");
   }
-  const Bytes bytes = node.in(0).type.bytes();
-  offer.inputs = {{from, from.empty() ? 0 : bytes}};
-  offer.outputs = {{to, to.empty() ? 0 : bytes}};
+  if (node.inputs() > kMovesAtOnce) return refuse(node, fmt::format("{} values are too many", node.inputs()));
+  for (size_t i = 0; i < node.inputs(); ++i) {
+    if (from != to) PLIMSOLL_TRY(check_move(node, i));
+    const Bytes bytes = node.in(i).type.bytes();
+    offer.inputs.push_back({from, from.empty() ? 0 : bytes});
+    offer.outputs.push_back({to, to.empty() ? 0 : bytes});
+  }
   return offer;
 }
 

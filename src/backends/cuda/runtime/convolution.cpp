@@ -298,9 +298,10 @@ BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolut
 // Over few channels, with the bias gradient.
 BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
   Ways ways;
-  if (fits_int(c)) ways = {{"straight", bind_straight}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
+  if (fits_int(c))
+    ways = {{"straight", bind_straight}, {"paired", bind_paired}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
   ways.emplace_back("library", bind_as_it_is);
-  return bind_fastest(context, node, c, "thin", ways);
+  return bind_fastest(context, node, c, "few channels", ways);
 }
 
 BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {

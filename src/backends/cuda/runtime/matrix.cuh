@@ -27,7 +27,8 @@ struct Matrix {
   template <typename At>
   static __device__ uint32_t along(int t, int r, At at) {
     const int k = 2 * t + 8 * r;
-    return pack(at(k), at(k + 1));
+    const T first = at(k), second = at(k + 1);  // in this order
+    return pack(first, second);
   }
 };
 template <>

@@ -27,30 +27,51 @@ Result<int64_t> parts_within(const BoundNode& node, int64_t wanted, int64_t outp
   return parts;
 }
 
-}  // namespace
+// Kernels that read the image as it is, of one kind.
+struct ThinKernels {
+  const char* name;
+  decltype(&straight_takes) takes;
+  decltype(&launch_straight_forward) forward;
+  decltype(&straight_parts) parts;
+  decltype(&launch_straight_weight_grad) weight_grad;
+};
+constexpr ThinKernels kStraight{"straight", straight_takes, launch_straight_forward, straight_parts,
+                                launch_straight_weight_grad};
+constexpr ThinKernels kPaired{"paired", paired_takes, launch_paired_forward, paired_parts, launch_paired_weight_grad};
 
-BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
+BoundKernel bind_thin_kernels(Context& context, const BoundNode& node, const Convolution& c,
+                              const ThinKernels& kernels) {
   const std::string& op = node.node.op;
   const bool weight_grad = op == "conv2d_weight_grad";
   const StraightShape shape = shape_of(c);
   const Element element = element_of(c.dtype);
-  if (!on_matrix_units(context.card, c) || !straight_takes(shape, element, weight_grad))
-    return fail(ErrorCode::kUnsupported, op + " does not run straight");
+  if (!on_matrix_units(context.card, c) || !kernels.takes(shape, element, weight_grad))
+    return fail(ErrorCode::kUnsupported, fmt::format("{} does not run {}", op, kernels.name));
+  const std::string name = fmt::format("{} {}", kernels.name, op);
   const int multiprocessors = context.card.multiprocessors;
   const cudaStream_t stream = context.stream;
   if (!weight_grad)
-    return launching("straight " + op, [=, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
-                                        bias = c.bias ? node.inputs[2] : nullptr, relu = c.relu] {
-      launch_straight_forward(shape, element, x, w, bias, relu, y, multiprocessors, stream);
-    });
+    return launching(name, [=, forward = kernels.forward, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
+                            bias = c.bias ? node.inputs[2] : nullptr,
+                            relu = c.relu] { forward(shape, element, x, w, bias, relu, y, multiprocessors, stream); });
   const int64_t width = plan_unfold(c, true).width;
-  PLIMSOLL_ASSIGN(const int64_t parts, parts_within(node, straight_parts(shape, multiprocessors), c.o, width));
-  return launching("straight " + op, [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0],
-                                      db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
-                                      sums = static_cast<float*>(workspace_of(node).data)] {
-    launch_straight_weight_grad(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
+  PLIMSOLL_ASSIGN(const int64_t parts, parts_within(node, kernels.parts(shape, multiprocessors), c.o, width));
+  return launching(name, [=, add_up = kernels.weight_grad, x = node.inputs[0], dy = node.inputs[1],
+                          dw = node.outputs[0], db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
+                          sums = static_cast<float*>(workspace_of(node).data)] {
+    add_up(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
     launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
   });
+}
+
+}  // namespace
+
+BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
+  return bind_thin_kernels(context, node, c, kStraight);
+}
+
+BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c) {
+  return bind_thin_kernels(context, node, c, kPaired);
 }
 
 bool takes_taps(const Context& context, const std::string& op, const Convolution& c) {

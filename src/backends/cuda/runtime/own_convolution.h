@@ -8,6 +8,7 @@ namespace plimsoll::cuda {
 
 // Over few channels straight from the image; bias and bias gradient included.
 BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c);
+BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c);
 
 // The weight gradient over some dozens of channels, without a bias gradient.
 bool takes_taps(const Context& context, const std::string& op, const Convolution& c);

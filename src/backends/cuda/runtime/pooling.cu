@@ -118,34 +118,26 @@ __global__ void __launch_bounds__(kThreads)
   const int top = static_cast<int>(p.y) * g.sh - g.top, left = static_cast<int>(p.x) * g.sw - g.left;
   const T* from = x + image * g.h * g.w * g.c + p.pack * N;
   window.begin();
-  const auto take_row = [&](int i) {
-    const int row = top + i;
-    const bool row_inside = row >= 0 && row < g.h;
-    if constexpr (kSize != 0) {
-      Pack<T, N> held[kSize];
-      bool inside[kSize];
+  const auto load = [&](int row, int column) {
+    return load_pack<N>(from + (static_cast<int64_t>(row) * g.w + column) * g.c);
+  };
+  const auto inside = [&](int row, int column) { return row >= 0 && row < g.h && column >= 0 && column < g.w; };
+  if constexpr (kSize != 0) {
+    Pack<T, N> held[kSize][kSize];
+    // There is always some pixel to read, so that no read waits for another.
 #pragma unroll
-      for (int j = 0; j < kSize; ++j) {
-        const int column = left + j;
-        inside[j] = row_inside && column >= 0 && column < g.w;
-        if (inside[j]) held[j] = load_pack<N>(from + (static_cast<int64_t>(row) * g.w + column) * g.c);
-      }
+    for (int i = 0; i < kSize; ++i)
+#pragma unroll
+      for (int j = 0; j < kSize; ++j) held[i][j] = load(min(max(top + i, 0), g.h - 1), min(max(left + j, 0), g.w - 1));
+#pragma unroll
+    for (int i = 0; i < kSize; ++i)
 #pragma unroll
       for (int j = 0; j < kSize; ++j)
-        if (inside[j]) window.take(held[j], i * kSize + j);
-    } else if (row_inside) {
-      for (int j = 0; j < kw; ++j) {
-        const int column = left + j;
-        if (column >= 0 && column < g.w)
-          window.take(load_pack<N>(from + (static_cast<int64_t>(row) * g.w + column) * g.c), i * kw + j);
-      }
-    }
-  };
-  if constexpr (kSize != 0) {
-#pragma unroll
-    for (int i = 0; i < kSize; ++i) take_row(i);
+        if (inside(top + i, left + j)) window.take(held[i][j], i * kSize + j);
   } else {
-    for (int i = 0; i < kh; ++i) take_row(i);
+    for (int i = 0; i < kh; ++i)
+      for (int j = 0; j < kw; ++j)
+        if (inside(top + i, left + j)) window.take(load(top + i, left + j), i * kw + j);
   }
   const int rows = min(top + kh, g.h) - max(top, 0), columns = min(left + kw, g.w) - max(left, 0);
   window.end(((image * g.oh + p.y) * g.ow + p.x) * g.c + p.pack * N, rows * columns);

@@ -219,12 +219,15 @@ BoundKernel bind_reorder(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const std::string &from = view.in(0).layout, &to = view.attrs().text("layout");
   if (from == to) return bind_copy(context, node);
-  const Shape& shape = view.in_shape(0);
-  const int64_t o = shape.back(), inner = shape.elements() / o;
-  const int64_t rows = from.empty() ? inner : o, columns = from.empty() ? o : inner;
+  std::vector<Transposition> moves;
+  for (size_t i = 0; i < view.inputs(); ++i) {
+    const Shape& shape = view.in_shape(i);
+    const auto o = static_cast<int>(shape.back()), inner = static_cast<int>(shape.elements() / shape.back());
+    moves.push_back({input(node, i), output(node, i), from.empty() ? inner : o, from.empty() ? o : inner});
+  }
   const auto bytes = static_cast<int>(size_of(view.in_dtype(0)));
-  return make_kernel([=, x = input(node, 0), y = output(node, 0), stream = context.stream] {
-    launch_transpose(rows, columns, bytes, x, y, stream);
+  return make_kernel([=, moves = std::move(moves), stream = context.stream] {
+    launch_transpositions(moves.data(), static_cast<int>(moves.size()), bytes, stream);
   });
 }
 

@@ -142,22 +142,48 @@ __global__ void __launch_bounds__(kThreads) shift_image(ImageShift g, int words,
     y[image * image_out + item] = inside ? x[image * image_in + from] : Word{};
 }
 
-constexpr int kTile = 32, kTileRows = 8;
+constexpr int kTile = 64, kTileColumns = 32, kTileRows = 8;
+
+struct Moves {
+  Transposition of[kMovesAtOnce];
+  int first[kMovesAtOnce];  // tile of each, counted through
+  int count = 0;
+
+  // The last whose first tile is not behind `tile`.
+  __device__ int holding(int tile) const {
+    int at = 0;
+    for (int half = kMovesAtOnce / 2; half > 0; half /= 2)
+      if (at + half < count && first[at + half] <= tile) at += half;
+    return at;
+  }
+};
 
 template <typename Word>
-__global__ void __launch_bounds__(kTile* kTileRows)
-    transpose(int64_t rows, int64_t columns, const Word* __restrict__ from, Word* __restrict__ to) {
-  __shared__ Word tile[kTile][kTile + 1];
-  const int64_t row = static_cast<int64_t>(blockIdx.y) * kTile, column = static_cast<int64_t>(blockIdx.x) * kTile;
+__global__ void __launch_bounds__(kTileColumns* kTileRows) transpose(const __grid_constant__ Moves moves) {
+  __shared__ Word words[kTile][kTile + 1];
+  const int at = moves.holding(static_cast<int>(blockIdx.x));
+  const Transposition& move = moves.of[at];
+  const int tile = static_cast<int>(blockIdx.x) - moves.first[at];
+  const int across = (move.columns + kTile - 1) / kTile;
+  const int row = tile / across * kTile, column = tile % across * kTile;
+  const auto* from = static_cast<const Word*>(move.from);
+  auto* to = static_cast<Word*>(move.to);
+  const auto each = [](auto f) {
 #pragma unroll
-  for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kTileRows)
-    if (row + i < rows && column + threadIdx.x < columns)
-      tile[i][threadIdx.x] = from[(row + i) * columns + column + threadIdx.x];
+    for (int i = 0; i < kTile; i += kTileRows)
+#pragma unroll
+      for (int j = 0; j < kTile; j += kTileColumns)
+        f(i + static_cast<int>(threadIdx.y), j + static_cast<int>(threadIdx.x));
+  };
+  each([&](int i, int j) {
+    if (row + i < move.rows && column + j < move.columns)
+      words[i][j] = from[static_cast<int64_t>(row + i) * move.columns + column + j];
+  });
   __syncthreads();
-#pragma unroll
-  for (int i = static_cast<int>(threadIdx.y); i < kTile; i += kTileRows)
-    if (column + i < columns && row + threadIdx.x < rows)
-      to[(column + i) * rows + row + threadIdx.x] = tile[threadIdx.x][i];
+  each([&](int i, int j) {
+    if (column + i < move.columns && row + j < move.rows)
+      to[static_cast<int64_t>(column + i) * move.rows + row + j] = words[j][i];
+  });
 }
 
 template <typename Word, typename Part>
@@ -252,16 +278,21 @@ void launch_shift(const ImageShift& g, const void* x, void* y, cudaStream_t stre
   });
 }
 
-void launch_transpose(int64_t rows, int64_t columns, int element_bytes, const void* from, void* to,
-                      cudaStream_t stream) {
-  // Blocks are counted in 31 bits along x, in 16 along y.
-  const dim3 grid(blocks_for(columns, kTile), blocks_for(rows, kTile)), block(kTile, kTileRows);
+void launch_transpositions(const Transposition* of, int count, int element_bytes, cudaStream_t stream) {
+  assert(count <= kMovesAtOnce);
+  Moves moves;
+  moves.count = count;
+  int tiles = 0;
+  for (int i = 0; i < count; ++i) {
+    moves.of[i] = of[i];
+    moves.first[i] = tiles;
+    tiles += static_cast<int>(blocks_for(of[i].rows, kTile) * blocks_for(of[i].columns, kTile));
+  }
+  const dim3 block(kTileColumns, kTileRows);
   if (element_bytes == 4)
-    transpose<<<grid, block, 0, stream>>>(rows, columns, static_cast<const uint32_t*>(from),
-                                          static_cast<uint32_t*>(to));
+    transpose<uint32_t><<<static_cast<unsigned>(tiles), block, 0, stream>>>(moves);
   else
-    transpose<<<grid, block, 0, stream>>>(rows, columns, static_cast<const uint16_t*>(from),
-                                          static_cast<uint16_t*>(to));
+    transpose<uint16_t><<<static_cast<unsigned>(tiles), block, 0, stream>>>(moves);
   check_launch();
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 
+#include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/runtime/element.h"
 
 namespace plimsoll::cuda {
@@ -50,9 +51,13 @@ struct Upsampling {
 void launch_upsample(const Upsampling& g, Element element, const void* x, void* y, cudaStream_t stream);
 void launch_upsample_grad(const Upsampling& g, Element element, const void* dy, void* dx, cudaStream_t stream);
 
-// to[columns][rows] = from[rows][columns]; elements of 2 or 4 bytes.
-void launch_transpose(int64_t rows, int64_t columns, int element_bytes, const void* from, void* to,
-                      cudaStream_t stream);
+// to[columns][rows] = from[rows][columns]; elements of 2 or 4 bytes. Up to kMovesAtOnce matrices are one kernel.
+struct Transposition {
+  const void* from = nullptr;
+  void* to = nullptr;
+  int rows = 0, columns = 0;
+};
+void launch_transpositions(const Transposition* moves, int count, int element_bytes, cudaStream_t stream);
 
 // The numbers of every dtype, in the order of DType.
 enum class Number : uint8_t { kF32, kF64, kF16, kBF16, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };

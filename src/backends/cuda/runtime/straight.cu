@@ -29,8 +29,7 @@ __global__ void __launch_bounds__(kThinThreads, kThinResident<kNumbers>)
   extern __shared__ char shared[];
   T* const lines = reinterpret_cast<T*>(shared);
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int g = lane / 4, t = lane % 4, first_output = static_cast<int>(blockIdx.y) * kThinOutputs;
-  const int shift = s.sw * s.c;
+  const int g = lane / 4, first_output = static_cast<int>(blockIdx.y) * kThinOutputs, shift = s.sw * s.c;
   const ThinWeights<T, kNumbers> weights(s, lines_of(s), w, bias, first_output);
   for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
     const Stretch at = stretches.at(i, s.oh);
@@ -43,29 +42,7 @@ __global__ void __launch_bounds__(kThinThreads, kThinResident<kNumbers>)
       const T* const pixel = lines + (begin + g) * shift;
       float c[kThinTiles][4];
       weights.multiply(pixel, pixel + 8 * shift, c);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int at_pixel = begin + g + half * 8;
-        if (at_pixel >= count) continue;
-#pragma unroll
-        for (int pair = 0; pair < kThinTiles / 2; ++pair) {
-          Pack<T, 4> four;
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            const float v = c[pair * 2 + e / 2][half * 2 + e % 2];
-            four.v[e] = from_float<T>(relu && v < 0 ? 0.0F : v);
-          }
-          const int output = pair * 16 + t * 4;
-          T* const out = to + static_cast<int64_t>(at_pixel) * s.o + output;
-          if (s.o % 4 == 0) {
-            if (first_output + output < s.o) *reinterpret_cast<Pack<T, 4>*>(out) = four;
-          } else {
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-              if (first_output + output + e < s.o) out[e] = four.v[e];
-          }
-        }
-      }
+      store_pixels(s, c, relu, first_output, count - begin, to + static_cast<int64_t>(begin) * s.o);
     }
   }
 }

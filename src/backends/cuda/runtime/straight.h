@@ -32,6 +32,14 @@ int64_t straight_parts(const StraightShape& shape, int multiprocessors);
 void launch_straight_weight_grad(const StraightShape& shape, Element element, const void* x, const void* dy, bool one,
                                  int width, int64_t count, float* parts, cudaStream_t stream);
 
+// The same for larger kernels in half precision, two numbers at a time.
+bool paired_takes(const StraightShape& shape, Element element, bool weight_grad);
+void launch_paired_forward(const StraightShape& shape, Element element, const void* x, const void* w, const void* bias,
+                           bool relu, void* y, int multiprocessors, cudaStream_t stream);
+int64_t paired_parts(const StraightShape& shape, int multiprocessors);
+void launch_paired_weight_grad(const StraightShape& shape, Element element, const void* x, const void* dy, bool one,
+                               int width, int64_t count, float* parts, cudaStream_t stream);
+
 // The weight gradient over 16, 32 or 64 channels: a warp for each tap of the kernel.
 
 // Whether the kernel takes this shape; the card as above.

@@ -4,6 +4,7 @@
 // units read what tf32 holds and leave the rest: rounding first cost a tenth of the time on an H200.
 #include <algorithm>
 
+#include "backends/cuda/runtime/async_copy.cuh"
 #include "backends/cuda/runtime/matrix.cuh"
 #include "backends/cuda/runtime/straight.h"
 #include "backends/cuda/runtime/stretches.cuh"
@@ -27,28 +28,6 @@ constexpr int kOutputs = kChannels == 64 ? 32 : 64;
 
 __host__ __device__ inline int columns_of(const StraightShape& s) {
   return (kPixels - 1) * s.sw + (s.kw - 1) * s.dw + 1;
-}
-
-// 16 bytes on their way into shared memory, or zeros; `from` is something to read in either case.
-template <typename T>
-__device__ void copy_pack(T* to, const T* from, bool there) {
-#if __CUDA_ARCH__ >= 800
-  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
-#else
-  (void)to, (void)from, (void)there;
-#endif
-}
-__device__ inline void end_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.commit_group;");
-#endif
-}
-// Until all copies but those after the last end_copies() are there.
-__device__ inline void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_group 1;");
-#endif
 }
 
 // Of one step's pixels, `pitch` numbers apart, the fragments of 16 channels.
@@ -130,7 +109,7 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
   start(static_cast<int>(blockIdx.x), gradients);
   for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
     start(i + static_cast<int>(gridDim.x), next);
-    wait_for_copies();
+    wait_for_copies<1>();
     __syncthreads();
     const T* const mine = gradients + kPixels * kRow + (tap / s.kw * columns + tap % s.kw * s.dw) * kPitch;
     const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
@@ -176,14 +155,6 @@ int shared_bytes(const StraightShape& s, Element element) {
 unsigned output_blocks(const StraightShape& s) {
   const int outputs = s.c == 64 ? kOutputs<64> : kOutputs<32>;
   return static_cast<unsigned>((s.o + outputs - 1) / outputs);
-}
-
-// What a block may have of shared memory, on request.
-int most_shared() {
-  int device = 0, bytes = 0;
-  const bool known = cudaGetDevice(&device) == cudaSuccess &&
-                     cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
-  return known ? bytes : 0;
 }
 
 }  // namespace

@@ -2,9 +2,9 @@
 // under the kernel is gathered from there and multiplied on the matrix units.
 #pragma once
 
+#include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/runtime/matrix.cuh"
 #include "backends/cuda/runtime/straight.h"
-#include "backends/cuda/thin_limits.h"
 
 namespace plimsoll::cuda {
 
@@ -122,6 +122,36 @@ class ThinWeights {
   int place_[kSteps][kHeld];
   float add_[kThinTiles][2];
 };
+
+// The outputs of a tile's 16 pixels, of which `left` are there; `to` is the first output of the first.
+template <typename T>
+__device__ void store_pixels(const StraightShape& s, const float (&c)[kThinTiles][4], bool relu, int first_output,
+                             int left, T* to) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int pixel = g + half * 8;
+    if (pixel >= left) continue;
+#pragma unroll
+    for (int pair = 0; pair < kThinTiles / 2; ++pair) {
+      Pack<T, 4> four;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        const float v = c[pair * 2 + e / 2][half * 2 + e % 2];
+        four.v[e] = from_float<T>(relu && v < 0 ? 0.0F : v);
+      }
+      const int output = pair * 16 + t * 4;
+      T* const out = to + static_cast<int64_t>(pixel) * s.o + output;
+      if (s.o % 4 == 0) {
+        if (first_output + output < s.o) *reinterpret_cast<Pack<T, 4>*>(out) = four;
+      } else {
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          if (first_output + output + e < s.o) out[e] = four.v[e];
+      }
+    }
+  }
+}
 
 // Where the numbers of a lane's rows of the weight gradient lie, and what stands for those behind the last.
 template <typename T, int kNumbers>

@@ -106,7 +106,10 @@ void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element elemen
         elements, numbers, width, static_cast<const Bits*>(from), static_cast<const Bits*>(last),
         static_cast<Bits*>(to));
   };
-  element == Element::kF32 ? launch(uint32_t{}) : launch(uint16_t{});
+  if (element == Element::kF32)
+    launch(uint32_t{});
+  else
+    launch(uint16_t{});
 }
 
 void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t width, const float* parts,
