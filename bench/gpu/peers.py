@@ -14,6 +14,7 @@ import argparse, gc, json, os, statistics, time
 TOGETHER = 10  # steps between two synchronisations
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(os.cpu_count()))
 WORKS = {  # name: (kind, batch, size)
     "seed64": ("seed1", 32, 64), "seed128": ("seed2", 128, 128),
     "resnet50": ("resnet50", 256, 224), "gpt2": ("gpt2", 16, 1024)}
