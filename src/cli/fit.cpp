@@ -201,8 +201,7 @@ class FitCommand {
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
     const PlanReport report{&open.model, open.file, backend->device().info(), budget_.bytes, budget_.margin, &found};
-    if (!flags_.quiet && flags_.plan.empty() && !flags_.json && !flags_.resume)
-      fmt::print(stderr, "{}\n", plan_text(report));
+    if (!flags_.quiet && !flags_.json) fmt::print(stderr, "{}\n", plan_text(report));
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
     if (early_stopping_) PLIMSOLL_TRY(check_watched(*early_stopping_, session->tallies(), sources.validates));

@@ -178,6 +178,15 @@ def test_a_plan_that_suits_is_obeyed(tmp_path):
     assert trained.done["arena_planned_bytes"] == wanted["arena_bytes"]
 
 
+def test_a_given_plan_is_shown_too(tmp_path):
+    plan = saved_plan(tmp_path)
+    run = ["fit", MODEL, "--data", data(), "--batch-size", 4, "--threads", 2, "--checkpoint", tmp_path / "checkpoint"]
+    for flags in (["--plan", plan, "--epochs", 1], ["--resume", "--epochs", 2]):
+        shown = program.run(*run, *flags).stderr
+        assert "peak of the process" in shown, flags
+        assert "without levers" not in shown, flags  # nobody looked for it
+
+
 def test_a_plan_made_without_data_suits_data_of_the_types_it_assumed(tmp_path):
     plan = saved_plan(tmp_path, data=None)
     program.fit(tmp_path, MODEL, data(), batch_size=4, epochs=1, plan=plan, steps=5)

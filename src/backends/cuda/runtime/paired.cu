@@ -5,7 +5,6 @@
 // way into shared memory while a stretch is multiplied.
 #include <algorithm>
 
-#include "backends/cuda/runtime/async_copy.cuh"
 #include "backends/cuda/runtime/straight.h"
 #include "backends/cuda/runtime/stretches.cuh"
 #include "backends/cuda/runtime/thin.cuh"
@@ -112,19 +111,12 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
     }
 
   const int groups = (s.oh + kForwardLines - 1) / kForwardLines;
-  T *lines = reinterpret_cast<T*>(shared), *next = lines + under.count * under.pitch;
+  T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    if (i < stretches.count) {
-      const Stretch at = stretches.at(i, groups);
-      start_lines<kThinThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first, x, into);
-    }
-    end_copies();
+    const Stretch at = stretches.at(i, groups);
+    start_lines<kThinThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first, x, into);
   };
-  start(static_cast<int>(blockIdx.x), lines);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    start(i + static_cast<int>(gridDim.x), next);
-    wait_for_copies<1>();
-    __syncthreads();
+  for_each_stretch(stretches, space, space + under.count * under.pitch, start, [&](int i, const T* lines) {
     const Stretch at = stretches.at(i, groups);
     const int first_line = at.line * kForwardLines, count = min(kPixels, s.ow - at.first), tiles = (count + 15) / 16;
     const int tiles_of_all = tiles * min(kForwardLines, s.oh - first_line);
@@ -152,11 +144,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
       const int64_t first_pixel = ((at.image * s.oh + first_line + line) * s.ow + at.first + begin) * s.o;
       store_pixels(s, c, relu, first_output, count - begin, y + first_pixel + first_output);
     }
-    __syncthreads();
-    T* const used = lines;
-    lines = next;
-    next = used;
-  }
+  });
 }
 
 // Numbers in shared memory for one stretch of the weight gradient.
@@ -190,27 +178,20 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
     is_bias[m] = one && pair == pairs;
   }
 
-  T *gradients = reinterpret_cast<T*>(shared), *next = gradients + numbers_held(under);
+  T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    if (i < stretches.count) {
-      const Stretch at = stretches.at(i, s.oh);
-      const int count = min(kPixels, s.ow - at.first);
-      const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
-      for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacks; k += kWeightThreads) {
-        const int pixel = k / kPacks, output = k % kPacks * kWide;
-        const bool there = pixel < count && output < outputs;
-        copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy, there);
-      }
-      start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, x, into + kPixels * kRow);
+    const Stretch at = stretches.at(i, s.oh);
+    const int count = min(kPixels, s.ow - at.first);
+    const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
+    for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacks; k += kWeightThreads) {
+      const int pixel = k / kPacks, output = k % kPacks * kWide;
+      const bool there = pixel < count && output < outputs;
+      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy, there);
     }
-    end_copies();
+    start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, x, into + kPixels * kRow);
   };
   float c[kRows][kTiles][4] = {};
-  start(static_cast<int>(blockIdx.x), gradients);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    start(i + static_cast<int>(gridDim.x), next);
-    wait_for_copies<1>();
-    __syncthreads();
+  for_each_stretch(stretches, space, space + numbers_held(under), start, [&](int i, const T* gradients) {
     const T* const lines = gradients + kPixels * kRow;
     const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
     for (int begin = 0; begin < count; begin += Matrix<T>::kStep) {
@@ -237,11 +218,7 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
         }
       }
     }
-    __syncthreads();
-    T* const used = gradients;
-    gradients = next;
-    next = used;
-  }
+  });
 
   float* const part = parts + (static_cast<int64_t>(blockIdx.x) * s.o + first_output) * width;
 #pragma unroll

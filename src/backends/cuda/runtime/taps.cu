@@ -4,7 +4,6 @@
 // units read what tf32 holds and leave the rest: rounding first cost a tenth of the time on an H200.
 #include <algorithm>
 
-#include "backends/cuda/runtime/async_copy.cuh"
 #include "backends/cuda/runtime/matrix.cuh"
 #include "backends/cuda/runtime/straight.h"
 #include "backends/cuda/runtime/stretches.cuh"
@@ -81,9 +80,8 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
   const int threads = static_cast<int>(blockDim.x);
   const int first_output = static_cast<int>(blockIdx.y) * kOutputs<kChannels>, columns = columns_of(s);
   const int outputs = min(kOutputs<kChannels>, s.o - first_output);
-  T *gradients = reinterpret_cast<T*>(shared), *next = gradients + numbers_held(s, sizeof(T));
+  T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    if (i >= stretches.count) return end_copies();
     const Stretch at = stretches.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
     const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
@@ -103,14 +101,9 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
         copy_pack(to + k / kPacksOfPixel * kPitch + k % kPacksOfPixel * kWide, there ? pixels + k * kWide : x, there);
       }
     }
-    end_copies();
   };
   float c[kRows][kTiles][4] = {};
-  start(static_cast<int>(blockIdx.x), gradients);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    start(i + static_cast<int>(gridDim.x), next);
-    wait_for_copies<1>();
-    __syncthreads();
+  for_each_stretch(stretches, space, space + numbers_held(s, sizeof(T)), start, [&](int i, const T* gradients) {
     const T* const mine = gradients + kPixels * kRow + (tap / s.kw * columns + tap % s.kw * s.dw) * kPitch;
     const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
     for (int begin = 0; begin < count; begin += kStep) {
@@ -129,11 +122,7 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
         }
       }
     }
-    __syncthreads();
-    T* const used = gradients;
-    gradients = next;
-    next = used;
-  }
+  });
   const int g = lane / 4, t = lane % 4;
   float* const to = parts + (static_cast<int64_t>(blockIdx.x) * s.o + first_output) * s.numbers + tap * kChannels;
 #pragma unroll
