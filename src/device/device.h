@@ -57,7 +57,7 @@ class Device {
 
   // Whether an element-wise or reduction op may stand in the body of a fused node.
   virtual bool fuses(const Graph& graph, const Node& node) const = 0;
-  // Whether equal element-wise nodes over different tensors are better run as one, and how many at most.
+  // Whether equal element-wise nodes, or reorders, of different tensors are better run as one, and how many at most.
   virtual bool groups(const Graph& /*graph*/, const Node& /*node*/) const { return false; }
   virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
   // Whether arithmetic is so cheap beside memory that a value is better computed twice than written and read.

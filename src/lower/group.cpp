@@ -3,7 +3,8 @@
 // layout.
 //
 // A group is a `fused` node whose body holds each member's nodes side by side, or a `reorder` of many values. It stands
-// where its last member stood, or, if somebody reads a member before that, where its first member stood.
+// where its last member stood, or, if somebody reads a member before that or it would take too much memory there, where
+// its first member stood.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -99,9 +100,8 @@ class Grouper {
   Graph run() {
     std::map<NodeId, const Group*> at;
     std::vector<bool> member(graph_.nodes.size(), false);
-    for (const Group& group : groups_) {
-      if (group.members.size() < 2) continue;
-      at[group.late ? group.members.back() : group.members.front()] = &group;
+    for (const Group& group : standing_groups()) {
+      at[group.place()] = &group;
       for (NodeId id : group.members) member[static_cast<size_t>(id)] = true;
     }
     Rewrite rewrite(graph_);
@@ -121,7 +121,38 @@ class Grouper {
   struct Group {
     std::vector<NodeId> members;
     bool late, early;  // where it may stand: at its last member, at its first
+
+    NodeId place() const { return late ? members.back() : members.front(); }
   };
+
+  // Groups of several, without those that stand at their first member and read what another makes at its last.
+  const std::vector<Group>& standing_groups() {
+    const auto drop = [&](auto unwanted) {
+      const auto gone = std::remove_if(groups_.begin(), groups_.end(), unwanted);
+      const bool any = gone != groups_.end();
+      groups_.erase(gone, groups_.end());
+      return any;
+    };
+    drop([](const Group& group) { return group.members.size() < 2; });
+    std::map<NodeId, NodeId> places;
+    do {
+      places.clear();
+      for (const Group& group : groups_)
+        for (NodeId id : group.members) places[id] = group.place();
+    } while (drop([&](const Group& group) { return reads_before(group, places); }));
+    return groups_;
+  }
+
+  // Whether a value that the group reads is made behind it, with members of groups where their groups stand.
+  bool reads_before(const Group& group, const std::map<NodeId, NodeId>& places) const {
+    for (NodeId id : group.members)
+      for (ValueId in : graph_.node(id).inputs) {
+        const NodeId producer = graph_.value(in).producer;
+        const auto found = places.find(producer);
+        if ((found == places.end() ? producer : found->second) >= group.place()) return true;
+      }
+    return false;
+  }
 
   bool joins(Group& group, NodeId id, const Device& device) const {
     if (group.members.size() >= device.largest_group(graph_, graph_.node(id))) return false;

@@ -147,6 +147,28 @@ TEST(Group, WeightsMoveTogetherWhereTheyStayAndGradientsAtTheEnd) {
   EXPECT_EQ(values_of_each_move(evaluated.graph), (std::vector<size_t>{1, 1, 1}));
 }
 
+// A gradient that becomes the weights of a convolution: its move to the end would come behind its reader's.
+TEST(Group, AMoveDoesNotOvertakeWhatItReads) {
+  const cuda::CudaDevice device = device_of("h200-141g");
+  constexpr const char* kGeometry = "dilations=[1,1], groups=1, pads=[1,1,1,1], strides=[1,1]";
+  const Graph graph = *parse_graph(fmt::format(R"(graph "second order"
+  %x = input bf16[8,32,32,64] inputs
+  %dy = input bf16[8,32,32,64] inputs
+  %w = input bf16[3,3,64,64] weights persistent
+  %d1 = conv2d_weight_grad(%x, %dy) {{kernel=[3,3], {0}}} : bf16[3,3,64,64] weights
+  %y = conv2d(%x, %w) {{{0}}} : bf16[8,32,32,64] activations
+  %d2 = conv2d_weight_grad(%y, %dy) {{kernel=[3,3], {0}}} : bf16[3,3,64,64] gradients
+  %z = conv2d(%y, %d1) {{{0}}} : bf16[8,32,32,64] activations
+  %u = conv2d(%z, %w) {{{0}}} : bf16[8,32,32,64] activations
+  output %u
+  output %d2
+)",
+                                               kGeometry));
+  const LoweredGraph lowered = require(lower(graph, device));
+  EXPECT_TRUE(verify(lowered.graph));
+  EXPECT_EQ(values_of_each_move(lowered.graph).size(), 3U);  // the two gradients together, and two weights
+}
+
 #ifdef PLIMSOLL_HAS_CUDA
 void expect_compiles(const Graph& graph, const Node& node, const std::string& name, int capability,
                      std::set<std::string>& seen) {

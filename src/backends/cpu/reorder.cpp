@@ -36,6 +36,7 @@ Recipe plain_copy(const Problem& p) {
 }  // namespace
 
 Result<Recipe> reorder_recipe(const Problem& p) {
+  if (p.node.inputs.size() != 1) return fail(ErrorCode::kUnsupported, "the CPU moves one value at a time");
   const std::string &from = p.in(0).layout, &to = p.attrs().text("layout");
   if (from == to) return plain_copy(p);
   PLIMSOLL_ASSIGN(const auto descs, both_descs(from, to));

@@ -20,8 +20,9 @@ struct GpuOptions {
   // Above 0: kernels are chosen as for a card of this compute capability (75), so that what older cards run is tested
   // on newer ones.
   int as_capability = 0;
-  // For tests: how convolutions run wherever they can that way, instead of what is fastest here: over few channels
-  // "straight", "unfolded", "folded", "library"; weight gradients over some dozens "taps", "library".
+  // For tests: how convolutions run, instead of what is fastest here, or fail where they cannot that way: over few
+  // channels "straight", "paired", "unfolded", "folded", "library"; weight gradients over some dozens "taps",
+  // "library".
   std::string way;
 };
 

@@ -54,7 +54,7 @@ bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
   return node.op != "batch_norm_stats" && has_pass_form(graph, node);
 }
 
-// A tensor that fills the card on its own gains nothing; one kernel's start is worth some megabytes of traffic.
+// One kernel's start is worth some megabytes of traffic.
 bool CudaDevice::groups(const Graph& graph, const Node& node) const {
   if (node.op == "reorder") return true;
   if (node.body) {

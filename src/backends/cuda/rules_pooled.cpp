@@ -19,7 +19,8 @@ Result<KernelOffer> pooled_convolution_rule(const Card& card, const NodeView& no
                 matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), kEfficiency));
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
-  (weight_grad ? offer.outputs[0] : offer.inputs[1]) = {kWeightLayout, c.weights() * size_of(c.dtype)};
+  Layout& weights = weight_grad ? offer.outputs[0] : offer.inputs[1];
+  weights = {kWeightLayout, c.weights() * size_of(c.dtype)};
   return offer;
 }
 

@@ -5,14 +5,15 @@
 
 namespace plimsoll::cuda {
 
-// 16 bytes on their way into shared memory, or zeros; `from` is something to read in either case.
+// 16 bytes on their way into shared memory: the first `bytes` of them from `from`, which is something to read even
+// where they are none, and zeros.
 template <typename T>
-__device__ void copy_pack(T* to, const T* from, bool there) {
+__device__ void copy_pack(T* to, const T* from, int bytes) {
 #if __CUDA_ARCH__ >= 800
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(there ? 16 : 0));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(from), "r"(bytes));
 #else
-  (void)to, (void)from, (void)there;
+  (void)to, (void)from, (void)bytes;
 #endif
 }
 
@@ -36,6 +37,12 @@ inline int most_shared() {
   const bool known = cudaGetDevice(&device) == cudaSuccess &&
                      cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
   return known ? bytes : 0;
+}
+
+// Lets a kernel have so much. All launches of a kernel ask for the same, whatever each of them takes.
+template <typename Kernel>
+void allow_most_shared(Kernel kernel) {
+  cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared());
 }
 
 }  // namespace plimsoll::cuda

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "backends/cuda/fold_plan.h"
@@ -271,13 +272,21 @@ BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolu
 
 using Ways = std::vector<std::pair<const char*, decltype(&bind_as_it_is)>>;
 
-// The fastest of several ways, remembered; kUnsupported where none can.
+// The way that tests ask for, or the fastest of several, remembered; kUnsupported where none can.
 BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolution& c, const char* kind,
                          const Ways& ways) {
+  if (!context.way.empty()) {
+    const auto asked =
+        std::find_if(ways.begin(), ways.end(), [&](const auto& way) { return context.way == way.first; });
+    BoundKernel kernel = fail(ErrorCode::kUnsupported, "no such way");
+    if (asked != ways.end()) kernel = asked->second(context, node, c);
+    if (kernel) return kernel;
+    return fail(ErrorCode::kUsage, fmt::format("{} does not run {}", text_of(node.node.op, c), context.way));
+  }
   const std::string key = choice_key(
       context, fmt::format("{}{}{}{} ws{} {}", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
                            context.card.has_tf32() ? " tf32" : "", workspace_of(node).bytes, kind));
-  const auto known = context.way.empty() ? remembered_choice(key) : context.way;
+  const auto known = remembered_choice(key);
   for (const auto& [name, bind] : ways)
     if (known == name)
       if (BoundKernel kernel = bind(context, node, c)) return kernel;
@@ -305,7 +314,8 @@ BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution
 }
 
 BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {
-  if (!fits_int(c) || !takes_taps(context, node.node.op, c)) return bind_library(context, node, c);
+  const bool has_taps = fits_int(c) && takes_taps(context, node.node.op, c);
+  if (!has_taps && context.way.empty()) return bind_library(context, node, c);
   return bind_fastest(context, node, c, "wide", {{"taps", bind_taps}, {"library", bind_library}});
 }
 

@@ -80,6 +80,7 @@ bool takes_taps(const Context& context, const std::string& op, const Convolution
 }
 
 BoundKernel bind_taps(Context& context, const BoundNode& node, const Convolution& c) {
+  if (!takes_taps(context, node.node.op, c)) return fail(ErrorCode::kUnsupported, node.node.op + " is not for taps");
   const StraightShape shape = shape_of(c);
   const Element element = element_of(c.dtype);
   PLIMSOLL_ASSIGN(const int64_t parts,

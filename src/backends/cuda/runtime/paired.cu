@@ -22,6 +22,7 @@ constexpr int kOutputs = 2 * kThinOutputs;  // of a block
 constexpr int kRow = kOutputs + 8;          // of gradients in shared memory: the rest spreads the rows over the banks
 constexpr int kBlocks = 3;                  // that a processor has in hand
 constexpr int kWide = 8;                    // numbers copied at once
+constexpr int kMostStep = 64;               // from row to row: what is in shared memory is counted in 32 bits
 
 // Lines of the image in shared memory. They begin at a multiple of kWide numbers of the image, `lead` before the first
 // that lies under the first pixel.
@@ -57,12 +58,14 @@ struct Pair {
 
 template <int kThreads, typename T>
 __device__ void start_lines(const StraightShape& s, const PairedLines& lines, int64_t image, int row, int first_pixel,
-                            const T* x, T* to) {
+                            int pixels, const T* x, T* to) {
   const int packs = lines.pitch / kWide, from = (first_pixel * s.sw - s.left) * s.c - lines.lead, width = s.w * s.c;
+  const int end = min(width, from + lines.lead + numbers_under(s, pixels));
   for (int k = static_cast<int>(threadIdx.x); k < lines.count * packs; k += kThreads) {
     const int line = k / packs, number = from + k % packs * kWide, at = row + line;
-    const bool there = at >= 0 && at < s.h && number >= 0 && number < width;
-    copy_pack(to + k * kWide, there ? x + (image * s.h + at) * width + number : x, there);
+    const bool there = at >= 0 && at < s.h && number >= 0 && number < end;
+    copy_pack(to + k * kWide, there ? x + (image * s.h + at) * width + number : x,
+              there ? min(kWide, end - number) * static_cast<int>(sizeof(T)) : 0);
   }
 }
 
@@ -114,7 +117,8 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
   T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
     const Stretch at = stretches.at(i, groups);
-    start_lines<kThinThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first, x, into);
+    start_lines<kThinThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first,
+                              min(kPixels, s.ow - at.first), x, into);
   };
   for_each_stretch(stretches, space, space + under.count * under.pitch, start, [&](int i, const T* lines) {
     const Stretch at = stretches.at(i, groups);
@@ -134,9 +138,8 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           const int quad = 2 * step + q / 2, row = quad / kQuads;
-          // A row that the kernel does not have meets weights of zero: any will do that is there.
-          const T* const from = pixel + q % 2 * 8 * shift + (row < s.kh ? row * s.dh * under.pitch : 0);
-          a[q] = *reinterpret_cast<const uint32_t*>(from + quad % kQuads * 2 * kQuad) & mask[quad % kQuads];
+          const T* const from = pixel + q % 2 * 8 * shift + row * s.dh * under.pitch + quad % kQuads * 2 * kQuad;
+          a[q] = row < s.kh ? *reinterpret_cast<const uint32_t*>(from) & mask[quad % kQuads] : 0U;
         }
 #pragma unroll
         for (int j = 0; j < kThinTiles; ++j) multiply<T>(c[j], a, weights[step][j]);
@@ -186,9 +189,10 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
     for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacks; k += kWeightThreads) {
       const int pixel = k / kPacks, output = k % kPacks * kWide;
       const bool there = pixel < count && output < outputs;
-      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy, there);
+      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
+                there ? 16 : 0);
     }
-    start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, x, into + kPixels * kRow);
+    start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, count, x, into + kPixels * kRow);
   };
   float c[kRows][kTiles][4] = {};
   for_each_stretch(stretches, space, space + numbers_held(under), start, [&](int i, const T* gradients) {
@@ -240,6 +244,7 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
     part[static_cast<int64_t>(i / rest) * width + used + i % rest] = 0.0F;
 }
 
+// Of two stretches.
 int shared_bytes(const StraightShape& s, bool weight_grad) {
   const PairedLines lines(s, weight_grad ? 1 : kForwardLines);
   return 2 * 2 * (weight_grad ? numbers_held(lines) : lines.count * lines.pitch);
@@ -273,6 +278,7 @@ void with_half(Element element, F f) {
 bool paired_takes(const StraightShape& s, Element element, bool weight_grad) {
   if (element == Element::kF32 || s.dw != 1 || s.sw * s.c % 2 != 0 || s.w * s.c % kWide != 0 || s.o % kWide != 0)
     return false;
+  if (std::max({s.sh, s.sw, s.dh}) > kMostStep) return false;
   const int across = pairs_across(s, PairedLines(s, 1));
   return s.kh <= kMostRows && across <= kQuad * kMostQuads && (!weight_grad || across * s.kh + 1 <= kWeightPairs) &&
          shared_bytes(s, weight_grad) <= most_shared();
@@ -284,7 +290,7 @@ void launch_paired_forward(const StraightShape& s, Element element, const void* 
   const int shared = shared_bytes(s, false);
   with_half(element, [&]<typename T>() {
     const auto launch = [&](auto kernel) {
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+      allow_most_shared(kernel);
       kernel<<<grid, kThinThreads, shared, stream>>>(s, stretches_of(s, kForwardLines), static_cast<const T*>(x),
                                                      static_cast<const T*>(w), static_cast<const T*>(bias), relu,
                                                      static_cast<T*>(y));
@@ -306,7 +312,7 @@ void launch_paired_weight_grad(const StraightShape& s, Element element, const vo
   const dim3 grid(static_cast<unsigned>(count), output_blocks(s));
   const int shared = shared_bytes(s, true);
   with_half(element, [&]<typename T>() {
-    cudaFuncSetAttribute(paired_weight_grad<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+    allow_most_shared(paired_weight_grad<T>);
     paired_weight_grad<T><<<grid, kWeightThreads, shared, stream>>>(s, stretches_of(s, 1), static_cast<const T*>(x),
                                                                     static_cast<const T*>(dy), one, width, parts);
   });

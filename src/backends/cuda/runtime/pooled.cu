@@ -16,7 +16,8 @@ __host__ __device__ inline Lines lines_of(const PooledShape& p) {
 template <typename T>
 __device__ void load_stretch(const PooledShape& p, const Stretch& at, const T* x, T* lines) {
   const StraightShape& s = p.conv;
-  load_lines(s, lines_of(p), at.image, 2 * at.line * s.sh - s.top, 2 * at.first * s.sw - s.left, x, lines);
+  load_lines(s, lines_of(p), at.image, 2 * at.line * s.sh - s.top, 2 * at.first * s.sw - s.left,
+             numbers_under(s, 2 * min(kPooledPixels, p.ow - at.first)), x, lines);
 }
 
 // A warp takes eight windows at a time: of an instruction's 16 rows, row g is the left pixel of window g and row g + 8

@@ -19,7 +19,8 @@ __host__ __device__ inline Lines lines_of(const StraightShape& s) {
 
 template <typename T>
 __device__ void load_stretch(const StraightShape& s, const Stretch& at, const T* x, T* lines) {
-  load_lines(s, lines_of(s), at.image, at.line * s.sh - s.top, at.first * s.sw - s.left, x, lines);
+  load_lines(s, lines_of(s), at.image, at.line * s.sh - s.top, at.first * s.sw - s.left,
+             numbers_under(s, min(kPixels, s.ow - at.first)), x, lines);
 }
 
 template <typename T, int kNumbers>

@@ -88,17 +88,20 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
     for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacksOfRow; k += threads) {
       const int pixel = k / kPacksOfRow, output = k % kPacksOfRow * kWide;
       const bool there = pixel < count && output < outputs;
-      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy, there);
+      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
+                there ? 16 : 0);
     }
-    const int first_column = at.first * s.sw - s.left;
+    // Columns under pixels that are there: behind them are zeros, because infinity times a gradient of zero is not.
+    const int first_column = at.first * s.sw - s.left, read = (count - 1) * s.sw + (s.kw - 1) * s.dw + 1;
     for (int line = 0; line < s.kh; ++line) {
       const int row = at.line * s.sh - s.top + line * s.dh;
       const T* const pixels = x + ((at.image * s.h + row) * s.w + first_column) * kChannels;
       T* const to = into + kPixels * kRow + line * columns * kPitch;
       for (int k = static_cast<int>(threadIdx.x); k < columns * kPacksOfPixel; k += threads) {
         const int column = first_column + k / kPacksOfPixel;
-        const bool there = row >= 0 && row < s.h && column >= 0 && column < s.w;
-        copy_pack(to + k / kPacksOfPixel * kPitch + k % kPacksOfPixel * kWide, there ? pixels + k * kWide : x, there);
+        const bool there = row >= 0 && row < s.h && column >= 0 && column < s.w && k / kPacksOfPixel < read;
+        copy_pack(to + k / kPacksOfPixel * kPitch + k % kPacksOfPixel * kWide, there ? pixels + k * kWide : x,
+                  there ? 16 : 0);
       }
     }
   };
@@ -165,7 +168,7 @@ void launch_taps_weight_grad(const StraightShape& shape, Element element, const 
   const int shared = shared_bytes(shape, element);
   with_element(element, [&]<typename T>() {
     const auto launch = [&](auto kernel) {
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
+      allow_most_shared(kernel);
       kernel<<<grid, threads, shared, stream>>>(shape, Stretches(shape, kPixels), static_cast<const T*>(x),
                                                 static_cast<const T*>(dy), parts);
     };

@@ -19,11 +19,17 @@ struct Lines {
   int count, step, pitch;
 };
 
-// The lines from (row, column) of an image, zeros where they leave it; a warp takes a line. There is always something
-// to read, so that no read waits for another.
+// Numbers of a line that lie under `pixels` pixels side by side. What lies behind them is read for pixels that are not
+// there, whose gradients are zero: it must be zero as well, because infinity times zero is not.
+__device__ inline int numbers_under(const StraightShape& s, int pixels) {
+  return ((pixels - 1) * s.sw + (s.kw - 1) * s.dw + 1) * s.c;
+}
+
+// The lines from (row, column) of an image, `reach` numbers of each, zeros behind them and where they leave the image;
+// a warp takes a line. There is always something to read, so that no read waits for another.
 template <typename T>
-__device__ void load_lines(const StraightShape& s, const Lines& lines, int64_t image, int row, int column, const T* x,
-                           T* to) {
+__device__ void load_lines(const StraightShape& s, const Lines& lines, int64_t image, int row, int column, int reach,
+                           const T* x, T* to) {
   constexpr int kAtOnce = 8;
   const int from = column * s.c, width = s.w * s.c;
   for (int i = static_cast<int>(threadIdx.x) / kWarp; i < lines.count; i += kThinWarps) {
@@ -37,7 +43,7 @@ __device__ void load_lines(const StraightShape& s, const Lines& lines, int64_t i
 #pragma unroll
       for (int u = 0; u < kAtOnce; ++u) {
         const int k = begin + u * kWarp, number = from + k;
-        const bool there = inside && number >= 0 && number < width;
+        const bool there = inside && number >= 0 && number < width && k < reach;
         if (k < lines.pitch) to[i * lines.pitch + k] = there ? values[u] : from_float<T>(0.0F);
       }
     }
