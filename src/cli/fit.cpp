@@ -326,6 +326,10 @@ class FitCommand {
       fmt::print("{}\n", json.dump(2));
       return;
     }
+    if (session.arena_peak_bytes() == 0)
+      return message(flags_, fmt::format("nothing was left to train: the checkpoint has seen all {} epochs; --epochs N "
+                                         "with more of them goes on",
+                                         flags_.epochs));
     message(flags_,
             fmt::format("arena: {} planned, {} measured; {}", format_bytes(done["arena_planned_bytes"].get<Bytes>()),
                         format_bytes(done["arena_peak_bytes"].get<Bytes>()), peak_text(session, budget_)));

@@ -1,10 +1,16 @@
 #include "formats/file/file.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
+#include <chrono>
+#include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "formats/file/cache.h"
 #include "tests/formats/support.h"
@@ -136,6 +142,28 @@ TEST(PathAside, IsInTheSameFolderAndCommits) {
   ASSERT_OK(aside->commit());
   EXPECT_EQ(slurp(folder / "f"), "by a library");
   EXPECT_EQ(folder.count(), 1u);
+}
+
+// Of a process that was killed while it wrote; not of one that lives, nor of another file, nor what is recent.
+TEST(PathAside, RemovesWhatDeadWritersLeftLongAgo) {
+  const TempFolder folder;
+  const pid_t dead = ::fork();
+  if (dead == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(dead, nullptr, 0), dead);
+  const auto name = [&](const std::string& file, pid_t pid) { return fmt::format("{}.{}-3.part", file, pid); };
+  const std::vector<std::string> old = {name("f", dead), name("f", ::getpid()), name("g", dead), name("f", dead) + "x"};
+  const std::string recent = fmt::format("f.{}-4.part", dead);
+  for (const std::string& file : old) {
+    spill(folder / file, "x");
+    std::filesystem::last_write_time(folder / file,
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(2));
+  }
+  spill(folder / recent, "x");
+  auto aside = PathAside::create(folder / "f");
+  ASSERT_OK(aside);
+  EXPECT_FALSE(std::filesystem::exists(folder / old[0]));
+  for (size_t i = 1; i < old.size(); ++i) EXPECT_TRUE(std::filesystem::exists(folder / old[i])) << old[i];
+  EXPECT_TRUE(std::filesystem::exists(folder / recent));
 }
 
 TEST(TemporaryFile, LivesWhileItIsOpen) {

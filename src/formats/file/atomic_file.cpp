@@ -1,5 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -9,6 +10,8 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -83,6 +86,36 @@ void forget(const std::string& path) noexcept {
     if (aside.used && path == aside.path) aside.used = false;
 }
 
+// The process that a file TARGET.PID-N.part was written by; 0 for other names.
+pid_t writer_of(const std::string& target, const std::string& name) {
+  pid_t pid = 0;
+  unsigned number = 0;
+  int end = 0;
+  if (!name.starts_with(target)) return 0;
+  const char* const rest = name.c_str() + target.size();
+  const bool whole = std::sscanf(rest, ".%d-%u.part%n", &pid, &number, &end) == 2 && end > 0 && rest[end] == '\0';
+  return whole ? pid : 0;
+}
+
+// What processes left that were killed while they wrote: gone from here, and for an hour from everywhere (another
+// machine that shares the folder has other processes).
+void remove_leftovers(const std::string& target) {
+  constexpr std::chrono::hours kAge{1};
+  const std::string name = std::filesystem::path(target).filename().string();
+  std::error_code ignored;
+  std::vector<std::filesystem::path> leftovers;
+  for (std::filesystem::directory_iterator at(folder_of(target), ignored), end; !ignored && at != end;
+       at.increment(ignored)) {
+    const pid_t pid = writer_of(name, at->path().filename().string());
+    std::error_code unknown;
+    const auto written = std::filesystem::last_write_time(at->path(), unknown);
+    if (pid > 0 && !unknown && ::kill(pid, 0) != 0 && errno == ESRCH &&
+        written + kAge < std::filesystem::file_time_type::clock::now())
+      leftovers.push_back(at->path());
+  }
+  for (const auto& path : leftovers) std::filesystem::remove(path, ignored);
+}
+
 }  // namespace
 
 void remove_files_aside() noexcept {
@@ -111,6 +144,7 @@ Error write_error(int error_number, const std::string& path, const std::string& 
 Result<PathAside> PathAside::create(const std::string& target) {
   PathAside aside;
   PLIMSOLL_ASSIGN(aside.target_, real_target(target));
+  remove_leftovers(aside.target_);
   static std::atomic<unsigned> counter = 0;
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto candidate = fmt::format("{}.{}-{}.part", aside.target_, ::getpid(), counter++);
