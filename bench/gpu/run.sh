@@ -16,7 +16,8 @@ mkdir -p "$out"
 programs=build-bundle
 if [ ! -x "$programs/step_bench" ]; then
   programs=build-gpu
-  cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
+  # The compiler here may be newer than ours, and warn of more.
+  cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_WERROR=OFF -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
     cmake --build "$programs" --target plimsoll step_bench gpt_bench test_ops test_execute >>"$out/build.log" 2>&1 ||
     { tail -20 "$out/build.log"; exit 1; }
 fi

@@ -1,6 +1,7 @@
 // A warp keeps one query (or, for the gradients of k and v, one key) and meets the rows of the other side in tiles that
 // the block holds in shared memory. Inside a tile each lane scores one row; then all lanes add up, each its columns.
 #include <cmath>
+#include <type_traits>
 
 #include "backends/cuda/runtime/attention_kernels.h"
 #include "backends/cuda/runtime/numbers.cuh"
