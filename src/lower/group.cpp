@@ -100,7 +100,8 @@ class Grouper {
   Graph run() {
     std::map<NodeId, const Group*> at;
     std::vector<bool> member(graph_.nodes.size(), false);
-    for (const Group& group : standing_groups()) {
+    if (standing_groups().empty()) return graph_;
+    for (const Group& group : groups_) {
       at[group.place()] = &group;
       for (NodeId id : group.members) member[static_cast<size_t>(id)] = true;
     }

@@ -127,11 +127,11 @@ std::string levers_text(const PlanReport& report) {
   std::string text;
   for (const LeverUse& lever : plan.levers)
     text += fmt::format("  lever {}: {}, effect {}\n", lever.name, lever.count, name_of(lever.effect));
-  if (result.unlevered_arena_bytes == 0) return text.empty() ? text : "\n" + text;  // a plan that was given, not found
-  if (!plan.levers.empty())
+  const bool searched = result.unlevered_arena_bytes > 0;  // or the plan was given
+  if (searched && !plan.levers.empty())
     text += fmt::format("  together they save {} of arena against the whole batch without levers\n",
                         format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
-  if (plan.batch.effective > 0)
+  if (searched && plan.batch.effective > 0)
     text += fmt::format(
         "  without levers {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
         format_bytes(result.bytes_per_sample),

@@ -74,6 +74,13 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     return op_def(node.op).error_units + rounding * times;
   }
 
+  // How often an op was run and compared.
+  int runs(const std::string& op) {
+    int sum = 0;
+    for (const auto& [kernel, count] : records_[op].kernels) sum += count;
+    return sum;
+  }
+
   // Compares one run with the reference.
   void compare(const std::string& where, const Node& node, const Result<NodeRun>& run,
                const std::vector<Tensor>& wanted) {
@@ -299,11 +306,6 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
     return c.stride * c.channels % 2 == 0 && c.size * c.channels % 8 == 0 && c.outputs % 8 == 0 &&
            (!weight_grad || (across / 2 + 1) * c.kernel < 80);
   };
-  const auto runs = [&](const std::string& op) {
-    int sum = 0;
-    for (const auto& [kernel, count] : records_[op].kernels) sum += count;
-    return sum;
-  };
   int paired = 0;
   for (const std::string way : {"straight", "paired", "unfolded", "folded", "library"}) {
     // Straight, float32 is rounded to tf32, which holds small integers as they are.
@@ -413,9 +415,7 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
                   {}});
     }
     // What is in shared memory for a stretch may be more than a card has, first of all in float32 with many channels.
-    int ran = 0;
-    for (const auto& [kernel, count] : records_["conv2d_weight_grad"].kernels) ran += count;
-    EXPECT_GE(ran, 3) << way;
+    EXPECT_GE(runs("conv2d_weight_grad"), 3) << way;
   }
 }
 

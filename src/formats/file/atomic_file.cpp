@@ -107,11 +107,10 @@ void remove_leftovers(const std::string& target) {
   for (std::filesystem::directory_iterator at(folder_of(target), ignored), end; !ignored && at != end;
        at.increment(ignored)) {
     const pid_t pid = writer_of(name, at->path().filename().string());
+    if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
     std::error_code unknown;
     const auto written = std::filesystem::last_write_time(at->path(), unknown);
-    if (pid > 0 && !unknown && ::kill(pid, 0) != 0 && errno == ESRCH &&
-        written + kAge < std::filesystem::file_time_type::clock::now())
-      leftovers.push_back(at->path());
+    if (!unknown && written + kAge < std::filesystem::file_time_type::clock::now()) leftovers.push_back(at->path());
   }
   for (const auto& path : leftovers) std::filesystem::remove(path, ignored);
 }

@@ -162,7 +162,7 @@ template <typename T>
 __global__ void __launch_bounds__(kWeightThreads, kBlocks)
     paired_weight_grad(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
                        bool one, int width, float* __restrict__ parts) {
-  constexpr int kRows = 2, kTiles = kOutputs / kGroup, kPacks = kOutputs / kWide;
+  constexpr int kRows = 2, kTiles = kOutputs / kGroup;
   extern __shared__ __align__(16) char shared[];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int g = lane / 4, t = lane % 4, shift = s.sw * s.c, first_output = static_cast<int>(blockIdx.y) * kOutputs;
@@ -185,13 +185,7 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
   const auto start = [&](int i, T* into) {
     const Stretch at = stretches.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
-    const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
-    for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacks; k += kWeightThreads) {
-      const int pixel = k / kPacks, output = k % kPacks * kWide;
-      const bool there = pixel < count && output < outputs;
-      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
-                there ? 16 : 0);
-    }
+    start_gradients<kPixels, kOutputs, kRow>(s, at, count, first_output, kWeightThreads, dy, into);
     start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, count, x, into + kPixels * kRow);
   };
   float c[kRows][kTiles][4] = {};

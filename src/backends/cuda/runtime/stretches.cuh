@@ -23,6 +23,22 @@ struct Stretches {
   }
 };
 
+// Begins the copies of the gradients of a stretch's pixels, of which `count` are there: kOutputs of each from the first
+// of a block, a row of kRow each, zeros for what is not there.
+template <int kPixels, int kOutputs, int kRow, typename T>
+__device__ void start_gradients(const StraightShape& s, const Stretch& at, int count, int first_output, int threads,
+                                const T* dy, T* to) {
+  constexpr int kWide = kPack<T>, kPacks = kOutputs / kWide;
+  const int outputs = min(kOutputs, s.o - first_output);
+  const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
+  for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacks; k += threads) {
+    const int pixel = k / kPacks, output = k % kPacks * kWide;
+    const bool there = pixel < count && output < outputs;
+    copy_pack(to + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
+              there ? 16 : 0);
+  }
+}
+
 // A block's stretches, one after the other: start(i, to) begins the copies of what stretch i needs, use(i, at) works on
 // them. They lie in two places in turn, so that the next ones are on their way while a stretch is worked on.
 template <typename T, typename Start, typename Use>

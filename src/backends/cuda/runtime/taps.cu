@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
   constexpr int kWide = kPack<T>, kRows = kChannels / 16, kTiles = kOutputs<kChannels> / kGroup;
   constexpr int kPitch = kChannels + kSpread, kRow = kOutputs<kChannels> + gradient_spread(sizeof(T));
   constexpr int kStep = Matrix<T>::kStep;
-  constexpr int kPacksOfPixel = kChannels / kWide, kPacksOfRow = kOutputs<kChannels> / kWide;
+  constexpr int kPacksOfPixel = kChannels / kWide;
   extern __shared__ char shared[];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, tap = static_cast<int>(threadIdx.x) / kWarp;
   const int threads = static_cast<int>(blockDim.x);
@@ -84,13 +84,7 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
   const auto start = [&](int i, T* into) {
     const Stretch at = stretches.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
-    const T* const from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
-    for (int k = static_cast<int>(threadIdx.x); k < kPixels * kPacksOfRow; k += threads) {
-      const int pixel = k / kPacksOfRow, output = k % kPacksOfRow * kWide;
-      const bool there = pixel < count && output < outputs;
-      copy_pack(into + pixel * kRow + output, there ? from + static_cast<int64_t>(pixel) * s.o + output : dy,
-                there ? 16 : 0);
-    }
+    start_gradients<kPixels, kOutputs<kChannels>, kRow>(s, at, count, first_output, threads, dy, into);
     // Columns under pixels that are there: behind them are zeros, because infinity times a gradient of zero is not.
     const int first_column = at.first * s.sw - s.left, read = (count - 1) * s.sw + (s.kw - 1) * s.dw + 1;
     for (int line = 0; line < s.kh; ++line) {
