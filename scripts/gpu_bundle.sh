@@ -11,7 +11,7 @@ into=${2:-build-bundle}
 
 rm -rf "$into"
 mkdir -p "$into"
-for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan test_gpu; do
+for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan; do
   [ -x "$build/$program" ] || continue
   cp "$build/$program" "$into/"
   strip "$into/$program"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and times everything on a machine with a GPU, beside PyTorch and JAX, and prints the table of ratios.
 #
-#   bench/gpu/run.sh [tests] [ours] [peers] [autotune] [autotune-large] [table]        default: tests ours peers table
+#   bench/gpu/run.sh [tests] [memcheck] [ours] [peers] [autotune] [autotune-large] [table]        default: tests ours peers table
 #
 # Needs no oneDNN. With programs in build-bundle (scripts/gpu_bundle.sh, made on another machine) nothing is built. Models come from
 # bench/gpu/make_models.py, which needs Keras: run it where Keras is, or put its files into build-models.
@@ -18,8 +18,9 @@ if [ ! -x "$programs/step_bench" ]; then
   programs=build-gpu
   # The compiler here may be newer than ours, and warn of more.
   cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_WERROR=OFF -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
-    cmake --build "$programs" --target plimsoll step_bench gpt_bench test_ops test_execute >>"$out/build.log" 2>&1 ||
+    cmake --build "$programs" --target all step_bench gpt_bench >>"$out/build.log" 2>&1 ||
     { tail -20 "$out/build.log"; exit 1; }
+  echo "built $(find "$programs" -maxdepth 1 -type f -perm -u+x ! -name '*.so*' | wc -l) programs in $SECONDS s"
 fi
 [ -f build-models/resnet50.json ] || python3 bench/gpu/make_models.py build-models || exit 1
 export LD_LIBRARY_PATH=$PWD/$programs:${LD_LIBRARY_PATH:-}
@@ -28,16 +29,34 @@ export PLIMSOLL_CACHE=${PLIMSOLL_CACHE:-$PWD/build-gpu-cache}
 ours() {  # name, command...: keeps the line, says what failed
   local name=$1
   shift
-  timeout 240 "$@" >>"$out/ours.jsonl" 2>"$out/$name.err" || { echo "$name failed:"; tail -3 "$out/$name.err"; }
+  timeout 240 "$@" >>"$out/ours.jsonl" 2>"$out/$name.err" || { failed=1; echo "$name failed:"; tail -3 "$out/$name.err"; }
 }
+
+in_shards() {  # count, log, command...: a GoogleTest program in so many processes; how many tests ended how
+  local shards=$1 log=$2 shard
+  shift 2
+  for ((shard = 0; shard < shards; ++shard)); do
+    GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$@" >"$log.$shard" 2>&1 || echo "[ exit code ] $?: $*" >>"$log.$shard" &
+  done
+  wait
+  cat "$log".* >"$log"
+  rm "$log".*
+  echo "$(basename "$log" .log): $(grep -c '^\[       OK ' "$log") passed, $(grep -c '^\[  SKIPPED ].*(' "$log") skipped, $(grep -c '^\[  FAILED  ].*(' "$log") failed"
+  grep 'ERROR SUMMARY' "$log" | sort | uniq -c
+  ! grep '^\[  FAILED  ].*(\|^\[ exit code' "$log"
+}
+failed=0
 
 for part; do
   case $part in
     tests)
-      "$programs/test_ops" --gtest_filter='*gpu*' >"$out/ops.log" 2>&1
-      tail -1 "$out/ops.log"
-      "$programs/test_execute" --gtest_filter='*gpu*:Golden.*' >"$out/golden.log" 2>&1
-      tail -3 "$out/golden.log" ;;
+      # Memory is counted and taken by some of them: those of training run alone.
+      in_shards 6 "$out/test_ops.log" "$programs/test_ops" || failed=1
+      for test in "$programs"/test_*; do
+        [ "$test" = "$programs/test_ops" ] || in_shards 1 "$out/$(basename "$test").log" "$test" || failed=1
+      done ;;
+    memcheck)
+      in_shards 12 "$out/memcheck.log" compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/test_ops" --gtest_filter='*gpu*' || failed=1 ;;
     ours)
       : >"$out/ours.jsonl"
       for precision in float32 mixed_bfloat16; do
@@ -60,6 +79,7 @@ for part; do
     autotune-large)
       python3 bench/gpu/peers.py --works resnet50,gpt2 --precisions bf16 --peers autotune-library >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
     table) python3 bench/gpu/table.py "$out" | tee "$out/results.md" ;;
-    *) echo "error: $part is none of tests, ours, peers, autotune, autotune-large, table" >&2; exit 2 ;;
+    *) echo "error: $part is none of tests, memcheck, ours, peers, autotune, autotune-large, table" >&2; exit 2 ;;
   esac
 done
+exit $failed

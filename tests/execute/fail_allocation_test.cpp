@@ -96,19 +96,23 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
   EXPECT_GT(refused, 0);
 }
 
-TEST(FailAllocation, MemoryThatIsLostIsSeen) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer has an operator new of its own";
+class FailAllocation : public ::testing::Test {
+  void SetUp() override {
+#if defined(__SANITIZE_ADDRESS__)
+    GTEST_SKIP() << "the sanitizer has an operator new of its own";
+#elif !defined(PLIMSOLL_HAS_CPU)
+    GTEST_SKIP() << "the commands tried here train on the CPU";
 #endif
+  }
+};
+
+TEST_F(FailAllocation, MemoryThatIsLostIsSeen) {
   const TemporaryFolder folder;
   EXPECT_EQ(run_watched(folder.path(), {"plan", "--list"}, "PLIMSOLL_FAIL_ALLOCATION=0", true).code, 0);
   if (!leaks_are_seen()) GTEST_SKIP() << "LeakSanitizer cannot run here";
 }
 
-TEST(FailAllocation, InPlanEndsInAClearError) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer has an operator new of its own";
-#endif
+TEST_F(FailAllocation, InPlanEndsInAClearError) {
   fail_each({"plan", golden("cnn.keras"), "--batch-size", "4", "--budget", "512MiB", "--save", "FOLDER/plan.json"},
             [](const TemporaryFolder& folder, const auto&, const Ended&, const std::string& what) {
               if (!std::filesystem::exists(folder / "plan.json")) return;
@@ -118,10 +122,7 @@ TEST(FailAllocation, InPlanEndsInAClearError) {
             });
 }
 
-TEST(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer has an operator new of its own";
-#endif
+TEST_F(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
   const std::string before = text_of(golden("mlp.keras"));
   std::atomic<int> resumed{0};
   fail_each({"fit", golden("cnn.keras"), "--data", golden("cnn_x.npy") + "," + golden("cnn_y.npy"), "--batch-size",

@@ -295,6 +295,7 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
                                    {136, 3, 7, 3, 3, 3, 3},
                                    {20, 2, 5, 2, 2, 2, 2, 1, 1, 16},
                                    {40, 1, 7, 0, 0, 0, 0, 2, 1, 64},
+                                   {16, 3, 6, 2, 2, 2, 2},
                                    {16, 4, 5, 9, 9, 9, 9, 3, 1, 24}};
   // Of a way that was not meant for a case nothing is wanted but that it says so, or is right.
   const bool half = is_half(under_test_->floating);

@@ -70,12 +70,15 @@ __device__ void start_lines(const StraightShape& s, const PairedLines& lines, in
 }
 
 // Two of a block's four warps share its pixels, the other two make the other half of its outputs from the same lines.
-template <typename T, int kQuads>
+// The compiler knows the rows of the usual kernels: what it need not ask for every pair takes a fifth of the time.
+constexpr int kAnyRows = 0;
+template <typename T, int kQuads, int kRows>
 __global__ void __launch_bounds__(kThinThreads, kBlocks)
     paired_forward(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
                    const T* __restrict__ bias, bool relu, T* __restrict__ y) {
   constexpr int kHalves = kOutputs / kThinOutputs, kSharing = kThinWarps / kHalves;
-  constexpr int kSteps = (kMostRows * kQuads + 1) / 2;
+  constexpr int kSteps = ((kRows == kAnyRows ? kMostRows : kRows) * kQuads + 1) / 2;
+  const int rows = kRows == kAnyRows ? s.kh : kRows;
   extern __shared__ __align__(16) char shared[];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int g = lane / 4, t = lane % 4, shift = s.sw * s.c;
@@ -98,20 +101,13 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
 #pragma unroll
       for (int j = 0; j < kThinTiles; ++j) {
         const int output = first_output + forward_output(j, g);
-        const bool there = output < s.o && row < s.kh;
+        const bool there = output < s.o && row < rows;
         const T* const from = w + static_cast<int64_t>(output) * s.numbers + row * numbers_across(s) + pair.number;
         weights[step][j][r] =
             Matrix<T>::pack(there && pair.first ? from[0] : zero, there && pair.second ? from[1] : zero);
       }
     }
-  float add[kThinTiles][2];
-#pragma unroll
-  for (int j = 0; j < kThinTiles; ++j)
-#pragma unroll
-    for (int e = 0; e < 2; ++e) {
-      const int output = first_output + forward_output(j, 2 * t + e);
-      add[j][e] = bias != nullptr && output < s.o ? to_float(bias[output]) : 0.0F;
-    }
+  const ThinBias<T> first(s, bias, first_output);
 
   const int groups = (s.oh + kForwardLines - 1) / kForwardLines;
   T* const space = reinterpret_cast<T*>(shared);
@@ -128,10 +124,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
       const int line = tile / tiles, begin = tile % tiles * 16;
       const T* const pixel = lines + line * s.sh * under.pitch + (begin + g) * shift + under.lead - under.odd() + 2 * t;
       float c[kThinTiles][4];
-#pragma unroll
-      for (int j = 0; j < kThinTiles; ++j)
-#pragma unroll
-        for (int q = 0; q < 4; ++q) c[j][q] = add[j][q % 2];
+      first.begin(c);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
         uint32_t a[4];
@@ -139,7 +132,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
         for (int q = 0; q < 4; ++q) {
           const int quad = 2 * step + q / 2, row = quad / kQuads;
           const T* const from = pixel + q % 2 * 8 * shift + row * s.dh * under.pitch + quad % kQuads * 2 * kQuad;
-          a[q] = row < s.kh ? *reinterpret_cast<const uint32_t*>(from) & mask[quad % kQuads] : 0U;
+          a[q] = row < rows ? *reinterpret_cast<const uint32_t*>(from) & mask[quad % kQuads] : 0U;
         }
 #pragma unroll
         for (int j = 0; j < kThinTiles; ++j) multiply<T>(c[j], a, weights[step][j]);
@@ -289,10 +282,18 @@ void launch_paired_forward(const StraightShape& s, Element element, const void* 
                                                      static_cast<const T*>(w), static_cast<const T*>(bias), relu,
                                                      static_cast<T*>(y));
     };
+    const auto launch_rows = [&]<int kQuads>() {
+      if (s.kh == 7)
+        launch(paired_forward<T, kQuads, 7>);
+      else if (s.kh == 5)
+        launch(paired_forward<T, kQuads, 5>);
+      else
+        launch(paired_forward<T, kQuads, kAnyRows>);
+    };
     if (pairs_across(s, PairedLines(s, 1)) <= 2 * kQuad)
-      launch(paired_forward<T, 2>);
+      launch_rows.template operator()<2>();
     else
-      launch(paired_forward<T, kMostQuads>);
+      launch_rows.template operator()<kMostQuads>();
   });
   check_launch();
 }

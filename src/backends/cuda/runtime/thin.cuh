@@ -62,11 +62,38 @@ __device__ inline int forward_output(int tile, int column) {
   return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
 }
 
+// A lane's share of a block's bias: where its sums begin.
+template <typename T>
+class ThinBias {
+ public:
+  __device__ ThinBias(const StraightShape& s, const T* bias, int first_output) {
+    const int t = static_cast<int>(threadIdx.x) % 4;
+#pragma unroll
+    for (int j = 0; j < kThinTiles; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        const int output = first_output + forward_output(j, 2 * t + e);
+        add_[j][e] = bias != nullptr && output < s.o ? to_float(bias[output]) : 0.0F;
+      }
+  }
+
+  __device__ void begin(float (&c)[kThinTiles][4]) const {
+#pragma unroll
+    for (int j = 0; j < kThinTiles; ++j)
+#pragma unroll
+      for (int q = 0; q < 4; ++q) c[j][q] = add_[j][q % 2];
+  }
+
+ private:
+  float add_[kThinTiles][2];
+};
+
 // A lane's share of a block's weights and bias, kept while the block goes from stretch to stretch.
 template <typename T, int kNumbers>
 class ThinWeights {
  public:
-  __device__ ThinWeights(const StraightShape& s, const Lines& lines, const T* w, const T* bias, int first_output) {
+  __device__ ThinWeights(const StraightShape& s, const Lines& lines, const T* w, const T* bias, int first_output)
+      : bias_(s, bias, first_output) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
@@ -87,22 +114,12 @@ class ThinWeights {
         place_[step][q] = k < s.numbers ? place_of(s, lines, k) : -1;
       }
     }
-#pragma unroll
-    for (int j = 0; j < kThinTiles; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        const int output = first_output + forward_output(j, 2 * t + e);
-        add_[j][e] = bias != nullptr && output < s.o ? to_float(bias[output]) : 0.0F;
-      }
   }
 
   // c = the outputs of 16 pixels; of this lane's group those whose first numbers are at `upper` and `lower`.
   __device__ void multiply(const T* upper, const T* lower, float (&c)[kThinTiles][4]) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
-#pragma unroll
-    for (int j = 0; j < kThinTiles; ++j)
-#pragma unroll
-      for (int q = 0; q < 4; ++q) c[j][q] = add_[j][q % 2];
+    bias_.begin(c);
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       uint32_t a[4];
@@ -126,7 +143,7 @@ class ThinWeights {
 
   uint32_t b_[kSteps][kThinTiles][2];
   int place_[kSteps][kHeld];
-  float add_[kThinTiles][2];
+  ThinBias<T> bias_;
 };
 
 // The outputs of a tile's 16 pixels, of which `left` are there; `to` is the first output of the first.
