@@ -18,8 +18,8 @@ if [ ! -x "$programs/step_bench" ]; then
   programs=build-gpu
   # The compiler here may be newer than ours, and warn of more.
   cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_WERROR=OFF -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
-    cmake --build "$programs" --target all step_bench gpt_bench >>"$out/build.log" 2>&1 ||
-    { tail -20 "$out/build.log"; exit 1; }
+    cmake --build "$programs" --target all step_bench gpt_bench -- -k 0 >>"$out/build.log" 2>&1 ||
+    { grep -A3 "error:\|FAILED" "$out/build.log" | head -30; exit 1; }
   echo "built $(find "$programs" -maxdepth 1 -type f -perm -u+x ! -name '*.so*' | wc -l) programs in $SECONDS s"
 fi
 [ -f build-models/resnet50.json ] || python3 bench/gpu/make_models.py build-models || exit 1

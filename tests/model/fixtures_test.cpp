@@ -19,7 +19,7 @@ void expect_same(const json& keras, const Model& model) {
   int64_t parameters = 0;
   for (size_t i = 0; i < model.weights().size(); ++i) {
     const Weight& weight = model.weights()[i];
-    EXPECT_EQ(last_part(weight.name), keras["weights"][i]["name"]);
+    EXPECT_EQ(last_part(weight.name), keras["weights"][i]["name"].get<std::string>());
     EXPECT_EQ(json(weight.shape.dims), keras["weights"][i]["shape"]) << weight.name;
     EXPECT_EQ(weight.trainable, keras["weights"][i]["trainable"].get<bool>()) << weight.name;
     parameters += weight.shape.elements();
@@ -31,8 +31,8 @@ void expect_same(const json& keras, const Model& model) {
   ASSERT_EQ(model.layers().size(), keras["layers"].size());
   for (size_t i = 0; i < model.layers().size(); ++i) {
     const LayerInfo& layer = model.layers()[i];
-    EXPECT_EQ(last_part(layer.name), keras["layers"][i]["name"]);
-    EXPECT_EQ(layer.class_name, keras["layers"][i]["class"]);
+    EXPECT_EQ(last_part(layer.name), keras["layers"][i]["name"].get<std::string>());
+    EXPECT_EQ(layer.class_name, keras["layers"][i]["class"].get<std::string>());
     EXPECT_EQ(json(layer.output.dims), keras["layers"][i]["output"]) << layer.name;
     EXPECT_EQ(layer.parameters, keras["layers"][i]["parameters"].get<int64_t>()) << layer.name;
   }

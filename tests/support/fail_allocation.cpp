@@ -13,10 +13,12 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <new>
 
 namespace {
@@ -128,7 +130,7 @@ int counted_main(int argc, char** argv, char** environment) {
 }
 
 void* allocate(size_t bytes, size_t alignment) {
-  if (alignment <= alignof(max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
+  if (alignment <= alignof(std::max_align_t)) return std::malloc(bytes == 0 ? 1 : bytes);
   return std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
 }
 
