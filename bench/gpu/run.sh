@@ -41,9 +41,9 @@ in_shards() {  # count, log, command...: a GoogleTest program in so many process
   wait
   cat "$log".* >"$log"
   rm "$log".*
-  echo "$(basename "$log" .log): $(grep -c '^\[       OK ' "$log") passed, $(grep -c '^\[  SKIPPED ].*(' "$log") skipped, $(grep -c '^\[  FAILED  ].*(' "$log") failed"
+  echo "$(basename "$log" .log): $(grep -c '^\[       OK ' "$log") passed, $(grep -c '^\[  SKIPPED ].* ms)' "$log") skipped, $(grep -c '^\[  FAILED  ].* ms)' "$log") failed"
   grep 'ERROR SUMMARY' "$log" | sort | uniq -c
-  ! grep '^\[  FAILED  ].*(\|^\[ exit code' "$log"
+  ! grep '^\[  FAILED  ].* ms)\|^\[ exit code' "$log"
 }
 failed=0
 
