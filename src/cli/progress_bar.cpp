@@ -19,6 +19,15 @@ std::string metrics_text(const std::vector<Metric>& metrics) {
   return text;
 }
 
+// A GPU's steps may be shorter than a millisecond.
+std::string pace_text(double seconds) {
+  return seconds < 0.01 ? fmt::format("{:.1f}ms/step", seconds * 1e3) : fmt::format("{:.0f}ms/step", seconds * 1e3);
+}
+
+std::string rate_text(int64_t samples, double seconds) {
+  return fmt::format("{:.0f} samples/s", seconds > 0 ? static_cast<double>(samples) / seconds : 0);
+}
+
 std::string bar(double part, int width, bool color) {
   const int full = static_cast<int>(std::lround(part * width));
   std::string text = color ? "\x1b[32m" : "";
@@ -63,9 +72,8 @@ void ProgressBar::on_step(const StepEvent& event) {
   const double per_step = epoch_seconds_ / static_cast<double>(event.window);
   const std::string counter = fmt::format("{}/{} ", event.window, event.windows),
                     left = fmt::format(" {:.0f}s", per_step * static_cast<double>(event.windows - event.window)),
-                    pace = fmt::format(" {:.0f}ms/step", per_step * 1e3), metrics = metrics_text(*event.running),
-                    rate = fmt::format(" - {:.0f} images/s", static_cast<double>(epoch_samples_) / epoch_seconds_),
-                    memory = " - " + memory_text();
+                    pace = " " + pace_text(per_step), metrics = metrics_text(*event.running),
+                    rate = " - " + rate_text(epoch_samples_, epoch_seconds_), memory = " - " + memory_text();
   // A line that is redrawn must fit its row: what tells least goes first.
   const size_t row = terminal_columns() - 1;
   int width = kBarWidth;
@@ -89,14 +97,13 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
   if (quiet_) return;
   drawing_ = false;
   const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
-  const double rate = epoch_seconds_ > 0 ? static_cast<double>(epoch_samples_) / epoch_seconds_ : 0;
+  const std::string told = fmt::format("{}{} - {} - {}", pace_text(per_step), metrics_text(event.metrics),
+                                       rate_text(epoch_samples_, epoch_seconds_), memory_text());
   if (terminal_)
-    fmt::print(stderr, "\r{}/{} {} {:.0f}s {:.0f}ms/step{} - {:.0f} images/s - {}\x1b[K\n", windows_, windows_,
-               bar(1, kBarWidth, color_), event.seconds, per_step * 1e3, metrics_text(event.metrics), rate,
-               memory_text());
+    fmt::print(stderr, "\r{}/{} {} {:.0f}s {}\x1b[K\n", windows_, windows_, bar(1, kBarWidth, color_), event.seconds,
+               told);
   else
-    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {:.1f}ms/step{} - {:.0f} images/s - {}\n", event.epoch + 1,
-               event.epochs, event.seconds, per_step * 1e3, metrics_text(event.metrics), rate, memory_text());
+    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {}\n", event.epoch + 1, event.epochs, event.seconds, told);
 }
 
 void ProgressBar::on_note(const std::string& text) {
