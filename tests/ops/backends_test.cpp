@@ -310,7 +310,7 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   int paired = 0;
   for (const std::string way : {"straight", "paired", "unfolded", "folded", "library"}) {
     // Straight, float32 is rounded to tf32, which holds small integers as they are. In float32 the library's engine may
-    // add up some thousand products one by one: of small integers every order makes the same sum.
+    // add up hundreds of products one by one: of small integers every order makes the same sum.
     const bool tf32 = way == "straight" && !half, in_any_order = (way == "folded" || way == "library") && !half;
     backend_ = make_gpu_as(0, way, tf32);
     const std::string fill = tf32 || in_any_order ? "integers:4" : "normal";

@@ -70,7 +70,7 @@ __device__ void start_lines(const StraightShape& s, const PairedLines& lines, in
 }
 
 // Two of a block's four warps share its pixels, the other two make the other half of its outputs from the same lines.
-// The compiler knows the rows of the usual kernels: what it need not ask for every pair takes a fifth of the time.
+// The compiler knows the rows of the usual kernels: what it need not ask for every pair was a fifth of the loop.
 constexpr int kAnyRows = 0;
 template <typename T, int kQuads, int kRows>
 __global__ void __launch_bounds__(kThinThreads, kBlocks)
