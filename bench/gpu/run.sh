@@ -16,6 +16,7 @@ mkdir -p "$out"
 programs=build-bundle
 if [ ! -x "$programs/step_bench" ]; then
   programs=build-gpu
+  [ -f .deps/cudnn-frontend/include/cudnn_frontend.h ] || scripts/cuda_deps.sh || exit 1
   # The compiler here may be newer than ours, and warn of more.
   cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_WERROR=OFF -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
     cmake --build "$programs" --target all step_bench gpt_bench -- -k 0 >>"$out/build.log" 2>&1 ||
