@@ -137,7 +137,13 @@ std::string precision_text(const JobOptions& options) {
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
-  if (options.device == "reference" || precision.variables == DType::kFloat64) return make_reference_backend();
+  const bool reference = options.device == "reference" || precision.variables == DType::kFloat64;
+  if (reference && options.device != "reference" && options.device != "auto" && options.device != "cpu")
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--device {}: float64 is the reference's, which runs on the CPU", options.device),
+                      {},
+                      {"leave --device out", "--precision float32"}});
+  if (reference) return make_reference_backend();
   if (options.device == "gpu" || options.device.starts_with("gpu:")) return open_gpu(options);
   if (options.device != "auto" && options.device != "cpu") {
     PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(options.device));
@@ -229,7 +235,8 @@ DataDemand data_demand(const Model& model, const DataTypes& types) {
 }
 
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device) {
-  if (options.budget) return {*options.budget, 0};
+  // No budget is larger than a card.
+  if (options.budget) return {device.own_memory ? std::min(*options.budget, device.memory_bytes) : *options.budget, 0};
   // Where little is free, a quarter of it: the usual margin may be more than there is.
   const Bytes margin = std::min(std::max(kSmallestMargin, device.free_bytes / 20), device.free_bytes / 4);
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};

@@ -20,6 +20,7 @@ struct CommonFlags {
   std::vector<std::string> metrics;
   double learning_rate = 0;
   bool json = false, quiet = false;
+  const CLI::Option* batch_option = nullptr;  // --batch-size, where the command has it
 
   // Text to values; kUsage for what does not parse.
   Status resolve(bool needs_loss, bool needs_training);
@@ -29,6 +30,12 @@ struct CommonFlags {
 void add_model_flags(CLI::App& command, CommonFlags& flags);
 // --batch-size, --micro-batch, levers, compile overrides.
 void add_training_flags(CLI::App& command, CommonFlags& flags);
+
+// Checks of numbers, with a message that says what is wanted.
+CLI::Validator above_zero();
+CLI::Validator zero_or_more();
+// Whether a file to be written is called what it will be: .keras, .npy.
+Status check_ending(const std::string& path, const std::string& ending, const std::string& flag);
 
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);

@@ -112,8 +112,7 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
-  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")
-      ->check(CLI::NonNegativeNumber);
+  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")->check(zero_or_more());
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Example: plimsoll doctor");
   actions[command] = [flags] { return doctor(*flags); };

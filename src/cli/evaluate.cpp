@@ -80,6 +80,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
 }
 
 Result<int> predict_command(InferenceFlags& flags) {
+  PLIMSOLL_TRY(check_ending(flags.output, ".npy", "--output"));
   PLIMSOLL_ASSIGN(const auto job, start(flags, false));
   const Model& model = job->open.model;
   const int64_t samples = job->source->samples();
@@ -92,8 +93,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     // Several outputs: OUT.npy becomes OUT.NAME.npy.
     std::string path = flags.output;
     if (model.outputs().size() > 1) {
-      const size_t dot = path.rfind(".npy");
-      path = (dot == std::string::npos ? path : path.substr(0, dot)) + "." + port.name + ".npy";
+      path = path.substr(0, path.size() - std::string_view(".npy").size()) + "." + port.name + ".npy";
     }
     PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision.variables, dims));
     writers.push_back(std::move(writer));

@@ -254,6 +254,7 @@ class FitCommand {
     if (flags_.resume && flags_.checkpoint.empty())
       return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
     PLIMSOLL_TRY(flags_.check());
+    PLIMSOLL_TRY(check_ending(flags_.save, ".keras", "--save"));
     if (!flags_.early_stopping.empty()) {
       PLIMSOLL_ASSIGN(early_stopping_, parse_early_stopping(flags_.early_stopping));
     }
@@ -263,9 +264,10 @@ class FitCommand {
     return {};
   }
 
-  // --batch-size auto was answered when the plan was made: free memory may have changed since, what training means not.
+  // Without a number for --batch-size it is the plan's. That of auto was found when the plan was made: free memory may
+  // have changed since, what training means not.
   void take_batch(const Plan& plan) {
-    if (!flags_.job.automatic_batch) return;
+    if (!flags_.job.automatic_batch && flags_.batch_option->count() > 0) return;
     flags_.job.automatic_batch = false;
     flags_.job.batch_size = plan.batch.effective / flags_.job.accumulation_steps;
   }
@@ -350,12 +352,10 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
   add_data_flags(*command, *flags, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
-  command->add_option("--epochs", flags->epochs, "passes over the data")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  command->add_option("--epochs", flags->epochs, "passes over the data")->check(above_zero())->capture_default_str();
   command
       ->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")
-      ->check(CLI::PositiveNumber);
+      ->check(above_zero());
   command->add_option("--shuffle", flags->shuffle, "a new order each epoch, set by --seed")->capture_default_str();
   command->add_option("--early-stopping", flags->early_stopping, "METRIC:PATIENCE, as val_loss:3");
   command->add_option("--checkpoint", flags->checkpoint, "folder for checkpoints");
@@ -364,7 +364,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--save", flags->save, "write the trained model here, as .keras");
   command->add_option("--plan", flags->plan, "run this plan, saved by plimsoll plan --save");
   command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")
-      ->check(CLI::NonNegativeNumber)
+      ->check(zero_or_more())
       ->capture_default_str();
   command->add_option("--log", flags->log, "write the run here, one JSON object a line");
   command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");

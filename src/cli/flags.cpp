@@ -18,6 +18,23 @@ Result<int64_t> positive(const std::string& text, const std::string& flag) {
   return value;
 }
 
+CLI::Validator number_check(const char* name, const char* wanted, bool (*right)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        return CLI::detail::lexical_cast(text, value) && right(value)
+                   ? std::string()
+                   : fmt::format("takes a number {}, got '{}'", wanted, text);
+      },
+      name);
+}
+
+Result<Bytes> bytes_of(const std::string& text, const std::string& flag) {
+  auto bytes = parse_bytes(text);
+  if (!bytes) bytes.error().what = fmt::format("{}: {}", flag, bytes.error().what);
+  return bytes;
+}
+
 constexpr const char* kLevers[] = {"micro-batch", "recompute", "offload", "prefetch"};
 
 Status check_levers(const std::vector<std::string>& names) {
@@ -43,6 +60,22 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 }
 
 }  // namespace
+
+CLI::Validator above_zero() {
+  return number_check("POSITIVE", "above 0", [](double value) { return value > 0; });
+}
+
+CLI::Validator zero_or_more() {
+  return number_check("NONNEGATIVE", "from 0 on", [](double value) { return value >= 0; });
+}
+
+Status check_ending(const std::string& path, const std::string& ending, const std::string& flag) {
+  if (path.empty() || path.ends_with(ending)) return {};
+  return fail(Error{ErrorCode::kUsage,
+                    fmt::format("{} {}: what is written is a {} file", flag, path, ending),
+                    {},
+                    {fmt::format("{} {}{}", flag, path.substr(0, path.find_last_of('.')), ending)}});
+}
 
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option("--budget", flags.budget_text,
@@ -70,8 +103,7 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--memory-growth", flags.job.memory_growth,
                    "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
                    "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
-  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")
-      ->check(CLI::NonNegativeNumber);
+  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(zero_or_more());
   command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
   command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
   command.add_option("--metrics", flags.metrics, "instead of the file's: accuracy, mae, ...")->delimiter(',');
@@ -80,12 +112,11 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
 }
 
 void add_training_flags(CLI::App& command, CommonFlags& flags) {
-  command
-      .add_option(
-          "--batch-size", flags.batch_text,
-          "the effective batch: what training means; auto: the largest power of two that runs in one piece inside "
-          "the budget")
-      ->capture_default_str();
+  flags.batch_option = command
+                           .add_option("--batch-size", flags.batch_text,
+                                       "the effective batch: what training means; auto: the largest power of two that "
+                                       "fits the budget in one piece")
+                           ->capture_default_str();
   command
       .add_option("--micro-batch", flags.micro_text,
                   "how the batch is cut: auto or a number; bytes and time, not meaning")
@@ -93,7 +124,7 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--gradient-accumulation-steps", flags.job.accumulation_steps,
                   "so many batches of --batch-size make the effective batch")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->capture_default_str();
   command.add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(kLevers, ", ")))
       ->delimiter(',');
@@ -104,7 +135,7 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
       ->check(CLI::IsMember({"exact", "per-micro-batch"}))
       ->capture_default_str();
   command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
-  command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(CLI::PositiveNumber);
+  command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(above_zero());
 }
 
 void name_environment(CLI::App& command) {
@@ -136,12 +167,12 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
     job.micro_batch = micro;
   }
   if (!budget_text.empty()) {
-    PLIMSOLL_ASSIGN(const Bytes budget, parse_bytes(budget_text));
+    PLIMSOLL_ASSIGN(const Bytes budget, bytes_of(budget_text, "--budget"));
     if (budget == 0) return fail(ErrorCode::kUsage, "--budget must be above 0");
     job.budget = budget;
   }
   if (!host_budget_text.empty()) {
-    PLIMSOLL_ASSIGN(job.host_budget, parse_bytes(host_budget_text));
+    PLIMSOLL_ASSIGN(job.host_budget, bytes_of(host_budget_text, "--host-budget"));
   }
   const MemoryGrowth growth = choose_memory_growth(job.memory_growth, std::getenv(kForceGrowth));
   if (!growth.note.empty()) message(*this, growth.note);
@@ -152,6 +183,11 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (!allow.empty())
     for (const char* lever : kLevers)
       if (std::find(allow.begin(), allow.end(), lever) == allow.end()) job.forbidden.insert(lever);
+  if (job.micro_batch && *job.micro_batch < job.batch_size && job.forbidden.count("micro-batch") != 0)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--micro-batch {} cuts the batch, which is forbidden", *job.micro_batch),
+                      {},
+                      {"leave --micro-batch out", "let --forbid and --allow leave it"}});
   job.per_micro_batch_norm = batchnorm == "per-micro-batch";
   if (!optimizer.empty()) job.overrides.optimizer = optimizer;
   if (!loss.empty()) job.overrides.loss = loss;

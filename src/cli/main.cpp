@@ -3,7 +3,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <new>
 
@@ -24,6 +26,14 @@ int finish(const Error& error, bool json) {
   std::fputs(text.c_str(), json ? stdout : stderr);
   if (error.code == ErrorCode::kInternal)
     std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);
+  return exit_code(error.code);
+}
+
+// Output that did not arrive: a disk is full. A reader that has gone has what it wanted.
+int output_lost(int reason) {
+  if (reason == EPIPE) return 0;
+  const Error error{ErrorCode::kWriteFailed, fmt::format("cannot write the output: {}", std::strerror(reason)), {}, {}};
+  std::fputs(to_text(error).c_str(), stderr);
   return exit_code(error.code);
 }
 
@@ -84,7 +94,8 @@ int run(int argc, char** argv) {
   }
   install_signal_handlers();
   const Result<int> result = actions.at(app.get_subcommands().front())();
-  return result ? *result : finish(result.error(), wants_json(argc, argv));
+  const int code = result ? *result : finish(result.error(), wants_json(argc, argv));
+  return std::fflush(stdout) == 0 ? code : output_lost(errno);
 }
 
 }  // namespace
@@ -116,6 +127,7 @@ int main(int argc, char** argv) {
     std::fputs(kNoMemory, stderr);
     return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& e) {
+    if (std::ferror(stdout) != 0) return output_lost(errno);
     return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
   }
 }

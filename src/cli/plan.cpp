@@ -50,14 +50,17 @@ Result<int> plan(PlanFlags& flags) {
   const SearchRequest& request = training.request;
   PLIMSOLL_ASSIGN(const SearchResult result, search(request));
   const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
-  if (flags.json) fmt::print("{}\n", plan_json(report).dump(2));
-  if (!result.fits && flags.json) return exit_code(ErrorCode::kDoesNotFit);  // the plan on stdout says "fits": false
-  if (!result.fits) return fail(does_not_fit(request, result));
-  if (!flags.json) fmt::print("{}", plan_text(report));
-  if (!flags.save.empty()) {
-    PLIMSOLL_TRY(save_plan(result.plan, flags.save));
-    message(flags, fmt::format("plan saved to {}", flags.save));
+  if (!result.fits) {
+    const Error error = does_not_fit(request, result);
+    if (!flags.json) return fail(error);
+    nlohmann::ordered_json both = plan_json(report);  // one document: what was found, and that it is not enough
+    both.update(error_json(error));
+    fmt::print("{}\n", both.dump(2));
+    return exit_code(error.code);
   }
+  if (!flags.save.empty()) PLIMSOLL_TRY(save_plan(result.plan, flags.save));
+  fmt::print("{}", flags.json ? plan_json(report).dump(2) + "\n" : plan_text(report));
+  if (!flags.save.empty()) message(flags, fmt::format("plan saved to {}", flags.save));
   return 0;
 }
 

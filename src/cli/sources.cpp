@@ -42,8 +42,7 @@ Status DataFlags::check() const {
 CLI::Option* add_data_flags(CLI::App& command, DataFlags& flags, const std::string& data_text) {
   command.add_option("--validation-data", flags.validation_data, "as --data");
   command.add_option("--validation-split", flags.validation_split, "the last part of --data, held out");
-  command.add_option("--validation-batch-size", flags.validation_batch, "default: --batch-size")
-      ->check(CLI::PositiveNumber);
+  command.add_option("--validation-batch-size", flags.validation_batch, "default: --batch-size")->check(above_zero());
   command.add_option("--class-weight", flags.class_weight, "0:1,1:5");
   return command.add_option("--data", flags.data, data_text);
 }
@@ -103,7 +102,11 @@ Result<TrainingRequest> training_request(const CommonFlags& common, const DataFl
   int64_t batch_size = common.job.batch_size;
   if (common.job.automatic_batch) {
     PLIMSOLL_ASSIGN(batch_size, largest_batch(request_of, samples));
-    message(common, fmt::format("--batch-size auto: {}, the largest power of two that runs in one piece", batch_size));
+    message(common,
+            fmt::format("--batch-size auto: {}{}", batch_size,
+                        samples == 0 && batch_size == kLargestAutomaticBatch ? ", the most it takes without --data"
+                        : batch_size > 1 ? ", the largest power of two that fits in one piece"
+                                         : ""));
   }
   PLIMSOLL_TRY(model.check_batch(batch_size * common.job.accumulation_steps));
   return TrainingRequest{request_of(batch_size), batch_size};

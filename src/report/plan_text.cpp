@@ -50,13 +50,19 @@ std::string milliseconds(double seconds) {
   return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 0);
 }
 
+std::string pieces_text(const BatchPlan& batch) {
+  const int64_t whole = batch.effective / batch.micro, rest = batch.effective % batch.micro;
+  return rest == 0
+             ? fmt::format("{} micro-batches of {}", whole, batch.micro)
+             : fmt::format("{} micro-batch{} of {} and one of {}", whole, whole > 1 ? "es" : "", batch.micro, rest);
+}
+
 std::string heading(const PlanReport& report) {
   const Plan& plan = report.result->plan;
   std::string text = fmt::format("{} on {}, {}\n", plan.model, report.device.name, plan.precision);
   if (plan.batch.effective > 0) {
     text += fmt::format("batch {}", plan.batch.effective);
-    if (plan.batch.micro < plan.batch.effective)
-      text += fmt::format(", run as {} micro-batches of {}", plan.batch.accumulation_steps(), plan.batch.micro);
+    if (plan.batch.micro < plan.batch.effective) text += ", run as " + pieces_text(plan.batch);
     text += "\n";
   }
   if (report.device.memory_growth)
@@ -126,9 +132,10 @@ std::string levers_text(const PlanReport& report) {
   const Plan& plan = result.plan;
   std::string text;
   for (const LeverUse& lever : plan.levers)
-    text += fmt::format("  lever {}: {}, effect {}\n", lever.name, lever.count, name_of(lever.effect));
+    text += fmt::format("  lever {}: {}, saves {} of arena, {:+.1f} ms a step, effect {}\n", lever.name, lever.count,
+                        format_bytes(lever.saves_bytes), lever.costs_seconds * 1e3, name_of(lever.effect));
   const bool searched = result.unlevered_arena_bytes > 0;  // or the plan was given
-  if (searched && !plan.levers.empty())
+  if (searched && plan.levers.size() > 1)
     text += fmt::format("  together they save {} of arena against the whole batch without levers\n",
                         format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
   if (searched && plan.batch.effective > 0)

@@ -165,15 +165,15 @@ class Builder {
       if (plan_.persistent.size() != slots)
         move_up(end_of(plan_.persistent) -
                 (slots == 0 ? 0 : plan_.persistent[slots - 1].offset + plan_.persistent[slots - 1].bytes()));
-      const Bytes before = highest();
+      const Bytes before = highest() + least_data();
       const size_t count = plan_.phases.size();
       plan_phases();
       Bytes needed = 0;
       for (size_t i = count; i < plan_.phases.size(); ++i) needed = std::max(needed, plan_.phases[i].arena_bytes);
       const Bytes allowed = request_.batch > 0     ? before
                             : request_.budget == 0 ? INT64_MAX
-                                                   : request_.budget - overhead() - request_.data.fixed;
-      if (needed <= allowed || batch == 1) return {};
+                                                   : request_.budget - overhead();
+      if (needed + least_data() <= allowed || batch == 1) return {};
       plan_.phases.resize(count);
     }
   }
@@ -218,21 +218,26 @@ class Builder {
     return std::move(plan_);
   }
 
-  // One request is read ahead unless that would not fit: it costs bytes and saves waiting, and changes nothing.
-  void choose_prefetch() {
+  // A batch of the largest phase, read ahead.
+  Bytes staged() const {
     int64_t largest = 0;
     for (const PhasePlan& phase : plan_.phases) largest = std::max(largest, phase.samples);
-    const Bytes staged = align_up(request_.data.per_sample * largest);
-    plan_.data_bytes = request_.data.fixed + staged;
+    return align_up(request_.data.per_sample * largest);
+  }
+
+  // Into memory of its own a batch is always on its way; what the host holds is the host's.
+  Bytes least_data() const { return request_.device->info().own_memory ? staged() : request_.data.fixed; }
+
+  // One request is read ahead unless that would not fit: it costs bytes and saves waiting, and changes nothing.
+  void choose_prefetch() {
+    plan_.data_bytes = least_data();
     plan_.prefetch = 1;
-    if (request_.device->info().own_memory) {  // one batch on its way in; what the host holds is the host's
-      plan_.data_bytes = staged;
-      return;
-    }
+    if (request_.device->info().own_memory) return;
+    plan_.data_bytes += staged();
     const bool too_much = request_.budget > 0 && plan_.peak_bytes() > request_.budget;
-    if (staged == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
+    if (staged() == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
       plan_.prefetch = 0;
-      plan_.data_bytes = request_.data.fixed;
+      plan_.data_bytes = least_data();
     }
   }
 
@@ -322,7 +327,10 @@ Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompu
 }
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {
-  if (request.batch < 2) {
+  const Candidate& first = result.candidates.front();
+  result.unlevered_arena_bytes = first.arena_bytes;
+  result.unlevered_seconds = first.seconds;
+  if (request.batch == 0) {
     result.fixed_bytes = result.unlevered_arena_bytes;
     return {};
   }
@@ -330,18 +338,17 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   SearchRequest plain = request;
   plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
   plain.micro_batch.reset();
-  Bytes whole = result.unlevered_arena_bytes;
-  const Candidate& first = result.candidates.front();
-  const bool same = first.micro == request.batch && request.evaluate_batch == 0 && request.predict_batch == 0 &&
-                    request.partial_window == 0;
-  if (!same) {
+  Bytes whole = first.arena_bytes;
+  const bool cut = first.micro != request.batch;
+  if (cut || request.evaluate_batch > 0 || request.predict_batch > 0 || request.partial_window > 0) {
     PLIMSOLL_ASSIGN(const Plan plan, build_plan(plain, plain.batch, 0));
     whole = plan.arena_bytes;
+    if (cut) result.unlevered_arena_bytes = plan.arena_bytes, result.unlevered_seconds = plan.step_seconds;
   }
-  const int64_t other = request.batch / 2;
+  const int64_t other = request.batch > 1 ? request.batch / 2 : 2;
   plain.batch = other;
-  PLIMSOLL_ASSIGN(const Plan smaller, build_plan(plain, other, 0));
-  result.bytes_per_sample = (whole - smaller.arena_bytes) / (request.batch - other);
+  PLIMSOLL_ASSIGN(const Plan plan, build_plan(plain, other, 0));
+  result.bytes_per_sample = (whole - plan.arena_bytes) / (request.batch - other);
   result.fixed_bytes = std::max<Bytes>(0, whole - result.bytes_per_sample * request.batch);
   return {};
 }

@@ -41,7 +41,8 @@ Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompu
 Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
                    const std::function<bool(double)>& worth_it, const std::function<void(Plan)>& take);
 
-// How the arena without levers grows with the batch: fixed_bytes and bytes_per_sample of the result.
+// What the whole batch takes without levers, and how the arena then grows with it: unlevered_*, fixed_bytes and
+// bytes_per_sample of the result.
 Status fill_growth(const SearchRequest& request, SearchResult& result);
 
 }  // namespace plimsoll

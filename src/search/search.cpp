@@ -102,11 +102,13 @@ class Best {
     if (request_.host_budget > 0 && plan.host_bytes > request_.host_budget) return;
     result_.candidates.push_back(
         {plan.batch.micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
-    // What the budget is has no say in what the least is: reading ahead is given up first.
-    const Bytes least = plan.arena_bytes + plan.overhead_bytes + request_.data.fixed;
+    // What the budget is has no say in what the least is: reading ahead is given up first, where that saves anything.
+    const Bytes data = request_.device->info().own_memory ? plan.data_bytes : request_.data.fixed;
+    const Bytes least = plan.arena_bytes + plan.overhead_bytes + data;
     least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
-    if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan;
-    if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_))) fastest_ = std::move(plan);
+    if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan, smallest_at_ = last();
+    if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_)))
+      fastest_ = std::move(plan), fastest_at_ = last();
   }
 
   // What the copies alone would take of all that does not fit.
@@ -119,12 +121,16 @@ class Best {
   // Whether a plan that takes at least so long could still be the one.
   bool may_win(double seconds) const { return !fastest_ || seconds <= fastest_->step_seconds; }
   Bytes least() const { return least_; }
+  const Candidate& chosen() const { return result_.candidates[fastest_ ? fastest_at_ : smallest_at_]; }
   Plan take() { return fastest_ ? std::move(*fastest_) : std::move(*smallest_); }
 
  private:
+  size_t last() const { return result_.candidates.size() - 1; }
+
   const SearchRequest& request_;
   SearchResult& result_;
   std::optional<Plan> fastest_, smallest_;
+  size_t fastest_at_ = 0, smallest_at_ = 0;  // among the candidates
   Bytes least_ = 0;
 };
 
@@ -177,6 +183,28 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
   return {};
 }
 
+// What each lever did, one after the other: the batch cut, values recomputed, values sent away. What stands between
+// was looked at on the way to the chosen one.
+void price_levers(const Candidate& chosen, SearchResult& result) {
+  Candidate before;
+  before.arena_bytes = result.unlevered_arena_bytes;
+  before.seconds = result.unlevered_seconds;
+  const auto price = [&](const std::string& name, int recompute, Bytes host_bytes) {
+    const auto lever = std::find_if(result.plan.levers.begin(), result.plan.levers.end(),
+                                    [&](const LeverUse& l) { return l.name == name; });
+    const auto after = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const Candidate& c) {
+      return c.micro == chosen.micro && c.recompute == recompute && c.host_bytes == host_bytes;
+    });
+    if (lever == result.plan.levers.end() || after == result.candidates.end()) return;
+    lever->saves_bytes = std::max<Bytes>(0, before.arena_bytes - after->arena_bytes);
+    lever->costs_seconds = after->seconds - before.seconds;
+    before = *after;
+  };
+  price("micro-batch", 0, 0);
+  price("recompute", chosen.recompute, 0);
+  price("offload", chosen.recompute, chosen.host_bytes);
+}
+
 }  // namespace
 
 Result<SearchResult> search(const SearchRequest& request) {
@@ -193,16 +221,11 @@ Result<SearchResult> search(const SearchRequest& request) {
     again.find_least = true;
     return search(again);
   }
-  const Candidate whole = result.candidates.front();
   result.fits = best.found();
   if (request.find_least) result.least_bytes = best.least();
   result.plan = best.take();
-  result.unlevered_arena_bytes = whole.arena_bytes;
   PLIMSOLL_TRY(fill_growth(request, result));
-  for (LeverUse& lever : result.plan.levers) {
-    lever.saves_bytes = std::max<Bytes>(0, whole.arena_bytes - result.plan.arena_bytes);
-    lever.costs_seconds = result.plan.step_seconds - whole.seconds;
-  }
+  price_levers(best.chosen(), result);
   PLIMSOLL_ASSIGN(result.plan.program, program_digest(request, result.plan.batch.micro));
   PLIMSOLL_TRY(validate(result.plan));
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -210,6 +233,26 @@ Result<SearchResult> search(const SearchRequest& request) {
 }
 
 namespace {
+
+// A remedy's flags, with the budget that they need besides, if any would do on this device.
+std::optional<std::string> flags_for(const SearchRequest& request, std::string flags, const SearchResult& other) {
+  if (other.fits) return flags;
+  const DeviceInfo& device = request.device->info();
+  if (device.own_memory && other.least_bytes > device.memory_bytes) return std::nullopt;
+  return fmt::format("{}{}--budget {}MiB", flags, flags.empty() ? "" : " ", (other.least_bytes + kMiB - 1) / kMiB);
+}
+
+void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
+  if (request.batch < 2 || !request.model->couples_samples() || request.per_micro_batch_norm) return;
+  SearchRequest allowed = request;
+  allowed.per_micro_batch_norm = allowed.find_least = true;
+  allowed.micro_batch.reset();
+  const auto other = search(allowed);
+  if (!other || other->least_bytes >= result.least_bytes) return;
+  if (const auto flags = flags_for(request, "--batchnorm per-micro-batch", *other))
+    error.remedy(fmt::format("{}   needs {}, changes training: statistics per micro-batch", *flags,
+                             format_bytes(other->least_bytes)));
+}
 
 // The fastest plan in half precision that fits, or the smallest, where the device has it: bfloat16, or float16 with a
 // loss scale.
@@ -226,8 +269,23 @@ void add_precision_remedy(const SearchRequest& request, const SearchResult& resu
                                    ? fmt::format("{:.2f}x the time of the smallest plan, changes training",
                                                  other->plan.step_seconds / result.plan.step_seconds)
                                    : "changes the results";
-  error.remedy(fmt::format("--precision {}   needs {}, {}: half precision", to_text(half.graph.precision),
-                           format_bytes(other->plan.peak_bytes()), training));
+  if (const auto flags = flags_for(request, "--precision " + to_text(half.graph.precision), *other))
+    error.remedy(
+        fmt::format("{}   needs {}, {}: half precision", *flags, format_bytes(other->plan.peak_bytes()), training));
+}
+
+// What was forbidden, or what the host may not hold, if that is what is missing.
+void add_freedom_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
+  if (request.forbidden.empty() && request.host_budget == 0) return;
+  SearchRequest free = request;
+  free.forbidden.clear();
+  free.host_budget = 0;
+  free.find_least = true;
+  const auto other = search(free);
+  if (!other || other->least_bytes >= result.least_bytes) return;
+  if (const auto flags = flags_for(request, "", *other))
+    error.remedy(fmt::format("{}{}leave --forbid, --allow and --host-budget out   needs {}", *flags,
+                             flags->empty() ? "" : ", and ", format_bytes(other->least_bytes)));
 }
 
 }  // namespace
@@ -249,18 +307,14 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   if (request.batch > 0)
     error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),
                            format_bytes(result.bytes_per_sample)));
-  error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", (result.least_bytes + kMiB - 1) / kMiB));
-  if (request.batch > 1 && request.model->couples_samples() && !request.per_micro_batch_norm) {
-    SearchRequest allowed = request;
-    allowed.per_micro_batch_norm = allowed.find_least = true;
-    allowed.micro_batch.reset();
-    if (const auto other = search(allowed); other && other->least_bytes < result.least_bytes)
-      error.remedy(fmt::format("--batchnorm per-micro-batch   down to {}, changes training: statistics per micro-batch",
-                               format_bytes(other->least_bytes)));
-  }
+  if (const auto flags = flags_for(request, "", result))
+    error.remedy(*flags + "   what the smallest plan needs");
+  else
+    error.fact(
+        fmt::format("{} has {}", request.device->info().name, format_bytes(request.device->info().memory_bytes)));
+  add_batchnorm_remedy(request, result, error);
   add_precision_remedy(request, result, error);
-  if (request.forbidden.count("micro-batch") != 0 || request.forbidden.count("recompute") != 0)
-    error.remedy("leave --forbid out   more ways to fit");
+  add_freedom_remedy(request, result, error);
   return error;
 }
 

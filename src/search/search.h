@@ -57,6 +57,7 @@ struct SearchResult {
   Bytes fixed_bytes = 0;            // of the arena without levers: what does not grow with the batch
   Bytes bytes_per_sample = 0;       // and what one more sample adds
   Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever
+  double unlevered_seconds = 0;     // and its step
   double seconds = 0;               // how long the search took
 };
 

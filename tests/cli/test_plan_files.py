@@ -30,6 +30,16 @@ def first(folder, count, x=None, y=None):
     )
 
 
+def test_a_plan_brings_its_batch(tmp_path):
+    plan = saved_plan(tmp_path, batch_size=8)
+    program.run("fit", MODEL, "--data", data(), "--threads", 2, "--plan", plan)
+
+
+def test_a_plan_that_cannot_be_saved_is_one_document(tmp_path):
+    found = program.run("plan", MODEL, "--save", tmp_path / "none" / "plan", "--json", expect=6).json()
+    assert list(found) == ["error"]
+
+
 def test_a_file_that_is_no_plan(tmp_path):
     (tmp_path / "plan").write_text("not a plan")
     misfit(tmp_path, tmp_path / "plan", [tmp_path / "plan", "not JSON"])

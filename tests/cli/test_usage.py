@@ -58,11 +58,26 @@ def test_help_has_an_example(command):
         ("doctor", "--threads", -1),
         ("fit", MODEL, "--data", data(), "--resume"),
         ("plan", MODEL, "--batch-size", 10**25),
+        ("plan", MODEL, "--micro-batch", 8, "--forbid", "micro-batch"),
+        ("plan", MODEL, "--micro-batch", 8, "--allow", "recompute"),
+        ("plan", MODEL, "--precision", "float64", "--device", "h200-141g"),
+        ("fit", MODEL, "--data", data(), "--save", "trained.h5"),
+        ("predict", MODEL, "--data", GOLDEN / "cnn_x.npy", "--output", "predictions.txt"),
     ),
     ids=lambda a: " ".join(str(p).rsplit("/", 1)[-1] for p in a)[-40:],
 )
 def test_bad_usage(arguments):
     refused(201, *arguments)
+
+
+@pytest.mark.parametrize("flag", ("--gradient-accumulation-steps", "--learning-rate", "--validation-batch-size"))
+@pytest.mark.parametrize("value", (0, -1, "some"))
+def test_numbers_that_do_not_do_say_what_would(flag, value):
+    refused(201, "plan", MODEL, flag, value, mentions=[f"{flag}: takes a number above 0, got '{value}'"])
+
+
+def test_sizes_that_do_not_do_name_their_flag():
+    refused(201, "plan", MODEL, "--budget", "7gib", mentions=["--budget: '7gib' is not a size"])
 
 
 @pytest.mark.parametrize("flag", (["--bach-size", 4], ["--batch_size", 4], ["--batch_size=4"], ["--batchsize", 4]), ids=str)
@@ -155,11 +170,32 @@ def test_budget_by_environment():
 
 
 def test_error_as_json():
-    ended = program.run("plan", MODEL, "--batch-size", 4, "--budget", "1KiB", "--json", expect=3)
-    found = [json.loads(t) for t in (ended.stdout, ended.stderr) if t.strip().startswith("{")]
-    assert any(
-        o.get("code") == "P301" or o.get("error", {}).get("code") == "P301" or o.get("fits") is False for o in found
-    ), ended
+    """One document: the smallest plan, and the error that says what would do."""
+    found = program.run("plan", MODEL, "--batch-size", 4, "--budget", "1KiB", "--json", expect=3).json()
+    assert found["fits"] is False and found["error"]["code"] == "P301" and found["error"]["try"], found
+
+
+@pytest.mark.parametrize("device", ("cpu", "rtx-4090-24g", "t4-16g"))
+def test_the_budget_that_is_proposed_does(device):
+    flags = ("plan", "fashion-cnn", "--batch-size", 256, "--device", device, "--budget")
+    remedies = program.run(*flags, "1MiB", "--json", expect=3).json()["error"]["try"]
+    proposed = re.match(r"--budget (\d+MiB) ", remedies[0])
+    plan = program.run(*flags, proposed[1], "--json").json()
+    assert plan["fits"] and plan["least_bytes"] <= plan["peak_bytes"] <= plan["budget_bytes"]
+
+
+def test_no_budget_is_larger_than_the_card():
+    plan = program.run("plan", MODEL, "--device", "t4-16g", "--budget", "1TiB", "--json").json()
+    assert plan["budget_bytes"] == plan["device"]["memory_bytes"]
+    text = refused(301, "plan", "fashion-cnn", "--device", "t4-16g", "--batch-size", 2**22, "--forbid", "micro-batch,offload")
+    assert "Tesla T4 has" in text and "try: --budget" not in text
+
+
+def test_output_that_does_not_arrive():
+    for flags in ((), ("--json",)):
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run(program.command("plan", MODEL, *flags), stdout=full, stderr=subprocess.PIPE, text=True)
+        assert ended.returncode == 6 and "error P601" in ended.stderr, ended
 
 
 def test_damaged_checkpoint(tmp_path):

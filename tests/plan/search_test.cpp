@@ -98,41 +98,52 @@ TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
   EXPECT_TRUE(offloads);
 }
 
+// On a device with memory of its own the batch on its way in is part of it.
+const std::vector<std::string>& shared_and_own_memory() {
+  static const std::vector<std::string> list = {fast_device(), "rtx-4090-24g"};
+  return list;
+}
+
 TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
-  for (const std::string& model : models()) {
-    Problem problem(model, 32);
-    problem.request.budget = kMiB;
-    const SearchResult none = require(search(problem.request));
-    ASSERT_FALSE(none.fits) << model;
-    const Error error = does_not_fit(problem.request, none);
-    EXPECT_EQ(error.code, ErrorCode::kDoesNotFit);
-    EXPECT_NE(to_text(error).find(std::to_string(none.least_bytes)), std::string::npos) << to_text(error);
+  for (const std::string& device : shared_and_own_memory())
+    for (const std::string& model : models()) {
+      const std::string where = model + " on " + device;
+      Problem problem(model, 32, device);
+      problem.request.evaluate_batch = model == models()[0] ? 1000 : 0;
+      problem.request.budget = kMiB;
+      const SearchResult none = require(search(problem.request));
+      ASSERT_FALSE(none.fits) << where;
+      EXPECT_EQ(none.least_bytes, none.plan.peak_bytes()) << where;
+      const Error error = does_not_fit(problem.request, none);
+      EXPECT_EQ(error.code, ErrorCode::kDoesNotFit);
+      EXPECT_NE(to_text(error).find(std::to_string(none.least_bytes)), std::string::npos) << to_text(error);
 
-    // A remedy says what it would need, also where the least was not looked for.
-    problem.request.find_least = false;
-    EXPECT_EQ(to_text(does_not_fit(problem.request, require(search(problem.request)))), to_text(error)) << model;
-    EXPECT_EQ(to_text(error).find(" 0 B"), std::string::npos) << to_text(error);
+      // A remedy says what it would need, also where the least was not looked for.
+      problem.request.find_least = false;
+      EXPECT_EQ(to_text(does_not_fit(problem.request, require(search(problem.request)))), to_text(error)) << where;
+      EXPECT_EQ(to_text(error).find(" 0 B"), std::string::npos) << to_text(error);
 
-    problem.request.budget = none.least_bytes;
-    const SearchResult least = require(search(problem.request));
-    EXPECT_TRUE(least.fits) << model;
-    EXPECT_LE(least.plan.peak_bytes(), none.least_bytes) << model;
-    problem.request.budget = none.least_bytes - 1;
-    EXPECT_FALSE(require(search(problem.request)).fits) << model;
-  }
+      problem.request.budget = none.least_bytes;
+      const SearchResult least = require(search(problem.request));
+      EXPECT_TRUE(least.fits) << where;
+      EXPECT_LE(least.plan.peak_bytes(), none.least_bytes) << where;
+      problem.request.budget = none.least_bytes - 1;
+      EXPECT_FALSE(require(search(problem.request)).fits) << where;
+    }
 }
 
 TEST(Search, TheLeastDoesNotDependOnTheBudget) {
-  for (const std::string& model : models()) {
-    Problem problem(model, 32);
-    const Bytes least = require(search(problem.request)).least_bytes;
-    for (const Bytes budget : {kMiB, least - 1, least, 2 * least}) {
-      problem.request.budget = budget;
-      const SearchResult result = require(search(problem.request));
-      EXPECT_EQ(result.least_bytes, least) << model << " in " << budget;
-      EXPECT_EQ(result.fits, budget >= least) << model << " in " << budget;
+  for (const std::string& device : shared_and_own_memory())
+    for (const std::string& model : models()) {
+      Problem problem(model, 32, device);
+      const Bytes least = require(search(problem.request)).least_bytes;
+      for (const Bytes budget : {kMiB, least - 1, least, 2 * least}) {
+        problem.request.budget = budget;
+        const SearchResult result = require(search(problem.request));
+        EXPECT_EQ(result.least_bytes, least) << model << " in " << budget;
+        EXPECT_EQ(result.fits, budget >= least) << model << " in " << budget;
+      }
     }
-  }
 }
 
 TEST(Search, TheSameRequestGivesTheSamePlan) {
@@ -226,6 +237,46 @@ TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   EXPECT_GT(result.plan.levers[0].saves_bytes, 0);
   EXPECT_GT(result.plan.levers[0].costs_seconds, 0);
   EXPECT_LT(result.plan.step_seconds, 1.4 * kept.step_seconds);  // a whole forward pass again would be a third more
+}
+
+// One lever after the other: what they save and cost adds up to what the plan does.
+TEST(Search, LeversArePricedOneByOne) {
+  size_t most = 0;
+  for (const std::string& model : models()) {
+    Problem problem(model, 32, "rtx-4090-24g");
+    problem.request.budget = require(search(problem.request)).least_bytes;
+    const SearchResult least = require(search(problem.request));
+    Bytes saved = 0;
+    double cost = 0;
+    for (const LeverUse& lever : least.plan.levers) {
+      saved += lever.saves_bytes;
+      cost += lever.costs_seconds;
+    }
+    EXPECT_EQ(saved, least.unlevered_arena_bytes - least.plan.arena_bytes) << model;
+    EXPECT_NEAR(cost, least.plan.step_seconds - least.unlevered_seconds, 1e-12) << model;
+    most = std::max(most, least.plan.levers.size());
+  }
+  EXPECT_GT(most, 1U);
+}
+
+// Where the user cuts the batch himself, no candidate has it whole.
+TEST(Search, ABatchCutByHandIsPricedAgainstTheWhole) {
+  Problem problem("fashion-cnn", 32);
+  const SearchResult whole = require(search(problem.request));
+  problem.request.micro_batch = 4;
+  const SearchResult cut = require(search(problem.request));
+  const auto lever = std::find_if(cut.plan.levers.begin(), cut.plan.levers.end(),
+                                  [](const LeverUse& l) { return l.name == "micro-batch"; });
+  ASSERT_NE(lever, cut.plan.levers.end());
+  EXPECT_GT(lever->saves_bytes, 0);
+  EXPECT_EQ(cut.unlevered_arena_bytes, whole.unlevered_arena_bytes);
+  EXPECT_EQ(cut.bytes_per_sample, whole.bytes_per_sample);
+}
+
+TEST(Search, OneSampleKnowsWhatTheNextWouldAdd) {
+  const SearchResult one = require(search(Problem("fashion-cnn", 1).request));
+  EXPECT_GT(one.bytes_per_sample, 0);
+  EXPECT_EQ(one.fixed_bytes + one.bytes_per_sample, one.unlevered_arena_bytes);
 }
 
 TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
