@@ -2,7 +2,7 @@
 """Checks that the docs and the code agree.
 
 Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
-index docs/errors/README.md lists them all; links between Markdown files lead somewhere; no source file is longer than 500 lines.
+index docs/errors/README.md lists them all; docs/keras.md lists every layer, loss and schedule that is read; links between Markdown files lead somewhere; no source file is longer than 500 lines.
 
     scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
 """
@@ -44,6 +44,22 @@ def error_pages(root):
             yield "docs/errors/README.md", f"does not list {code}"
 
 
+def keras_names(root):
+    """What the registries of src/model know by Keras's names."""
+    page = (root / "docs/keras.md").read_text(encoding="utf-8")
+    known = set()
+    for path in sorted((root / "src/model").glob("*.cpp")):
+        text = path.read_text(encoding="utf-8")
+        known.update(re.findall(r'LayerClass\{"(\w+)"', text))
+        known.update(re.findall(r'\{"(\w+)", "\w+", "\w*", LossKind::', text))
+        known.update(re.findall(r's\.kind == "(\w+)"', text))
+    if len(known) < 30:
+        yield "src/model", "few layers, losses and schedules found: has the form of the registries changed?"
+    for name in sorted(known):
+        if not re.search(rf"\b{name}\b", page):
+            yield "docs/keras.md", f"does not list {name}"
+
+
 def links(root):
     for path in [root / "README.md", *sorted((root / "docs").rglob("*.md")), *sorted((root / "examples").glob("*.md"))]:
         if not path.exists():
@@ -70,7 +86,7 @@ def long_files(root):
 
 def main(arguments):
     root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
-    breaches = [*error_pages(root), *links(root), *long_files(root)]
+    breaches = [*error_pages(root), *keras_names(root), *links(root), *long_files(root)]
     for name, what in breaches:
         print(f"{name}: {what}")
     print(f"check_docs: {len(breaches)} breaches")
