@@ -44,22 +44,23 @@ void print_gpus() {
   fmt::print("profiles  cards to plan for: {}\n", profiles);
 }
 
-// {"gpus": [...], "missing": [...]}: what print_gpus() says, for machines.
+// {"gpus": [...], "missing": [...], "profiles": [...]}: what print_gpus() says, for machines.
 void add_gpus(nlohmann::ordered_json& json) {
+  json["gpus"] = json["missing"] = json["profiles"] = nlohmann::ordered_json::array();
+  for (const cuda::Card& card : cuda::card_profiles()) json["profiles"].push_back(card.profile);
 #ifdef PLIMSOLL_HAS_CUDA
-  json["gpus"] = nlohmann::ordered_json::array();
-  json["missing"] = nlohmann::ordered_json::array();
   const auto gpus = gpu_reports();
   if (!gpus) json["missing"].push_back(error_json(gpus.error())["error"]);
   for (const GpuReport& gpu : gpus.value_or(std::vector<GpuReport>{}))
-    json["gpus"].push_back(ordered_object({{"name", gpu.card.name},
-                                           {"device", fmt::format("gpu:{}", gpu.ordinal)},
-                                           {"memory_bytes", gpu.card.memory_bytes},
-                                           {"free_bytes", gpu.card.free_bytes},
-                                           {"held_by", gpu.holders}}));
+    json["gpus"].push_back(ordered_object(
+        {{"name", gpu.card.name},
+         {"device", fmt::format("gpu:{}", gpu.ordinal)},
+         {"compute_capability", fmt::format("{}.{}", gpu.card.capability / 10, gpu.card.capability % 10)},
+         {"memory_bytes", gpu.card.memory_bytes},
+         {"free_bytes", gpu.card.free_bytes},
+         {"host_bytes_per_second", gpu.card.host_bytes_per_second},
+         {"held_by", gpu.holders}}));
   for (const Error& missing : missing_gpu_libraries()) json["missing"].push_back(error_json(missing)["error"]);
-#else
-  (void)json;
 #endif
 }
 

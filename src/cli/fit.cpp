@@ -188,6 +188,7 @@ class FitCommand {
     PLIMSOLL_TRY(check_flags());
     PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
+    PLIMSOLL_TRY(backend->check_room(0));  // a card that can only be planned for has none
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
     PLIMSOLL_ASSIGN(auto given, given_plan(flags_));

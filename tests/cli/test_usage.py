@@ -114,6 +114,11 @@ def test_gpu_that_is_not_here():
     assert ended.code == 0 or (ended.code == 6 and "error P603" in ended.stderr and "--device cpu" in ended.stderr), ended
 
 
+def test_the_doctor_lists_the_cards_to_plan_for():
+    told = program.run("doctor", "--json").json()
+    assert "rtx-4090-24g" in told["profiles"] and isinstance(told["gpus"], list) and isinstance(told["missing"], list)
+
+
 def test_card_that_is_not_here_is_planned_for_and_trains_nothing():
     plan = json.loads(program.run("plan", MODEL, "--device", "rtx-4090-24g", "--json").stdout)
     assert plan["device"]["kind"] == "gpu" and plan["memories"][0]["space"] == "gpu:0"

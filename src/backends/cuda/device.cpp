@@ -97,6 +97,7 @@ class PlannedGpu final : public Backend {
   explicit PlannedGpu(Card card) : device_(std::move(card)) {}
 
   const Device& device() const override { return device_; }
+  Status check_room(Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Memory>> reserve(Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Memory>> reserve_host(Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode&) const override { return fail(absent()); }
