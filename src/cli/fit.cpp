@@ -188,7 +188,6 @@ class FitCommand {
     PLIMSOLL_TRY(check_flags());
     PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
-    PLIMSOLL_TRY(backend->check_room(0));  // a card that can only be planned for has none
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
     PLIMSOLL_ASSIGN(auto given, given_plan(flags_));
@@ -198,6 +197,7 @@ class FitCommand {
     flags_.job.batch_size = training.batch_size;
     const SearchRequest& request = training.request;
     PLIMSOLL_ASSIGN(SearchResult found, given ? accept_plan(std::move(*given), request) : search_plan(request));
+    PLIMSOLL_TRY(backend->check_room(0));  // a card that can only be planned for has none
     for (const LeverUse& lever : found.plan.levers)
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
