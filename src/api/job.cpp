@@ -260,6 +260,7 @@ SearchRequest base_request(const JobOptions& options, const Model& model, const 
     request.host_budget = *options.host_budget;
   else if (here && device.info().own_memory)
     request.host_budget = free_host_bytes() / 4 * 3;
+  request.host_budget_asked = options.host_budget.has_value();
   if (options.host_budget == Bytes{0}) request.forbidden.insert("offload");
   return request;
 }

@@ -20,10 +20,12 @@ struct CommonFlags {
   std::vector<std::string> metrics;
   double learning_rate = 0;
   bool json = false, quiet = false;
-  const CLI::Option* batch_option = nullptr;  // --batch-size, where the command has it
+  const CLI::Option* batch_option = nullptr;  // --batch-size, where the command trains
 
   // Text to values; kUsage for what does not parse.
   Status resolve(bool needs_loss, bool needs_training);
+  // Whether the batch, once it is known, can be cut and added up as was asked.
+  Status check_cut() const;
 };
 
 // MODEL, budgets, the device and what it computes in, --json and --quiet.
@@ -31,9 +33,10 @@ void add_model_flags(CLI::App& command, CommonFlags& flags);
 // --batch-size, --micro-batch, levers, compile overrides.
 void add_training_flags(CLI::App& command, CommonFlags& flags);
 
-// Checks of numbers, with a message that says what is wanted.
+// Checks of numbers, with a message that says what is wanted: any number, or whole ones.
 CLI::Validator above_zero();
-CLI::Validator zero_or_more();
+CLI::Validator whole_above_zero();
+CLI::Validator whole_from_zero();
 // Whether a file to be written is called what it will be: .keras, .npy.
 Status check_ending(const std::string& path, const std::string& ending, const std::string& flag);
 
@@ -58,7 +61,11 @@ void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 const std::atomic<bool>& stop_requested();
 void install_signal_handlers();
 
-void message(const CommonFlags& flags, const std::string& text);  // to stderr, unless --quiet
+// The answer, to stdout; whether it arrived is asked at the end.
+void answer(const std::string& text);
+// To stderr. That nobody reads it any more stops nothing.
+void tell(const std::string& text);
+void message(const CommonFlags& flags, const std::string& text);  // a line of it, unless --quiet
 // "process peak: 41.2 MiB of 47.0 MiB"; on a GPU also who counted.
 std::string peak_text(const Session& session, const Budget& budget);
 

@@ -46,7 +46,7 @@ void print_gpus() {
 
 // {"gpus": [...], "missing": [...], "profiles": [...]}: what print_gpus() says, for machines.
 void add_gpus(nlohmann::ordered_json& json) {
-  json["gpus"] = json["missing"] = json["profiles"] = nlohmann::ordered_json::array();
+  for (const char* key : {"gpus", "missing", "profiles"}) json[key] = nlohmann::ordered_json::array();
   for (const cuda::Card& card : cuda::card_profiles()) json["profiles"].push_back(card.profile);
 #ifdef PLIMSOLL_HAS_CUDA
   const auto gpus = gpu_reports();
@@ -113,7 +113,8 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
-  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")->check(zero_or_more());
+  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")
+      ->check(whole_from_zero());
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Example: plimsoll doctor");
   actions[command] = [flags] { return doctor(*flags); };

@@ -60,7 +60,7 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
 // "1280/10000" on a terminal, redrawn.
 void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
   if (flags.quiet || isatty(STDERR_FILENO) != 1) return;
-  fmt::print(stderr, "\r{}/{} samples\x1b[K{}", done, samples, done == samples ? "\n" : "");
+  tell(fmt::format("\r{}/{} samples\x1b[K{}", done, samples, done == samples ? "\n" : ""));
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
@@ -71,10 +71,10 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
-    fmt::print("{}\n", ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2));
+    answer(ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2) + "\n");
     return 0;
   }
-  for (const Metric& metric : metrics) fmt::print("{}: {:.6g}\n", metric.name, metric.value);
+  for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));
   message(flags, peak_text(*job->session, job->budget));
   return 0;
 }

@@ -191,7 +191,7 @@ class FitCommand {
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
     PLIMSOLL_ASSIGN(auto given, given_plan(flags_));
-    if (given) take_batch(given->plan);
+    if (given) take_batch(given->plan, sources.samples());
     PLIMSOLL_ASSIGN(const TrainingRequest training,
                     training_request(flags_, flags_, open.model, backend->device(), sources, budget_));
     flags_.job.batch_size = training.batch_size;
@@ -202,7 +202,7 @@ class FitCommand {
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
     const PlanReport report{&open.model, open.file, backend->device().info(), budget_.bytes, budget_.margin, &found};
-    if (!flags_.quiet && !flags_.json) fmt::print(stderr, "{}\n", plan_text(report));
+    if (!flags_.quiet && !flags_.json) tell(plan_text(report) + "\n");
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
     if (early_stopping_) PLIMSOLL_TRY(check_watched(*early_stopping_, session->tallies(), sources.validates));
@@ -226,7 +226,7 @@ class FitCommand {
     auto fitted = fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher);
     bar.end_line();
     PLIMSOLL_ASSIGN(const FitResult result, std::move(fitted));
-    if (flags_.profile) fmt::print(stderr, "{}", profile.text());
+    if (flags_.profile) tell(profile.text());
     if (result.interrupted) return interrupted(*session, open, result);
     if (!flags_.save.empty()) {
       PLIMSOLL_TRY(save_model(*session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer,
@@ -265,10 +265,12 @@ class FitCommand {
     return {};
   }
 
-  // Without a number for --batch-size it is the plan's. That of auto was found when the plan was made: free memory may
-  // have changed since, what training means not.
-  void take_batch(const Plan& plan) {
-    if (!flags_.job.automatic_batch && flags_.batch_option->count() > 0) return;
+  // Without a number for --batch-size it is the plan's, unless the default makes the same of the samples there are.
+  // That of auto was found when the plan was made: free memory may have changed since, what training means not.
+  void take_batch(const Plan& plan, int64_t samples) {
+    const bool automatic = flags_.job.automatic_batch, given = !automatic && flags_.batch_option->count() > 0;
+    const int64_t window = flags_.job.batch_size * flags_.job.accumulation_steps;
+    if (given || (!automatic && std::min(window, samples) == plan.batch.effective)) return;
     flags_.job.automatic_batch = false;
     flags_.job.batch_size = plan.batch.effective / flags_.job.accumulation_steps;
   }
@@ -326,7 +328,7 @@ class FitCommand {
       nlohmann::ordered_json json = done;
       json.erase("event");
       json["metrics"] = metrics;
-      fmt::print("{}\n", json.dump(2));
+      answer(json.dump(2) + "\n");
       return;
     }
     if (session.arena_peak_bytes() == 0)
@@ -353,10 +355,12 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
   add_data_flags(*command, *flags, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
-  command->add_option("--epochs", flags->epochs, "passes over the data")->check(above_zero())->capture_default_str();
+  command->add_option("--epochs", flags->epochs, "passes over the data")
+      ->check(whole_above_zero())
+      ->capture_default_str();
   command
       ->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")
-      ->check(above_zero());
+      ->check(whole_above_zero());
   command->add_option("--shuffle", flags->shuffle, "a new order each epoch, set by --seed")->capture_default_str();
   command->add_option("--early-stopping", flags->early_stopping, "METRIC:PATIENCE, as val_loss:3");
   command->add_option("--checkpoint", flags->checkpoint, "folder for checkpoints");
@@ -365,7 +369,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--save", flags->save, "write the trained model here, as .keras");
   command->add_option("--plan", flags->plan, "run this plan, saved by plimsoll plan --save");
   command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")
-      ->check(zero_or_more())
+      ->check(whole_from_zero())
       ->capture_default_str();
   command->add_option("--log", flags->log, "write the run here, one JSON object a line");
   command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 
 #include "cli/command.h"
 #include "execute/session.h"
@@ -18,13 +21,14 @@ Result<int64_t> positive(const std::string& text, const std::string& flag) {
   return value;
 }
 
-CLI::Validator number_check(const char* name, const char* wanted, bool (*right)(double)) {
+template <typename Number>
+CLI::Validator number_check(const char* name, const char* wanted, bool (*right)(Number)) {
   return CLI::Validator(
       [=](const std::string& text) {
-        double value = 0;
-        return CLI::detail::lexical_cast(text, value) && right(value)
-                   ? std::string()
-                   : fmt::format("takes a number {}, got '{}'", wanted, text);
+        Number value = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool read = error == std::errc{} && end == text.data() + text.size();
+        return read && right(value) ? std::string() : fmt::format("takes {}, got '{}'", wanted, text);
       },
       name);
 }
@@ -62,11 +66,15 @@ Result<std::vector<int64_t>> parse_dims(const std::string& text) {
 }  // namespace
 
 CLI::Validator above_zero() {
-  return number_check("POSITIVE", "above 0", [](double value) { return value > 0; });
+  return number_check<double>("POSITIVE", "a number above 0", [](double n) { return n > 0 && std::isfinite(n); });
 }
 
-CLI::Validator zero_or_more() {
-  return number_check("NONNEGATIVE", "from 0 on", [](double value) { return value >= 0; });
+CLI::Validator whole_above_zero() {
+  return number_check<int64_t>("POSITIVE", "a whole number above 0", [](int64_t n) { return n > 0; });
+}
+
+CLI::Validator whole_from_zero() {
+  return number_check<int64_t>("NONNEGATIVE", "a whole number from 0 on", [](int64_t n) { return n >= 0; });
 }
 
 Status check_ending(const std::string& path, const std::string& ending, const std::string& flag) {
@@ -74,7 +82,7 @@ Status check_ending(const std::string& path, const std::string& ending, const st
   return fail(Error{ErrorCode::kUsage,
                     fmt::format("{} {}: what is written is a {} file", flag, path, ending),
                     {},
-                    {fmt::format("{} {}{}", flag, path.substr(0, path.find_last_of('.')), ending)}});
+                    {fmt::format("{} {}", flag, std::filesystem::path(path).replace_extension(ending).string())}});
 }
 
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
@@ -103,7 +111,7 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_flag("--memory-growth", flags.job.memory_growth,
                    "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
                    "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
-  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(zero_or_more());
+  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(whole_from_zero());
   command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
   command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
   command.add_option("--metrics", flags.metrics, "instead of the file's: accuracy, mae, ...")->delimiter(',');
@@ -124,7 +132,7 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--gradient-accumulation-steps", flags.job.accumulation_steps,
                   "so many batches of --batch-size make the effective batch")
-      ->check(above_zero())
+      ->check(whole_above_zero())
       ->capture_default_str();
   command.add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(kLevers, ", ")))
       ->delimiter(',');
@@ -161,9 +169,6 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   }
   if (micro_text != "auto") {
     PLIMSOLL_ASSIGN(const int64_t micro, positive(micro_text, "--micro-batch"));
-    if (micro > job.batch_size)
-      return fail(ErrorCode::kUsage,
-                  fmt::format("--micro-batch {} is larger than --batch-size {}", micro, job.batch_size));
     job.micro_batch = micro;
   }
   if (!budget_text.empty()) {
@@ -183,11 +188,6 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   if (!allow.empty())
     for (const char* lever : kLevers)
       if (std::find(allow.begin(), allow.end(), lever) == allow.end()) job.forbidden.insert(lever);
-  if (job.micro_batch && *job.micro_batch < job.batch_size && job.forbidden.count("micro-batch") != 0)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--micro-batch {} cuts the batch, which is forbidden", *job.micro_batch),
-                      {},
-                      {"leave --micro-batch out", "let --forbid and --allow leave it"}});
   job.per_micro_batch_norm = batchnorm == "per-micro-batch";
   if (!optimizer.empty()) job.overrides.optimizer = optimizer;
   if (!loss.empty()) job.overrides.loss = loss;
@@ -204,8 +204,33 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   return {};
 }
 
+Status CommonFlags::check_cut() const {
+  int64_t effective = 0;
+  if (__builtin_mul_overflow(job.batch_size, job.accumulation_steps, &effective))
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} batches of {} are too many samples to count", job.accumulation_steps, job.batch_size));
+  if (!job.micro_batch) return {};
+  if (*job.micro_batch > job.batch_size)
+    return fail(ErrorCode::kUsage,
+                fmt::format("--micro-batch {} is larger than --batch-size {}", *job.micro_batch, job.batch_size));
+  if (*job.micro_batch < job.batch_size && job.forbidden.count("micro-batch") != 0)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--micro-batch {} cuts the batch, which is forbidden", *job.micro_batch),
+                      {},
+                      {"leave --micro-batch out", "let --forbid and --allow leave it"}});
+  return {};
+}
+
+void answer(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+}
+
+void tell(const std::string& text) {
+  std::fputs(text.c_str(), stderr);
+}
+
 void message(const CommonFlags& flags, const std::string& text) {
-  if (!flags.quiet) fmt::print(stderr, "{}\n", text);
+  if (!flags.quiet) tell(text + "\n");
 }
 
 std::string peak_text(const Session& session, const Budget& budget) {

@@ -29,10 +29,10 @@ int finish(const Error& error, bool json) {
   return exit_code(error.code);
 }
 
-// Output that did not arrive: a disk is full. A reader that has gone has what it wanted.
-int output_lost(int reason) {
-  if (reason == EPIPE) return 0;
-  const Error error{ErrorCode::kWriteFailed, fmt::format("cannot write the output: {}", std::strerror(reason)), {}, {}};
+// The exit code, unless output did not arrive: then a disk is full. A reader that has gone has what it wanted.
+int after_output(int code) {
+  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || errno == EPIPE) return code;
+  const Error error{ErrorCode::kWriteFailed, fmt::format("cannot write the output: {}", std::strerror(errno)), {}, {}};
   std::fputs(to_text(error).c_str(), stderr);
   return exit_code(error.code);
 }
@@ -94,8 +94,19 @@ int run(int argc, char** argv) {
   }
   install_signal_handlers();
   const Result<int> result = actions.at(app.get_subcommands().front())();
-  const int code = result ? *result : finish(result.error(), wants_json(argc, argv));
-  return std::fflush(stdout) == 0 ? code : output_lost(errno);
+  return result ? *result : finish(result.error(), wants_json(argc, argv));
+}
+
+int run_guarded(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fputs(kNoMemory, stderr);
+    return exit_code(ErrorCode::kOutOfMemory);
+  } catch (const std::exception& e) {
+    if (std::ferror(stdout) != 0) return 0;  // after_output() says why
+    return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
+  }
 }
 
 }  // namespace
@@ -121,13 +132,5 @@ int main(int argc, char** argv) {
   std::set_terminate(on_terminate);
   wait_politely(argv);
   prctl(PR_SET_NAME, "plimsoll");  // not "exe", as what starts through /proc/self/exe is called
-  try {
-    return run(argc, argv);
-  } catch (const std::bad_alloc&) {
-    std::fputs(kNoMemory, stderr);
-    return exit_code(ErrorCode::kOutOfMemory);
-  } catch (const std::exception& e) {
-    if (std::ferror(stdout) != 0) return output_lost(errno);
-    return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
-  }
+  return after_output(run_guarded(argc, argv));
 }

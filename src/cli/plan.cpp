@@ -55,11 +55,11 @@ Result<int> plan(PlanFlags& flags) {
     if (!flags.json) return fail(error);
     nlohmann::ordered_json both = plan_json(report);  // one document: what was found, and that it is not enough
     both.update(error_json(error));
-    fmt::print("{}\n", both.dump(2));
+    answer(both.dump(2) + "\n");
     return exit_code(error.code);
   }
   if (!flags.save.empty()) PLIMSOLL_TRY(save_plan(result.plan, flags.save));
-  fmt::print("{}", flags.json ? plan_json(report).dump(2) + "\n" : plan_text(report));
+  answer(flags.json ? plan_json(report).dump(2) + "\n" : plan_text(report));
   if (!flags.save.empty()) message(flags, fmt::format("plan saved to {}", flags.save));
   return 0;
 }

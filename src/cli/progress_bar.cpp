@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "cli/command.h"
+
 namespace plimsoll {
 namespace {
 
@@ -60,7 +62,7 @@ void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows)
   drawn_at_ = -1;
   epoch_samples_ = 0;
   windows_ = windows;
-  if (!quiet_ && terminal_) fmt::print(stderr, "Epoch {}/{}\n", epoch + 1, epochs);
+  if (!quiet_ && terminal_) tell(fmt::format("Epoch {}/{}\n", epoch + 1, epochs));
 }
 
 void ProgressBar::on_step(const StepEvent& event) {
@@ -83,13 +85,13 @@ void ProgressBar::on_step(const StepEvent& event) {
   if (!fits()) text = left + metrics + rate + memory;
   if (!fits()) text = left + metrics + memory;
   if (!fits()) text.resize(row - std::min(row, counter.size() + static_cast<size_t>(width)));
-  fmt::print(stderr, "\r{}{}{}\x1b[K", counter,
-             bar(static_cast<double>(event.window) / static_cast<double>(event.windows), width, color_), text);
+  tell(fmt::format("\r{}{}{}\x1b[K", counter,
+                   bar(static_cast<double>(event.window) / static_cast<double>(event.windows), width, color_), text));
   drawing_ = true;
 }
 
 void ProgressBar::end_line() {
-  if (drawing_) fmt::print(stderr, "\n");
+  if (drawing_) tell("\n");
   drawing_ = false;
 }
 
@@ -100,14 +102,14 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
   const std::string told = fmt::format("{}{} - {} - {}", pace_text(per_step), metrics_text(event.metrics),
                                        rate_text(epoch_samples_, epoch_seconds_), memory_text());
   if (terminal_)
-    fmt::print(stderr, "\r{}/{} {} {:.0f}s {}\x1b[K\n", windows_, windows_, bar(1, kBarWidth, color_), event.seconds,
-               told);
+    tell(fmt::format("\r{}/{} {} {:.0f}s {}\x1b[K\n", windows_, windows_, bar(1, kBarWidth, color_), event.seconds,
+                     told));
   else
-    fmt::print(stderr, "Epoch {}/{} - {:.1f}s - {}\n", event.epoch + 1, event.epochs, event.seconds, told);
+    tell(fmt::format("Epoch {}/{} - {:.1f}s - {}\n", event.epoch + 1, event.epochs, event.seconds, told));
 }
 
 void ProgressBar::on_note(const std::string& text) {
-  if (!quiet_) fmt::print(stderr, "{}\n", text);
+  if (!quiet_) tell(fmt::format("{}\n", text));
 }
 
 }  // namespace plimsoll

@@ -42,7 +42,8 @@ Status DataFlags::check() const {
 CLI::Option* add_data_flags(CLI::App& command, DataFlags& flags, const std::string& data_text) {
   command.add_option("--validation-data", flags.validation_data, "as --data");
   command.add_option("--validation-split", flags.validation_split, "the last part of --data, held out");
-  command.add_option("--validation-batch-size", flags.validation_batch, "default: --batch-size")->check(above_zero());
+  command.add_option("--validation-batch-size", flags.validation_batch, "default: --batch-size")
+      ->check(whole_above_zero());
   command.add_option("--class-weight", flags.class_weight, "0:1,1:5");
   return command.add_option("--data", flags.data, data_text);
 }
@@ -83,6 +84,7 @@ Result<Sources> open_sources(const DataFlags& flags, const Model& model) {
 
 Result<TrainingRequest> training_request(const CommonFlags& common, const DataFlags& flags, const Model& model,
                                          const Device& device, const Sources& sources, const Budget& budget) {
+  PLIMSOLL_TRY(common.check_cut());
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(common.job.precision));
   const int64_t samples = sources.samples();
   const auto request_of = [&](int64_t batch_size) {
@@ -99,14 +101,16 @@ Result<TrainingRequest> training_request(const CommonFlags& common, const DataFl
     request.data = data_demand(model, sources.types);
     return request;
   };
+  const auto why = [&](int64_t chosen) -> std::string {
+    if (samples > 0 && samples / common.job.accumulation_steps / 2 < chosen)
+      return fmt::format(", the largest power of two that {} samples make", samples);
+    if (samples == 0 && chosen == kLargestAutomaticBatch) return ", the most it takes without --data";
+    return chosen > 1 ? ", the largest power of two that fits in one piece" : "";
+  };
   int64_t batch_size = common.job.batch_size;
   if (common.job.automatic_batch) {
     PLIMSOLL_ASSIGN(batch_size, largest_batch(request_of, samples));
-    message(common,
-            fmt::format("--batch-size auto: {}{}", batch_size,
-                        samples == 0 && batch_size == kLargestAutomaticBatch ? ", the most it takes without --data"
-                        : batch_size > 1 ? ", the largest power of two that fits in one piece"
-                                         : ""));
+    message(common, fmt::format("--batch-size auto: {}{}", batch_size, why(batch_size)));
   }
   PLIMSOLL_TRY(model.check_batch(batch_size * common.job.accumulation_steps));
   return TrainingRequest{request_of(batch_size), batch_size};

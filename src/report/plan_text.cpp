@@ -127,17 +127,22 @@ std::string phases_table(const Plan& plan) {
   return table.text();
 }
 
+// Pieces may need more than the whole: the sums of their gradients.
+std::string saving(Bytes bytes, const char* saves, const char* adds) {
+  return fmt::format("{} {}", bytes < 0 ? adds : saves, format_bytes(std::abs(bytes)));
+}
+
 std::string levers_text(const PlanReport& report) {
   const SearchResult& result = *report.result;
   const Plan& plan = result.plan;
   std::string text;
   for (const LeverUse& lever : plan.levers)
-    text += fmt::format("  lever {}: {}, saves {} of arena, {:+.1f} ms a step, effect {}\n", lever.name, lever.count,
-                        format_bytes(lever.saves_bytes), lever.costs_seconds * 1e3, name_of(lever.effect));
+    text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms a step, effect {}\n", lever.name, lever.count,
+                        saving(lever.saves_bytes, "saves", "adds"), lever.costs_seconds * 1e3, name_of(lever.effect));
   const bool searched = result.unlevered_arena_bytes > 0;  // or the plan was given
   if (searched && plan.levers.size() > 1)
-    text += fmt::format("  together they save {} of arena against the whole batch without levers\n",
-                        format_bytes(result.unlevered_arena_bytes - plan.arena_bytes));
+    text += fmt::format("  together they {} of arena against the whole batch without levers\n",
+                        saving(result.unlevered_arena_bytes - plan.arena_bytes, "save", "add"));
   if (searched && plan.batch.effective > 0)
     text += fmt::format(
         "  without levers {} + {} per sample{}\n", format_bytes(result.fixed_bytes),

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <chrono>
 #include <map>
+#include <utility>
 
 #include "search/build.h"
 #include "search/suits.h"
@@ -16,7 +17,7 @@ namespace {
 // ceil(batch / k) for k = 1, 2, 4, ...: each cut of the window that halves what a micro-batch needs.
 std::vector<int64_t> micro_batches(const SearchRequest& request) {
   if (request.batch == 0) return {0};
-  const int64_t piece = (request.batch + request.accumulation_steps - 1) / request.accumulation_steps;
+  const int64_t piece = request.piece();
   if (request.micro_batch) return {std::min(*request.micro_batch, piece)};
   std::vector<int64_t> list = {piece};
   const bool exact_norm = request.model->couples_samples() && !request.per_micro_batch_norm;
@@ -186,23 +187,24 @@ Status look_at_candidates(const SearchRequest& request, bool all, Best& best) {
 // What each lever did, one after the other: the batch cut, values recomputed, values sent away. What stands between
 // was looked at on the way to the chosen one.
 void price_levers(const Candidate& chosen, SearchResult& result) {
-  Candidate before;
-  before.arena_bytes = result.unlevered_arena_bytes;
-  before.seconds = result.unlevered_seconds;
-  const auto price = [&](const std::string& name, int recompute, Bytes host_bytes) {
+  Bytes arena = result.unlevered_arena_bytes;
+  double seconds = result.unlevered_seconds;
+  const auto price = [&](const std::string& name, const Candidate& with) {
     const auto lever = std::find_if(result.plan.levers.begin(), result.plan.levers.end(),
                                     [&](const LeverUse& l) { return l.name == name; });
-    const auto after = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const Candidate& c) {
-      return c.micro == chosen.micro && c.recompute == recompute && c.host_bytes == host_bytes;
-    });
-    if (lever == result.plan.levers.end() || after == result.candidates.end()) return;
-    lever->saves_bytes = std::max<Bytes>(0, before.arena_bytes - after->arena_bytes);
-    lever->costs_seconds = after->seconds - before.seconds;
-    before = *after;
+    if (lever == result.plan.levers.end()) return;
+    lever->saves_bytes = std::exchange(arena, with.arena_bytes) - with.arena_bytes;
+    lever->costs_seconds = with.seconds - std::exchange(seconds, with.seconds);
   };
-  price("micro-batch", 0, 0);
-  price("recompute", chosen.recompute, 0);
-  price("offload", chosen.recompute, chosen.host_bytes);
+  const auto kept = [&](int recompute) -> const Candidate& {  // with everything in the device's memory
+    const auto found = std::find_if(result.candidates.begin(), result.candidates.end(), [&](const Candidate& c) {
+      return c.micro == chosen.micro && c.recompute == recompute && c.host_bytes == 0;
+    });
+    return found == result.candidates.end() ? chosen : *found;
+  };
+  price("micro-batch", kept(0));
+  price("recompute", kept(chosen.recompute));
+  price("offload", chosen);
 }
 
 }  // namespace
@@ -234,24 +236,64 @@ Result<SearchResult> search(const SearchRequest& request) {
 
 namespace {
 
-// A remedy's flags, with the budget that they need besides, if any would do on this device.
-std::optional<std::string> flags_for(const SearchRequest& request, std::string flags, const SearchResult& other) {
-  if (other.fits) return flags;
-  const DeviceInfo& device = request.device->info();
-  if (device.own_memory && other.least_bytes > device.memory_bytes) return std::nullopt;
-  return fmt::format("{}{}--budget {}MiB", flags, flags.empty() ? "" : " ", (other.least_bytes + kMiB - 1) / kMiB);
+Bytes in_mib(Bytes bytes) {
+  return (bytes + kMiB - 1) / kMiB;
 }
 
-void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
-  if (request.batch < 2 || !request.model->couples_samples() || request.per_micro_batch_norm) return;
-  SearchRequest allowed = request;
-  allowed.per_micro_batch_norm = allowed.find_least = true;
-  allowed.micro_batch.reset();
-  const auto other = search(allowed);
-  if (!other || other->least_bytes >= result.least_bytes) return;
-  if (const auto flags = flags_for(request, "--batchnorm per-micro-batch", *other))
-    error.remedy(fmt::format("{}   needs {}, changes training: statistics per micro-batch", *flags,
+// Whether a budget can be that large.
+bool on_device(const SearchRequest& request, Bytes bytes) {
+  const DeviceInfo& device = request.device->info();
+  return !device.own_memory || bytes <= device.memory_bytes;
+}
+
+// A request with some of its limits gone, and the words for them.
+struct Freed {
+  SearchRequest request;
+  std::vector<std::string> without;
+
+  explicit Freed(const SearchRequest& limited) : request(limited) { request.find_least = true; }
+
+  void free_cut() {
+    if (!request.micro_batch) return;
+    request.micro_batch.reset();
+    without.emplace_back("--micro-batch");
+  }
+  void free_levers() {
+    if (!request.forbidden.empty()) without.emplace_back("--forbid and --allow");
+    if (request.host_budget_asked) without.emplace_back("--host-budget");
+    request.forbidden.clear();
+    if (request.host_budget_asked) request.host_budget = 0;
+  }
+};
+
+// The flags and words of a remedy, with the budget that it needs besides; nothing where no such budget is smaller than
+// the one that does without.
+std::optional<std::string> typed(const Freed& freed, const std::string& flags, const SearchResult& found,
+                                 const SearchResult& limited) {
+  std::vector<std::string> words;
+  if (!flags.empty()) words.push_back(flags);
+  if (!found.fits) {
+    if (!on_device(freed.request, found.least_bytes) || in_mib(found.least_bytes) >= in_mib(limited.least_bytes))
+      return std::nullopt;
+    words.push_back(fmt::format("--budget {}MiB", in_mib(found.least_bytes)));
+  }
+  std::string text = fmt::format("{}", fmt::join(words, " "));
+  if (!freed.without.empty())
+    text += fmt::format("{}leave {} out", text.empty() ? "" : ", and ", fmt::join(freed.without, ", "));
+  return text;
+}
+
+// Whether it is one.
+bool add_batchnorm_remedy(Freed freed, const SearchResult& result, Error& error) {
+  freed.request.per_micro_batch_norm = true;
+  freed.free_cut();
+  const auto other = search(freed.request);
+  if (!other || other->least_bytes >= result.least_bytes) return false;
+  const auto text = typed(freed, "--batchnorm per-micro-batch", *other, result);
+  if (text)
+    error.remedy(fmt::format("{}   needs {}, changes training: statistics per micro-batch", *text,
                              format_bytes(other->least_bytes)));
+  return text.has_value();
 }
 
 // The fastest plan in half precision that fits, or the smallest, where the device has it: bfloat16, or float16 with a
@@ -259,33 +301,30 @@ void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& resu
 void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
   const DeviceInfo& device = request.device->info();
   if (device.kind != "gpu" || request.graph.precision != Precision()) return;
-  SearchRequest half = request;
-  half.graph.precision.compute = device.has_bfloat16 ? DType::kBFloat16 : DType::kFloat16;
+  Freed half(request);
+  half.request.graph.precision.compute = device.has_bfloat16 ? DType::kBFloat16 : DType::kFloat16;
   const Model scaled = request.model->with_loss_scale();
-  if (!device.has_bfloat16) half.model = &scaled;
-  const auto other = search(half);
+  if (!device.has_bfloat16) half.request.model = &scaled;
+  const auto other = search(half.request);
   if (!other || other->plan.peak_bytes() >= result.plan.peak_bytes()) return;
   const std::string training = request.batch > 0
                                    ? fmt::format("{:.2f}x the time of the smallest plan, changes training",
                                                  other->plan.step_seconds / result.plan.step_seconds)
                                    : "changes the results";
-  if (const auto flags = flags_for(request, "--precision " + to_text(half.graph.precision), *other))
+  if (const auto text = typed(half, "--precision " + to_text(half.request.graph.precision), *other, result))
     error.remedy(
-        fmt::format("{}   needs {}, {}: half precision", *flags, format_bytes(other->plan.peak_bytes()), training));
+        fmt::format("{}   needs {}, {}: half precision", *text, format_bytes(other->plan.peak_bytes()), training));
 }
 
-// What was forbidden, or what the host may not hold, if that is what is missing.
-void add_freedom_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
-  if (request.forbidden.empty() && request.host_budget == 0) return;
-  SearchRequest free = request;
-  free.forbidden.clear();
-  free.host_budget = 0;
-  free.find_least = true;
-  const auto other = search(free);
+// What the user forbade or fixed, if that is what is missing.
+void add_freedom_remedy(Freed freed, const SearchResult& result, Error& error) {
+  freed.free_cut();
+  freed.free_levers();
+  if (freed.without.empty()) return;
+  const auto other = search(freed.request);
   if (!other || other->least_bytes >= result.least_bytes) return;
-  if (const auto flags = flags_for(request, "", *other))
-    error.remedy(fmt::format("{}{}leave --forbid, --allow and --host-budget out   needs {}", *flags,
-                             flags->empty() ? "" : ", and ", format_bytes(other->least_bytes)));
+  if (const auto text = typed(freed, "", *other, result))
+    error.remedy(fmt::format("{}   needs {}", *text, format_bytes(other->least_bytes)));
 }
 
 }  // namespace
@@ -307,14 +346,20 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   if (request.batch > 0)
     error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),
                            format_bytes(result.bytes_per_sample)));
-  if (const auto flags = flags_for(request, "", result))
-    error.remedy(*flags + "   what the smallest plan needs");
+  if (on_device(request, result.least_bytes))
+    error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", in_mib(result.least_bytes)));
   else
     error.fact(
         fmt::format("{} has {}", request.device->info().name, format_bytes(request.device->info().memory_bytes)));
-  add_batchnorm_remedy(request, result, error);
+  if (request.batch > 1 && request.model->couples_samples() && !request.per_micro_batch_norm) {
+    Freed freed(request);
+    if (!add_batchnorm_remedy(freed, result, error)) {
+      freed.free_levers();
+      add_batchnorm_remedy(freed, result, error);
+    }
+  }
   add_precision_remedy(request, result, error);
-  add_freedom_remedy(request, result, error);
+  add_freedom_remedy(Freed(request), result, error);
   return error;
 }
 

@@ -35,9 +35,13 @@ struct SearchRequest {
   bool per_micro_batch_norm = false;  // the user allowed statistics per micro-batch
   std::set<std::string> forbidden;    // levers: "micro-batch", "recompute", "offload", "prefetch"
   DataDemand data;
-  Bytes budget = 0;        // of the whole process; 0: unlimited
-  Bytes host_budget = 0;   // of values that wait in the host's memory; 0: unlimited
-  bool find_least = true;  // whether to say what the smallest plan needs, also where something fits
+  Bytes budget = 0;                // of the whole process; 0: unlimited
+  Bytes host_budget = 0;           // of values that wait in the host's memory; 0: unlimited
+  bool host_budget_asked = false;  // by the user
+  bool find_least = true;          // whether to say what the smallest plan needs, also where something fits
+
+  // The largest piece that the user's own cut leaves.
+  int64_t piece() const { return (batch + accumulation_steps - 1) / accumulation_steps; }
 };
 
 struct Candidate {

@@ -67,10 +67,9 @@ class Comparison {
 
   void compare_cut() {
     if (request_.micro_batch) compare("micro-batch", plan_.batch.micro, *request_.micro_batch);
-    if (plan_.batch.micro > request_.batch / std::max<int64_t>(request_.accumulation_steps, 1) &&
-        request_.accumulation_steps > 1)
-      facts_.push_back(fmt::format("micro-batch {} then, steps of accumulation of {} now", plan_.batch.micro,
-                                   request_.batch / request_.accumulation_steps));
+    if (plan_.batch.micro > request_.piece() && request_.accumulation_steps > 1)
+      facts_.push_back(
+          fmt::format("micro-batch {} then, steps of accumulation of {} now", plan_.batch.micro, request_.piece()));
     if (plan_.per_micro_batch_norm && !request_.per_micro_batch_norm)
       facts_.push_back("--batchnorm per-micro-batch then, exact now");
   }

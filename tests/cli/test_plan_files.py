@@ -35,6 +35,22 @@ def test_a_plan_brings_its_batch(tmp_path):
     program.run("fit", MODEL, "--data", data(), "--threads", 2, "--plan", plan)
 
 
+def test_a_plan_brings_its_batch_before_a_cut_is_judged(tmp_path):
+    more = ",".join(
+        str(saved_array(tmp_path, f"{name}.npy", np.concatenate([np.load(GOLDEN / f"cnn_{name}.npy")] * 3))) for name in "xy"
+    )
+    plan = saved_plan(tmp_path, batch_size=60, micro_batch=40, data=more)
+    program.run("fit", MODEL, "--data", more, "--threads", 2, "--plan", plan, "--micro-batch", 40)
+
+
+@pytest.mark.parametrize("flags", ((), ("--gradient-accumulation-steps", 3)))
+def test_a_checkpoint_of_fewer_samples_than_a_batch(flags, tmp_path):
+    """The window was cut to the 20 samples there are; the batch that was asked for is still 32."""
+    run = ("fit", MODEL, "--data", data(), "--checkpoint", tmp_path / "run", *flags)
+    program.run(*run)
+    program.run(*run, "--epochs", 2, "--resume")
+
+
 def test_a_plan_that_cannot_be_saved_is_one_document(tmp_path):
     found = program.run("plan", MODEL, "--save", tmp_path / "none" / "plan", "--json", expect=6).json()
     assert list(found) == ["error"]

@@ -71,9 +71,19 @@ def test_bad_usage(arguments):
 
 
 @pytest.mark.parametrize("flag", ("--gradient-accumulation-steps", "--learning-rate", "--validation-batch-size"))
-@pytest.mark.parametrize("value", (0, -1, "some"))
+@pytest.mark.parametrize("value", (0, -1, "some", "inf", "1e400", "2 "))
 def test_numbers_that_do_not_do_say_what_would(flag, value):
-    refused(201, "plan", MODEL, flag, value, mentions=[f"{flag}: takes a number above 0, got '{value}'"])
+    number = "number" if flag == "--learning-rate" else "whole number"
+    refused(201, "plan", MODEL, flag, value, mentions=[f"{flag}: takes a {number} above 0, got '{value}'"])
+
+
+def test_more_samples_than_can_be_counted():
+    refused(201, "plan", MODEL, "--batch-size", 3, "--gradient-accumulation-steps", 6148914691236517206)
+
+
+@pytest.mark.parametrize("name, proposed", (("../out", "../out.keras"), ("a.b/out", "a.b/out.keras"), ("x.h5", "x.keras")))
+def test_files_are_called_what_they_are(name, proposed):
+    refused(201, *fit("--save", name), mentions=[f"try: --save {proposed}\n"])
 
 
 def test_sizes_that_do_not_do_name_their_flag():
@@ -196,10 +206,23 @@ def test_no_budget_is_larger_than_the_card():
     assert "Tesla T4 has" in text and "try: --budget" not in text
 
 
+def test_a_reader_that_has_gone_changes_no_exit_code():
+    ended = subprocess.run(
+        ["bash", "-c", 'set -o pipefail; (sleep 0.3; "$@") | true', "-", *program.command("plan", MODEL, "--budget", "1MiB", "--json")]
+    )
+    assert ended.returncode == 3
+
+
+def test_messages_that_nobody_reads_stop_nothing(tmp_path):
+    with open("/dev/full", "w") as full:
+        subprocess.run(program.command(*fit("--save", tmp_path / "s.keras")), stderr=full, check=True)
+    assert (tmp_path / "s.keras").exists()
+
+
 def test_output_that_does_not_arrive():
-    for flags in ((), ("--json",)):
+    for flags in (("plan", MODEL), ("plan", MODEL, "--json"), ("plan", "--nope", "--json"), ("--help",)):
         with open("/dev/full", "w") as full:
-            ended = subprocess.run(program.command("plan", MODEL, *flags), stdout=full, stderr=subprocess.PIPE, text=True)
+            ended = subprocess.run(program.command(*flags), stdout=full, stderr=subprocess.PIPE, text=True)
         assert ended.returncode == 6 and "error P601" in ended.stderr, ended
 
 

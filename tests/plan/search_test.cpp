@@ -242,20 +242,27 @@ TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
 // One lever after the other: what they save and cost adds up to what the plan does.
 TEST(Search, LeversArePricedOneByOne) {
   size_t most = 0;
-  for (const std::string& model : models()) {
-    Problem problem(model, 32, "rtx-4090-24g");
-    problem.request.budget = require(search(problem.request)).least_bytes;
-    const SearchResult least = require(search(problem.request));
-    Bytes saved = 0;
-    double cost = 0;
-    for (const LeverUse& lever : least.plan.levers) {
-      saved += lever.saves_bytes;
-      cost += lever.costs_seconds;
+  for (const std::string& model : models())
+    for (const int64_t batch : {3, 32}) {
+      Problem problem(model, batch, "h200-141g");
+      const SearchResult whole = require(search(problem.request));
+      for (const double share : {0.0, 0.3, 0.6, 0.9}) {
+        problem.request.budget =
+            whole.least_bytes +
+            static_cast<Bytes>(share * static_cast<double>(whole.plan.peak_bytes() - whole.least_bytes));
+        const SearchResult found = require(search(problem.request));
+        Bytes saved = 0;
+        double cost = 0;
+        for (const LeverUse& lever : found.plan.levers) {
+          saved += lever.saves_bytes;
+          cost += lever.costs_seconds;
+        }
+        if (found.plan.levers.empty()) continue;
+        EXPECT_EQ(saved, found.unlevered_arena_bytes - found.plan.arena_bytes) << model << " " << share;
+        EXPECT_NEAR(cost, found.plan.step_seconds - found.unlevered_seconds, 1e-12) << model << " " << share;
+        most = std::max(most, found.plan.levers.size());
+      }
     }
-    EXPECT_EQ(saved, least.unlevered_arena_bytes - least.plan.arena_bytes) << model;
-    EXPECT_NEAR(cost, least.plan.step_seconds - least.unlevered_seconds, 1e-12) << model;
-    most = std::max(most, least.plan.levers.size());
-  }
   EXPECT_GT(most, 1U);
 }
 
