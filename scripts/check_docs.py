@@ -2,7 +2,8 @@
 """Checks that the docs and the code agree.
 
 Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
-index docs/errors/README.md lists them all; docs/keras.md lists every layer, loss and schedule that is read; links between Markdown files lead somewhere; no source file is longer than 500 lines.
+index docs/errors/README.md lists them all; docs/keras.md lists every layer, loss and schedule that is read; links between Markdown files
+lead somewhere; no source file is longer than 500 lines.
 
     scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
 """

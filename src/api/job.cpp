@@ -137,13 +137,13 @@ std::string precision_text(const JobOptions& options) {
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
-  const bool reference = options.device == "reference" || precision.variables == DType::kFloat64;
-  if (reference && options.device != "reference" && options.device != "auto" && options.device != "cpu")
+  const bool float64 = precision.variables == DType::kFloat64, reference = options.device == "reference";
+  if (float64 && !reference && options.device != "auto" && options.device != "cpu")
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--device {}: float64 is the reference's, which runs on the CPU", options.device),
                       {},
                       {"leave --device out", "--precision float32"}});
-  if (reference) return make_reference_backend();
+  if (float64 || reference) return make_reference_backend();
   if (options.device == "gpu" || options.device.starts_with("gpu:")) return open_gpu(options);
   if (options.device != "auto" && options.device != "cpu") {
     PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(options.device));

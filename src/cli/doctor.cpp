@@ -15,10 +15,10 @@ struct DoctorFlags : CommonFlags {};
 #ifdef PLIMSOLL_HAS_CUDA
 // What is missing, why it is thought so, and what to do about it here.
 void print_missing(const std::string& heading, const Error& error) {
-  fmt::print("{}{}\n", heading, error.what);
-  for (const std::string& fact : error.facts) fmt::print("            {}\n", fact);
+  answer(fmt::format("{}{}\n", heading, error.what));
+  for (const std::string& fact : error.facts) answer(fmt::format("            {}\n", fact));
   for (const std::string& remedy : error.remedies)
-    if (!remedy.starts_with("--")) fmt::print("            try: {}\n", remedy);
+    if (!remedy.starts_with("--")) answer(fmt::format("            try: {}\n", remedy));
 }
 #endif
 
@@ -26,22 +26,23 @@ void print_gpus() {
 #ifdef PLIMSOLL_HAS_CUDA
   if (const auto gpus = gpu_reports()) {
     for (const GpuReport& gpu : *gpus) {
-      fmt::print("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}, link to the host {:.0f} GB/s\n",
-                 gpu.card.name, gpu.ordinal, gpu.card.capability / 10, gpu.card.capability % 10,
-                 format_bytes(gpu.card.free_bytes), format_bytes(gpu.card.memory_bytes),
-                 gpu.card.host_bytes_per_second * 1e-9);
-      for (const std::string& holder : gpu.holders) fmt::print("          held by {}\n", holder);
+      answer(
+          fmt::format("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}, link to the host {:.0f} GB/s\n",
+                      gpu.card.name, gpu.ordinal, gpu.card.capability / 10, gpu.card.capability % 10,
+                      format_bytes(gpu.card.free_bytes), format_bytes(gpu.card.memory_bytes),
+                      gpu.card.host_bytes_per_second * 1e-9));
+      for (const std::string& holder : gpu.holders) answer(fmt::format("          held by {}\n", holder));
     }
   } else {
     print_missing("GPU       none: ", gpus.error());
   }
   for (const Error& missing : missing_gpu_libraries()) print_missing("          missing: ", missing);
 #else
-  fmt::print("GPU       not in this build\n");
+  answer("GPU       not in this build\n");
 #endif
   std::string profiles;
   for (const cuda::Card& card : cuda::card_profiles()) profiles += (profiles.empty() ? "" : ", ") + card.profile;
-  fmt::print("profiles  cards to plan for: {}\n", profiles);
+  answer(fmt::format("profiles  cards to plan for: {}\n", profiles));
 }
 
 // {"gpus": [...], "missing": [...], "profiles": [...]}: what print_gpus() says, for machines.
@@ -94,16 +95,16 @@ Result<int> doctor(DoctorFlags& flags) {
                                                   {"libraries", {device.library}},
                                                   {"disk_free_bytes", disk_free}});
     add_gpus(json);
-    fmt::print("{}\n", json.dump(2));
+    answer(json.dump(2) + "\n");
     return 0;
   }
-  fmt::print("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release);
-  fmt::print("device    {} ({})\n", device.name, device.kind);
-  fmt::print("memory    {} free of {}{}\n", format_bytes(device.free_bytes), format_bytes(device.memory_bytes),
-             limited ? ", limited by a cgroup" : "");
-  fmt::print("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes));
-  fmt::print("disk      {} free in this folder\n", format_bytes(disk_free));
-  fmt::print("kernels   {}\n", device.library);
+  answer(fmt::format("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release));
+  answer(fmt::format("device    {} ({})\n", device.name, device.kind));
+  answer(fmt::format("memory    {} free of {}{}\n", format_bytes(device.free_bytes), format_bytes(device.memory_bytes),
+                     limited ? ", limited by a cgroup" : ""));
+  answer(fmt::format("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes)));
+  answer(fmt::format("disk      {} free in this folder\n", format_bytes(disk_free)));
+  answer(fmt::format("kernels   {}\n", device.library));
   print_gpus();
   return 0;
 }

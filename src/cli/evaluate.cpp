@@ -92,9 +92,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     dims.insert(dims.end(), port.sample.dims.begin(), port.sample.dims.end());
     // Several outputs: OUT.npy becomes OUT.NAME.npy.
     std::string path = flags.output;
-    if (model.outputs().size() > 1) {
-      path = path.substr(0, path.size() - std::string_view(".npy").size()) + "." + port.name + ".npy";
-    }
+    if (model.outputs().size() > 1) path.insert(path.rfind(".npy"), "." + port.name);
     PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision.variables, dims));
     writers.push_back(std::move(writer));
     paths.push_back(std::move(path));

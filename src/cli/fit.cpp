@@ -174,9 +174,8 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
 
 // Where an interrupted run leaves its weights when there is no checkpoint folder.
 std::string interrupted_path(const std::string& save) {
-  const std::string base = save.empty() ? "plimsoll.keras" : save;
-  const size_t dot = base.rfind(".keras");
-  return (dot == std::string::npos ? base : base.substr(0, dot)) + ".interrupted.keras";
+  std::string path = save.empty() ? "plimsoll.keras" : save;
+  return path.insert(path.rfind(".keras"), ".interrupted");
 }
 
 class FitCommand {

@@ -13,22 +13,27 @@
 namespace plimsoll {
 namespace {
 
-Result<int64_t> positive(const std::string& text, const std::string& flag) {
-  int64_t value = 0;
+// All of a text as a number, if it is one.
+template <typename Number>
+std::optional<Number> read_number(const std::string& text) {
+  Number value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value <= 0)
-    return fail(ErrorCode::kUsage, fmt::format("{} takes a whole number above 0, got '{}'", flag, text));
-  return value;
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+constexpr const char* kWholeAboveZero = "a whole number above 0";
+
+Result<int64_t> positive(const std::string& text, const std::string& flag) {
+  if (const auto value = read_number<int64_t>(text); value && *value > 0) return *value;
+  return fail(ErrorCode::kUsage, fmt::format("{} takes {}, got '{}'", flag, kWholeAboveZero, text));
 }
 
 template <typename Number>
 CLI::Validator number_check(const char* name, const char* wanted, bool (*right)(Number)) {
   return CLI::Validator(
       [=](const std::string& text) {
-        Number value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool read = error == std::errc{} && end == text.data() + text.size();
-        return read && right(value) ? std::string() : fmt::format("takes {}, got '{}'", wanted, text);
+        const auto value = read_number<Number>(text);
+        return value && right(*value) ? std::string() : fmt::format("takes {}, got '{}'", wanted, text);
       },
       name);
 }
@@ -70,7 +75,7 @@ CLI::Validator above_zero() {
 }
 
 CLI::Validator whole_above_zero() {
-  return number_check<int64_t>("POSITIVE", "a whole number above 0", [](int64_t n) { return n > 0; });
+  return number_check<int64_t>("POSITIVE", kWholeAboveZero, [](int64_t n) { return n > 0; });
 }
 
 CLI::Validator whole_from_zero() {

@@ -104,7 +104,6 @@ int run_guarded(int argc, char** argv) {
     std::fputs(kNoMemory, stderr);
     return exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& e) {
-    if (std::ferror(stdout) != 0) return 0;  // after_output() says why
     return finish(Error{ErrorCode::kInternal, e.what(), {}, {}}, wants_json(argc, argv));
   }
 }

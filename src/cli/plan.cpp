@@ -25,10 +25,10 @@ void print_list(bool json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const BuiltinModel& model : builtin_models())
       list.push_back(ordered_object({{"name", model.name}, {"summary", model.summary}}));
-    fmt::print("{}\n", list.dump(2));
+    answer(list.dump(2) + "\n");
     return;
   }
-  for (const BuiltinModel& model : builtin_models()) fmt::print("{:<12}  {}\n", model.name, model.summary);
+  for (const BuiltinModel& model : builtin_models()) answer(fmt::format("{:<12}  {}\n", model.name, model.summary));
 }
 
 Result<int> plan(PlanFlags& flags) {

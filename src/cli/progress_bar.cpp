@@ -109,7 +109,7 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
 }
 
 void ProgressBar::on_note(const std::string& text) {
-  if (!quiet_) tell(fmt::format("{}\n", text));
+  if (!quiet_) tell(text + "\n");
 }
 
 }  // namespace plimsoll

@@ -218,24 +218,17 @@ class Builder {
     return std::move(plan_);
   }
 
-  // A batch of the largest phase, read ahead.
-  Bytes staged() const {
-    int64_t largest = 0;
-    for (const PhasePlan& phase : plan_.phases) largest = std::max(largest, phase.samples);
-    return align_up(request_.data.per_sample * largest);
-  }
-
-  // Into memory of its own a batch is always on its way; what the host holds is the host's.
-  Bytes least_data() const { return request_.device->info().own_memory ? staged() : request_.data.fixed; }
+  Bytes least_data() const { return least_data_bytes(request_, plan_.phases); }
 
   // One request is read ahead unless that would not fit: it costs bytes and saves waiting, and changes nothing.
   void choose_prefetch() {
     plan_.data_bytes = least_data();
     plan_.prefetch = 1;
     if (request_.device->info().own_memory) return;
-    plan_.data_bytes += staged();
+    const Bytes staged = staged_bytes(request_, plan_.phases);
+    plan_.data_bytes += staged;
     const bool too_much = request_.budget > 0 && plan_.peak_bytes() > request_.budget;
-    if (staged() == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
+    if (staged == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
       plan_.prefetch = 0;
       plan_.data_bytes = least_data();
     }
@@ -324,6 +317,16 @@ Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompu
       request, micro, recompute, kEverything, [](double) { return true; },
       [&](Plan plan) { built = std::move(plan); }));
   return built;
+}
+
+Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
+  int64_t largest = 0;
+  for (const PhasePlan& phase : phases) largest = std::max(largest, phase.samples);
+  return align_up(request.data.per_sample * largest);
+}
+
+Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
+  return request.device->info().own_memory ? staged_bytes(request, phases) : request.data.fixed;
 }
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {

@@ -41,6 +41,12 @@ Result<Plan> build_plan(const SearchRequest& request, int64_t micro, int recompu
 Status build_plans(const SearchRequest& request, int64_t micro, int recompute, std::span<const double> kept,
                    const std::function<bool(double)>& worth_it, const std::function<void(Plan)>& take);
 
+// A batch of the largest phase on its way in.
+Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
+// What data take at least. Into memory of its own a batch is always on its way, and what the host holds is the host's;
+// elsewhere reading ahead can be given up.
+Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
+
 // What the whole batch takes without levers, and how the arena then grows with it: unlevered_*, fixed_bytes and
 // bytes_per_sample of the result.
 Status fill_growth(const SearchRequest& request, SearchResult& result);

@@ -77,9 +77,8 @@ class Best {
     if (request_.host_budget > 0 && plan.host_bytes > request_.host_budget) return;
     result_.candidates.push_back(
         {plan.batch.micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
-    // What the budget is has no say in what the least is: reading ahead is given up first, where that saves anything.
-    const Bytes data = request_.device->info().own_memory ? plan.data_bytes : request_.data.fixed;
-    const Bytes least = plan.arena_bytes + plan.overhead_bytes + data;
+    // What the budget is has no say in what the least is: reading ahead is given up first.
+    const Bytes least = plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request_, plan.phases);
     least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
     if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan, smallest_at_ = last();
     if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_)))

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "search/build.h"
+
 namespace plimsoll {
 namespace {
 
@@ -120,9 +122,7 @@ class Comparison {
   }
 
   void compare_data_bytes() {
-    Bytes largest = 0;
-    for (const PhasePlan& each : plan_.phases) largest = std::max<Bytes>(largest, each.samples);
-    const Bytes staged = align_up(request_.data.per_sample * largest);
+    const Bytes staged = staged_bytes(request_, plan_.phases);
     // Beside a device with memory of its own, readers are the host's.
     const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed;
     if (plan_.prefetch > 1 || fixed + plan_.prefetch * staged > plan_.data_bytes)
