@@ -28,9 +28,11 @@ enum class ErrorCode : int {
   kBadPlan = 211,
   kBadCheckpoint = 212,
   kBadWeightsFile = 213,
+  kCheckpointInUse = 214,
   kDoesNotFit = 301,
   kBatchNormForbidsMicroBatch = 302,
   kOverheadAboveBound = 303,
+  kPeakAboveBudget = 304,
   kBadDataFile = 401,
   kDataShape = 402,
   kDataNotFinite = 403,
@@ -43,6 +45,7 @@ enum class ErrorCode : int {
   kLibraryMissing = 603,
   kOutOfMemory = 604,
   kDeviceLost = 605,
+  kNotSaved = 701,
 };
 
 struct Error {

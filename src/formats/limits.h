@@ -1,0 +1,30 @@
+// How much a file may ask of us before it is refused: the one place where these limits stand. docs/limits.md explains
+// them.
+//
+// A file that is refused costs no more than reading it up to the limit. Every limit lies far above what Keras writes
+// for the largest models it ships.
+#pragma once
+
+#include "base/bytes.h"
+
+namespace plimsoll::limits {
+
+// JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header.
+inline constexpr Bytes kJsonBytes = 64 * kMiB;
+inline constexpr int kJsonDepth = 512;
+inline constexpr int64_t kJsonNodes = 2'000'000;  // values and keys; some 100 bytes of memory each
+
+// Zip archives.
+inline constexpr Bytes kZipDirectoryBytes = 64 * kMiB;
+inline constexpr int64_t kZipEntries = 100'000;
+
+// HDF5.
+inline constexpr int kHdf5Depth = 64;                    // of groups within groups
+inline constexpr int64_t kHdf5Objects = 200'000;         // groups and datasets
+inline constexpr int64_t kHdf5Attributes = 1'000;        // of one object
+inline constexpr Bytes kHdf5AttributeBytes = 64 * kKiB;  // of one attribute's value
+inline constexpr Bytes kHdf5NameBytes = 4 * kKiB;
+inline constexpr Bytes kHdf5ChunkBytes = 16 * kMiB;  // of one chunk, unpacked
+inline constexpr int kHdf5Rank = 32;
+
+}  // namespace plimsoll::limits
