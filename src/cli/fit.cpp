@@ -11,7 +11,7 @@
 #include "execute/fit.h"
 #include "formats/file/file.h"
 #include "report/profile.h"
-#include "search/suits.h"
+#include "search/given_plan.h"
 
 namespace plimsoll {
 namespace {
@@ -100,47 +100,19 @@ bool file_exists(const std::string& path) {
 }
 
 // A plan made before: of the checkpoint to go on from, or saved by `plan`.
-struct GivenPlan {
-  Plan plan;
-  std::string from;
-  bool of_checkpoint = false;
-};
-
 Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {
   const bool resuming = flags.resume && file_exists(checkpoint_path(flags.checkpoint));
   if (!resuming && flags.plan.empty()) return std::nullopt;
   GivenPlan given{{}, resuming ? checkpoint_path(flags.checkpoint) : flags.plan, resuming};
   PLIMSOLL_ASSIGN(given.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
-  // Whoever wrote the file, a wrong plan in it is no bug of this program.
-  if (const Status valid = validate(given.plan); !valid)
-    return fail(Error{resuming ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
-                      fmt::format("{}: the plan in it is damaged", given.from),
-                      {valid.error().what},
-                      {resuming ? "another --checkpoint folder" : "make it again: plimsoll plan ... --save FILE"}});
+  PLIMSOLL_TRY(check_plan(given));
   return given;
 }
 
-// A given plan as the search would return it, if it is a plan of this run and fits its budget.
-Result<SearchResult> accept_plan(GivenPlan given, const SearchRequest& request) {
-  PLIMSOLL_ASSIGN(auto others, differences(given.plan, request));
-  if (!others.empty())
-    return fail(Error{
-        given.of_checkpoint ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan,
-        fmt::format("{}: this {} was made for something else", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
-        std::move(others),
-        {given.of_checkpoint ? "the flags it was started with, or another --checkpoint folder"
-                             : "make it again with the flags and data of this run: plimsoll plan ... --save FILE"}});
-  if (given.plan.peak_bytes() > request.budget)
-    return fail(Error{ErrorCode::kDoesNotFit,
-                      fmt::format("{}: this plan needs {}, the budget is {}", given.from,
-                                  format_bytes(given.plan.peak_bytes()), format_bytes(request.budget)),
-                      {},
-                      {"a larger --budget"}});
-  SearchResult result;
-  result.plan = std::move(given.plan);
-  result.fits = true;
-  result.least_bytes = result.plan.peak_bytes();
-  return result;
+Result<SearchResult> accept(const FitFlags& flags, const GivenPlan& given, const SearchRequest& request) {
+  PLIMSOLL_ASSIGN(AcceptedPlan accepted, accept_plan(given, request));
+  if (!accepted.note.empty()) message(flags, accepted.note);
+  return std::move(accepted.result);
 }
 
 Result<SearchResult> search_plan(SearchRequest request) {
@@ -195,7 +167,7 @@ class FitCommand {
                     training_request(flags_, flags_, open.model, backend->device(), sources, budget_));
     flags_.job.batch_size = training.batch_size;
     const SearchRequest& request = training.request;
-    PLIMSOLL_ASSIGN(SearchResult found, given ? accept_plan(std::move(*given), request) : search_plan(request));
+    PLIMSOLL_ASSIGN(SearchResult found, given ? accept(flags_, *given, request) : search_plan(request));
     PLIMSOLL_TRY(backend->check_room(0));  // a card that can only be planned for has none
     for (const LeverUse& lever : found.plan.levers)
       if (lever.effect == Effect::kTraining)

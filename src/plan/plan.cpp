@@ -4,6 +4,7 @@
 #include <cassert>
 #include <map>
 
+#include "base/checked.h"
 #include "plan/order.h"
 #include "plan/pack.h"
 #include "plan/storage.h"
@@ -94,7 +95,9 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
   for (Category category : {Category::kWeights, Category::kGradients, Category::kOptimizer, Category::kActivations,
                             Category::kInputs, Category::kWorkspace, Category::kTemporaries})
     sums[category] = 0;
-  for (const PersistentSlot& slot : plan.persistent) sums[slot.category] += slot.bytes();
+  // The validator asks this of plans from files too: a sum that does not fit stays at the largest number there is.
+  const auto add = [](Bytes& sum, Bytes bytes) { sum = checked_add(sum, bytes).value_or(INT64_MAX); };
+  for (const PersistentSlot& slot : plan.persistent) add(sums[slot.category], slot.bytes());
   const PhasePlan* phase = peak_phase(plan);
   if (phase != nullptr && !phase->nodes.empty()) {
     // Values that share a place count once, under the one that was there first.
@@ -106,14 +109,14 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
         continue;
       at.emplace(place.offset, std::make_pair(align_up(std::max<Bytes>(value.bytes(), 1)), value.category));
     }
-    for (const auto& [offset, entry] : at) sums[entry.second] += entry.first;
-    sums[Category::kWorkspace] += align_up(phase->nodes[static_cast<size_t>(phase->peak_node)].workspace_bytes);
+    for (const auto& [offset, entry] : at) add(sums[entry.second], entry.first);
+    add(sums[Category::kWorkspace], align_up(phase->nodes[static_cast<size_t>(phase->peak_node)].workspace_bytes));
   }
   std::vector<CategoryBytes> list;
   Bytes total = 0;
   for (const auto& [category, bytes] : sums) {
     list.push_back({category, bytes});
-    total += bytes;
+    add(total, bytes);
   }
   list.push_back({Category::kFragmentation, plan.arena_bytes - total});
   return list;

@@ -20,12 +20,14 @@ struct PersistentSlot {
   Bytes offset = 0;
 
   Bytes bytes() const { return align_up(std::max<Bytes>(type.bytes(), 1)); }
+  bool operator==(const PersistentSlot&) const = default;
 };
 
 struct Placement {
   Bytes offset = 0;         // in the arena; kNone for what lies in the host's memory, or nowhere
   int first = 0, last = 0;  // nodes in which it lives, both included
   Bytes host = kNone;       // in the host's part, for values that wait there
+  bool operator==(const Placement&) const = default;
 };
 
 struct PlannedNode {
@@ -53,6 +55,14 @@ struct BatchPlan {
   int64_t accumulation_steps() const { return micro == 0 ? 0 : (effective + micro - 1) / micro; }
 };
 
+// What the levers were set to when the plan was made; with the batch, the micro-batch, the prefetch and the sizes of the
+// phases it is all that is needed to make the same plan again (search/given_plan.h).
+struct LeverSettings {
+  int recompute = 0;  // level: search/build.h
+  double kept = 1;    // share of the live set that stays on the device; the rest waits in the host's memory
+  bool operator==(const LeverSettings&) const = default;
+};
+
 struct Plan {
   std::string model;      // its name
   std::string device;     // name of the device it was made for
@@ -60,6 +70,7 @@ struct Plan {
   bool tf32 = false;      // float32 matrix work is rounded to it: not every kernel does without
   std::string program;    // digest of what a window computes (search/suits.h); "" without training
   BatchPlan batch;
+  LeverSettings settings;
   bool per_micro_batch_norm = false;
   std::vector<PersistentSlot> persistent;
   std::vector<PhasePlan> phases;
@@ -88,9 +99,10 @@ PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGrap
 PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGraph& ordered,
                       const std::vector<PersistentSlot>& slots);
 
-// Shares no code with the solver: no overlap of live ranges, everything inside the arena, every read preceded by its
-// write, updates in their persistent values, the categories closing to the peak. kInternal if a plan is wrong, whoever
-// made it.
+// Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
+// everything inside the arena, every read preceded by its write, updates in their persistent values, the categories
+// closing to the peak, no sum that overflows. kInternal if a plan is wrong, whoever made it. A plan from a file may hold
+// anything: no number or name of it is used before it was checked.
 Status validate(const Plan& plan);
 
 // Bytes by category where the plan's peak is: they sum to arena_bytes.

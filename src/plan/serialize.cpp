@@ -1,5 +1,9 @@
 #include <fmt/format.h>
 
+#include <cmath>
+#include <stdexcept>
+#include <utility>
+
 #include "base/json.h"
 #include "plan/plan.h"
 
@@ -8,7 +12,25 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kFormat = "plimsoll.saved-plan/3";  // 1: values at multiples of 64 bytes; 2: tf32 not told
+// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings
+constexpr const char* kFormat = "plimsoll.saved-plan/4";
+
+// Whole numbers and finite ones, or std::range_error: nlohmann would make an integer of 1e300 as well, of 2^63, of
+// true.
+template <typename Integer = int64_t>
+Integer whole(const json& j) {
+  const bool too_large = j.is_number_unsigned() && j.get<uint64_t>() > uint64_t{INT64_MAX};
+  const int64_t value = j.is_number_integer() && !too_large ? j.get<int64_t>() : 0;
+  if (!j.is_number_integer() || too_large || !std::in_range<Integer>(value))
+    throw std::range_error(fmt::format("expected a whole number, got {:.40}", j.dump()));
+  return static_cast<Integer>(value);
+}
+
+double finite(const json& j) {
+  if (!j.is_number() || !std::isfinite(j.get<double>()))
+    throw std::range_error(fmt::format("expected a number, got {:.40}", j.dump()));
+  return j.get<double>();
+}
 
 json phase_to_json(const PhasePlan& phase) {
   json nodes = json::array(), values = json::array();
@@ -34,18 +56,19 @@ json phase_to_json(const PhasePlan& phase) {
 Result<PhasePlan> phase_from_json(const json& j) {
   PhasePlan phase;
   phase.name = j.at("name");
-  phase.samples = j.at("samples");
-  PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get<std::string>()));
-  for (const json& node : j.at("nodes")) phase.nodes.push_back({node.at(0), node.at(1), node.at(2), node.at(3)});
+  phase.samples = whole(j.at("samples"));
+  PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get_ref<const std::string&>()));
+  for (const json& node : j.at("nodes"))
+    phase.nodes.push_back({node.at(0), whole(node.at(1)), whole(node.at(2)), finite(node.at(3))});
   for (const json& value : j.at("values"))
-    phase.values.push_back(
-        {value.at(0), value.at(1), value.at(2), value.size() > 3 ? value.at(3).get<Bytes>() : kNone});
-  phase.arena_bytes = j.at("arena_bytes");
-  phase.live_set_bytes = j.at("live_set_bytes");
-  phase.host_bytes = j.at("host_bytes");
-  phase.peak_node = j.at("peak_node");
-  phase.seconds = j.at("seconds");
-  phase.primitives = j.at("primitives");
+    phase.values.push_back({whole(value.at(0)), whole<int>(value.at(1)), whole<int>(value.at(2)),
+                            value.size() > 3 ? whole(value.at(3)) : kNone});
+  phase.arena_bytes = whole(j.at("arena_bytes"));
+  phase.live_set_bytes = whole(j.at("live_set_bytes"));
+  phase.host_bytes = whole(j.at("host_bytes"));
+  phase.peak_node = whole<int>(j.at("peak_node"));
+  phase.seconds = finite(j.at("seconds"));
+  phase.primitives = whole<int>(j.at("primitives"));
   return phase;
 }
 
@@ -54,8 +77,10 @@ Result<PersistentSlot> slot_from_json(const json& j) {
   const auto category = category_from_name(j.at(3).get<std::string>());
   if (!dtype || !category)
     return fail(ErrorCode::kBadPlan, fmt::format("slot {}: unknown dtype or category", j.at(0).dump()));
-  PLIMSOLL_ASSIGN(Shape shape, checked_shape(j.at(2).get<std::vector<int64_t>>(), "slot " + j.at(0).dump()));
-  return PersistentSlot{j.at(0), {*dtype, std::move(shape)}, *category, j.at(4), j.at(5)};
+  std::vector<int64_t> dims;
+  for (const json& dim : j.at(2)) dims.push_back(whole(dim));
+  PLIMSOLL_ASSIGN(Shape shape, checked_shape(std::move(dims), "slot " + j.at(0).dump()));
+  return PersistentSlot{j.at(0), {*dtype, std::move(shape)}, *category, j.at(4), whole(j.at(5))};
 }
 
 Result<Plan> read_plan(const json& j) {
@@ -68,7 +93,8 @@ Result<Plan> read_plan(const json& j) {
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
-  plan.batch = {j.at("batch"), j.at("micro_batch")};
+  plan.batch = {whole(j.at("batch")), whole(j.at("micro_batch"))};
+  plan.settings = {whole<int>(j.at("settings").at("recompute")), finite(j.at("settings").at("kept"))};
   plan.per_micro_batch_norm = j.at("per_micro_batch_norm");
   for (const json& slot : j.at("persistent")) {
     PLIMSOLL_ASSIGN(PersistentSlot read, slot_from_json(slot));
@@ -80,18 +106,19 @@ Result<Plan> read_plan(const json& j) {
   }
   for (const json& lever : j.at("levers")) {
     const std::string effect = lever.at("effect");
-    plan.levers.push_back({lever.at("name"), lever.at("count"), lever.at("saves_bytes"), lever.at("costs_seconds"),
+    plan.levers.push_back({lever.at("name"), whole(lever.at("count")), whole(lever.at("saves_bytes")),
+                           finite(lever.at("costs_seconds")),
                            effect == "bitwise"    ? Effect::kBitwise
                            : effect == "rounding" ? Effect::kRounding
                                                   : Effect::kTraining});
   }
-  plan.persistent_bytes = j.at("persistent_bytes");
-  plan.arena_bytes = j.at("arena_bytes");
-  plan.host_bytes = j.at("host_bytes");
-  plan.overhead_bytes = j.at("overhead_bytes");
-  plan.data_bytes = j.at("data_bytes");
-  plan.prefetch = j.at("prefetch");
-  plan.step_seconds = j.at("step_seconds");
+  plan.persistent_bytes = whole(j.at("persistent_bytes"));
+  plan.arena_bytes = whole(j.at("arena_bytes"));
+  plan.host_bytes = whole(j.at("host_bytes"));
+  plan.overhead_bytes = whole(j.at("overhead_bytes"));
+  plan.data_bytes = whole(j.at("data_bytes"));
+  plan.prefetch = whole<int>(j.at("prefetch"));
+  plan.step_seconds = finite(j.at("step_seconds"));
   return plan;
 }
 
@@ -117,6 +144,7 @@ json to_json(const Plan& plan) {
                       {"program", plan.program},
                       {"batch", plan.batch.effective},
                       {"micro_batch", plan.batch.micro},
+                      {"settings", json_object({{"recompute", plan.settings.recompute}, {"kept", plan.settings.kept}})},
                       {"per_micro_batch_norm", plan.per_micro_batch_norm},
                       {"persistent", persistent},
                       {"phases", phases},
@@ -131,11 +159,18 @@ json to_json(const Plan& plan) {
 }
 
 Result<Plan> plan_from_json(const json& j) {
+  const auto damaged = [](std::string why) {
+    return fail(Error{ErrorCode::kBadPlan,
+                      "the plan file is damaged",
+                      {std::move(why)},
+                      {"make it again: plimsoll plan ... --save FILE"}});
+  };
   try {
     return read_plan(j);
   } catch (const json::exception& e) {
-    return fail(Error{
-        ErrorCode::kBadPlan, "the plan file is damaged", {e.what()}, {"make it again: plimsoll plan ... --save FILE"}});
+    return damaged(e.what());
+  } catch (const std::range_error& e) {
+    return damaged(e.what());
   }
 }
 

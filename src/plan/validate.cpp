@@ -2,28 +2,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <queue>
+#include <set>
 
+#include "base/checked.h"
 #include "ops/op.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
 namespace {
 
+// Bytes that are needed from node `first` to node `last`.
 struct Occupied {
   Bytes begin, end;
   int first, last;
-  std::string what;
-  ValueId value;  // kNone for a workspace
+  ValueId value;  // kNone for a workspace, which is of node `first`
 };
+
+// Above any memory there is, so that a few of them can be added without an overflow.
+constexpr Bytes kMostBytes = Bytes{1} << 56;
+
+bool sensible(Bytes bytes) {
+  return bytes >= 0 && bytes <= kMostBytes;
+}
 
 class PhaseCheck {
  public:
   PhaseCheck(const Plan& plan, const PhasePlan& phase) : plan_(plan), phase_(phase), graph_(phase.graph) {}
 
   Status run() {
-    PLIMSOLL_TRY(verify_structure(graph_));
+    PLIMSOLL_TRY(verify(graph_));
     if (phase_.nodes.size() != graph_.nodes.size() || phase_.values.size() != graph_.values.size())
-      return wrong("has not one entry a node and a value");
+      return wrong("does not have one entry per node and per value");
+    if (!sensible(phase_.arena_bytes) || !sensible(phase_.host_bytes) || phase_.samples < 0)
+      return wrong(fmt::format("{} samples, an arena of {} bytes and {} bytes of the host's memory", phase_.samples,
+                               phase_.arena_bytes, phase_.host_bytes));
+    PLIMSOLL_TRY(check_places());
+    find_roots();
     PLIMSOLL_TRY(check_persistent());
     PLIMSOLL_TRY(check_lifetimes());
     PLIMSOLL_TRY(check_views());
@@ -41,10 +57,39 @@ class PhaseCheck {
   }
   const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
   bool inside(Bytes offset, Bytes bytes) const {
-    return offset >= 0 && offset % kAlignment == 0 && bytes <= phase_.arena_bytes &&
-           offset <= phase_.arena_bytes - bytes;
+    return offset % kAlignment == 0 && lies_within(offset, bytes, phase_.arena_bytes);
   }
   bool persistent_place(ValueId id) const { return place(id).offset < plan_.persistent_bytes; }
+
+  // Every value that has a place has all of it, whoever reads it.
+  Status check_places() const {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const Value& value = graph_.values[v];
+      const Placement& p = phase_.values[v];
+      if (value.host != (p.host != kNone) || (value.host && p.offset != kNone))
+        return wrong(fmt::format("'{}' lies in another memory than its graph says", value.name));
+      if (value.host && (p.host % kAlignment != 0 || !lies_within(p.host, value.bytes(), phase_.host_bytes)))
+        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the host's part of {}", value.name, p.host,
+                                 value.bytes(), phase_.host_bytes));
+      if (p.offset != kNone && !inside(p.offset, value.bytes()))
+        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset,
+                                 value.bytes(), phase_.arena_bytes));
+    }
+    return {};
+  }
+
+  // For each value the one whose bytes it shows: itself, unless it is a view.
+  void find_roots() {
+    for (size_t v = 0; v < graph_.values.size(); ++v) {
+      const NodeId producer = graph_.values[v].producer;
+      const bool view = producer != kNone && op_def(graph_.node(producer).op).kind == OpKind::kView;
+      roots_.push_back(view ? kNone : static_cast<ValueId>(v));
+    }
+    // Nodes come in the order they run, so what a view shows was found before.
+    for (const Node& node : graph_.nodes)
+      if (root(node.outputs[0]) == kNone) roots_[static_cast<size_t>(node.outputs[0])] = root(node.inputs[0]);
+  }
+  ValueId root(ValueId id) const { return roots_[static_cast<size_t>(id)]; }
 
   Status check_persistent() const {
     for (ValueId id : graph_.inputs) {
@@ -81,14 +126,7 @@ class PhaseCheck {
   Status check_alive(ValueId id, int node) const {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
-    if (value.host != (p.host >= 0) || (value.host && p.offset != kNone))
-      return wrong(fmt::format("'{}' lies in another memory than its graph says", value.name));
-    if (value.host && (p.host % kAlignment != 0 || p.host > phase_.host_bytes - value.bytes()))
-      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the host's part of {}", value.name, p.host,
-                               value.bytes(), phase_.host_bytes));
-    if (!value.host && !inside(p.offset, value.bytes()))
-      return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset,
-                               value.bytes(), phase_.arena_bytes));
+    if (!value.host && p.offset == kNone) return wrong(fmt::format("'{}' is used and has no place", value.name));
     if (!value.host && persistent_place(id)) return {};
     if (node < p.first || node > p.last)
       return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
@@ -98,8 +136,10 @@ class PhaseCheck {
   // A view has no bytes of its own.
   Status check_views() const {
     for (const Node& node : graph_.nodes)
-      if (op_def(node.op).kind == OpKind::kView && (place(node.outputs[0]).offset != place(node.inputs[0]).offset ||
-                                                    place(node.outputs[0]).host != place(node.inputs[0]).host))
+      if (op_def(node.op).kind == OpKind::kView &&
+          (place(node.outputs[0]).offset != place(node.inputs[0]).offset ||
+           place(node.outputs[0]).host != place(node.inputs[0]).host ||
+           graph_.value(node.outputs[0]).bytes() != graph_.value(node.inputs[0]).bytes()))
         return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name,
                                  graph_.value(node.inputs[0]).name));
     return {};
@@ -180,100 +220,93 @@ class PhaseCheck {
       const NodeId writer = graph_.value(update.value).producer;
       for (size_t n = static_cast<size_t>(writer) + 1; n < graph_.nodes.size(); ++n)
         for (ValueId in : graph_.nodes[n].inputs)
-          if (in != update.value && place(in).offset == place(update.persistent).offset &&
-              !is_view_of(in, update.value))
+          if (place(in).offset == place(update.persistent).offset && root(in) != root(update.value))
             return wrong(
                 fmt::format("node {} reads '{}' after it was updated", n, graph_.value(update.persistent).name));
     }
     return {};
   }
 
-  bool is_view_of(ValueId id, ValueId viewed) const {
-    while (id != viewed) {
-      const NodeId producer = graph_.value(id).producer;
-      if (producer == kNone || op_def(graph_.node(producer).op).kind != OpKind::kView) return false;
-      id = graph_.node(producer).inputs[0];
-    }
-    return true;
-  }
-
-  // When a value is really needed: from its write to its last reader, whatever the plan says of its place. Of the
-  // device's memory or of the host's.
+  // When bytes are really needed: from their write to the last reader of the value or of a view of it, whatever the
+  // plan says of its place. Of the device's memory or of the host's.
   std::vector<Occupied> needs(bool host) const {
     const auto end = static_cast<int>(graph_.nodes.size()) - 1;
     std::vector<Occupied> list;
+    std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
-      const Placement& p = phase_.values[v];
-      const Bytes begin = host ? p.host : p.offset;
-      if (begin < 0) continue;
+      const Bytes begin = host ? phase_.values[v].host : phase_.values[v].offset;
+      if (begin == kNone || roots_[v] != static_cast<ValueId>(v)) continue;
       const int first = value.producer == kNone ? 0 : value.producer;
-      list.push_back(
-          {begin, begin + value.bytes(), first, value.persistent ? end : first, value.name, static_cast<ValueId>(v)});
+      index[v] = list.size();
+      list.push_back({begin, begin + value.bytes(), first, value.persistent ? end : first, static_cast<ValueId>(v)});
     }
-    std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
-    for (size_t i = 0; i < list.size(); ++i) index[static_cast<size_t>(list[i].value)] = i;
     const auto until = [&](ValueId id, int node) {
-      const size_t i = index[static_cast<size_t>(id)];
+      const size_t i = index[static_cast<size_t>(root(id))];
       if (i != SIZE_MAX) list[i].last = std::max(list[i].last, node);
     };
-    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       for (ValueId id : graph_.nodes[n].inputs) until(id, static_cast<int>(n));
+      for (ValueId id : graph_.nodes[n].outputs) until(id, static_cast<int>(n));
+    }
     for (ValueId id : graph_.outputs) until(id, end);
     for (const Update& update : graph_.updates) until(update.value, end);
     for (size_t n = 0; n < phase_.nodes.size() && !host; ++n) {
       const PlannedNode& node = phase_.nodes[n];
       if (node.workspace_bytes > 0)
         list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n),
-                        static_cast<int>(n), fmt::format("workspace of node {}", n), kNone});
+                        static_cast<int>(n), kNone});
     }
     return list;
   }
 
+  std::string what(const Occupied& one) const {
+    return one.value == kNone ? fmt::format("the workspace of node {}", one.first)
+                              : fmt::format("'{}'", graph_.value(one.value).name);
+  }
+
+  // Goes through the nodes in order with what is alive, by where it begins. Whatever is alive at once and was let
+  // through overlaps only where it begins at the same byte, so a newcomer has few neighbours to be compared with.
   Status check_overlaps(bool host) const {
-    const Bytes limit = host ? phase_.host_bytes : phase_.arena_bytes;
     std::vector<Occupied> list = needs(host);
-    std::sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.begin < b.begin; });
-    for (size_t i = 0; i < list.size(); ++i) {
-      if (list[i].end > limit)
-        return wrong(fmt::format("{} ends at {}, above the arena's {}", list[i].what, list[i].end, limit));
-      for (size_t k = i + 1; k < list.size() && list[k].begin < list[i].end; ++k)
-        if (list[i].first <= list[k].last && list[k].first <= list[i].last && !may_share(list[i], list[k]))
-          return wrong(fmt::format("'{}' and '{}' overlap at {} while both are alive", list[i].what, list[k].what,
-                                   list[k].begin));
+    std::stable_sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.first < b.first; });
+    std::multimap<Bytes, const Occupied*> alive;
+    using Ending = std::pair<int, std::multimap<Bytes, const Occupied*>::iterator>;
+    const auto later = [](const Ending& a, const Ending& b) { return a.first > b.first; };
+    std::priority_queue<Ending, std::vector<Ending>, decltype(later)> endings(later);
+    for (const Occupied& one : list) {
+      for (; !endings.empty() && endings.top().first < one.first; endings.pop()) alive.erase(endings.top().second);
+      auto at = alive.lower_bound(one.begin);
+      if (at != alive.begin()) at = alive.lower_bound(std::prev(at)->first);  // all that begin there
+      for (; at != alive.end() && at->first < one.end; ++at)
+        if (at->second->end > one.begin && !may_share(*at->second, one))
+          return wrong(fmt::format("{} and {} overlap at {} while both are alive", what(*at->second), what(one),
+                                   std::max(at->first, one.begin)));
+      endings.emplace(one.last, alive.emplace(one.begin, &one));
     }
     return {};
   }
 
-  // Two values may lie over each other while both are alive only as a view, as an update of a persistent value, or
-  // where one node reads the one for the last time and writes the other, and its op allows that.
+  // Two values may lie over each other while both are alive only as an update of a persistent value, or where one node
+  // reads the one for the last time and writes the other, and its op allows that.
   bool may_share(const Occupied& a, const Occupied& b) const {
     if (a.value == kNone || b.value == kNone || a.begin != b.begin) return false;
     const Occupied& older = graph_.value(a.value).producer <= graph_.value(b.value).producer ? a : b;
     const Occupied& newer = &older == &a ? b : a;
-    if (is_view_of(newer.value, older.value) || share_view(newer.value, older.value)) return true;
     const NodeId writer = graph_.value(newer.value).producer;
     if (writer == kNone) return false;
-    const Node& node = graph_.node(writer);
     // What is persistent is still needed when the run is over.
     const bool handed_over =
         graph_.value(older.value).persistent ? is_update(newer.value, older.value) : older.last <= writer;
-    const bool reads_older = std::find(node.inputs.begin(), node.inputs.end(), older.value) != node.inputs.end();
     if (!handed_over) return false;
-    return !reads_older || allows(node, older.value, newer.value);
+    const Node& node = graph_.node(writer);
+    return std::all_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId in) { return root(in) != older.value || allows(node, in, newer.value); });
   }
 
-  bool share_view(ValueId a, ValueId b) const { return root(a) == root(b); }
-  ValueId root(ValueId id) const {
-    for (;;) {
-      const NodeId producer = graph_.value(id).producer;
-      if (producer == kNone || op_def(graph_.node(producer).op).kind != OpKind::kView) return id;
-      id = graph_.node(producer).inputs[0];
-    }
-  }
   bool is_update(ValueId value, ValueId persistent) const {
     return std::any_of(graph_.updates.begin(), graph_.updates.end(),
-                       [&](const Update& u) { return u.value == root(value) && u.persistent == persistent; });
+                       [&](const Update& u) { return root(u.value) == value && u.persistent == persistent; });
   }
 
   bool allows(const Node& node, ValueId from, ValueId to) const {
@@ -298,15 +331,22 @@ class PhaseCheck {
   const Plan& plan_;
   const PhasePlan& phase_;
   const Graph& graph_;
+  std::vector<ValueId> roots_;
 };
 
 // The phases that training runs by name.
 Status check_program(const Plan& plan) {
+  const auto wrong = [](std::string what) { return fail(ErrorCode::kInternal, "plan: " + std::move(what)); };
   const auto [effective, micro] = plan.batch;
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
-    return fail(ErrorCode::kInternal, fmt::format("plan: a batch of {} in micro-batches of {}", effective, micro));
-  if (plan.prefetch < 0 || plan.data_bytes < 0 || plan.overhead_bytes < 0)
-    return fail(ErrorCode::kInternal, "plan: a negative share of the budget");
+    return wrong(fmt::format("a batch of {} in micro-batches of {}", effective, micro));
+  if (plan.prefetch < 0 || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) ||
+      !sensible(plan.arena_bytes) || !sensible(plan.host_bytes) || !sensible(plan.persistent_bytes))
+    return wrong("a share of the budget that no memory has");
+  for (const PhasePlan& phase : plan.phases)
+    for (const std::string_view reads : {"train", "accumulate", "evaluate", "predict"})
+      if ((phase.name == reads || phase.name == std::string(reads) + "_tail") && phase.samples < 1)
+        return wrong(fmt::format("phase '{}' for {} samples", phase.name, phase.samples));
   if (effective == 0) return {};
   const bool cut = micro < effective;
   for (const char* name : {"begin", "accumulate", "apply", "train"}) {
@@ -314,8 +354,30 @@ Status check_program(const Plan& plan) {
     const PhasePlan* phase = plan.phase(name);
     const bool reads = std::string_view(name) == "accumulate" || !cut;
     if (phase == nullptr || phase->samples != (reads ? micro : 0))
-      return fail(ErrorCode::kInternal,
-                  fmt::format("plan: it has no phase '{}' for {} samples", name, reads ? micro : 0));
+      return wrong(fmt::format("it has no phase '{}' for {} samples", name, reads ? micro : 0));
+  }
+  return {};
+}
+
+// Slots lie one behind the other inside the persistent range, and each is a value that some phase reads: what no graph
+// mentions is nobody's.
+Status check_slots(const Plan& plan) {
+  const auto wrong = [](const PersistentSlot& slot, std::string_view what) {
+    return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' {}", slot.name, what));
+  };
+  std::set<std::string_view> read, seen;
+  for (const PhasePlan& phase : plan.phases)
+    for (const ValueId id : phase.graph.inputs)
+      if (phase.graph.value(id).persistent) read.insert(phase.graph.value(id).name);
+  Bytes end = 0;
+  for (const PersistentSlot& slot : plan.persistent) {
+    if (slot.offset % kAlignment != 0 || !lies_within(slot.offset, slot.bytes(), plan.persistent_bytes))
+      return wrong(slot, fmt::format("lies at {} with {} bytes, outside the persistent range of {}", slot.offset,
+                                     slot.bytes(), plan.persistent_bytes));
+    if (slot.offset < end) return wrong(slot, "overlaps the one before");
+    if (!seen.insert(slot.name).second) return wrong(slot, "is there twice");
+    if (read.count(slot.name) == 0) return wrong(slot, "is read by no phase");
+    end = slot.offset + slot.bytes();
   }
   return {};
 }
@@ -324,14 +386,9 @@ Status check_program(const Plan& plan) {
 
 Status validate(const Plan& plan) {
   PLIMSOLL_TRY(check_program(plan));
-  Bytes end = 0, highest = plan.persistent_bytes, host = 0;
-  for (const PersistentSlot& slot : plan.persistent) {
-    if (slot.offset < end || slot.offset % kAlignment != 0)
-      return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' overlaps the one before", slot.name));
-    end = slot.offset + slot.bytes();
-  }
-  if (end > plan.persistent_bytes)
-    return fail(ErrorCode::kInternal, "plan: persistent values reach into the transients");
+  for (const PhasePlan& phase : plan.phases) PLIMSOLL_TRY(verify_structure(phase.graph));
+  PLIMSOLL_TRY(check_slots(plan));
+  Bytes highest = plan.persistent_bytes, host = 0;
   for (const PhasePlan& phase : plan.phases) {
     PLIMSOLL_TRY(PhaseCheck(plan, phase).run());
     highest = std::max(highest, phase.arena_bytes);
@@ -343,16 +400,15 @@ Status validate(const Plan& plan) {
   if (highest != plan.arena_bytes)
     return fail(ErrorCode::kInternal,
                 fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));
-  Bytes sum = 0;
+  CheckedSum sum;
   for (const CategoryBytes& entry : categories_at_peak(plan)) {
     if (entry.bytes < 0)
       return fail(ErrorCode::kInternal,
                   fmt::format("plan: category {} is {} bytes", name_of(entry.category), entry.bytes));
     sum += entry.bytes;
   }
-  if (sum != plan.arena_bytes)
-    return fail(ErrorCode::kInternal,
-                fmt::format("plan: categories sum to {}, the arena is {}", sum, plan.arena_bytes));
+  if (sum.value() != plan.arena_bytes)
+    return fail(ErrorCode::kInternal, fmt::format("plan: categories do not sum to the arena of {}", plan.arena_bytes));
   return {};
 }
 

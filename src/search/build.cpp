@@ -65,6 +65,7 @@ class Builder {
   Result<std::optional<Plan>> plan(double kept) {
     plan_ = {};
     offloaded_ = 0;
+    kept_ = kept;
     if (kept < 1) order_training();
     phases_ = training_;
     for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
@@ -203,6 +204,7 @@ class Builder {
     plan_.precision = to_text(request_.graph.precision);
     plan_.tf32 = request_.device->info().tf32;
     plan_.batch = {request_.batch, micro_};
+    plan_.settings = {recompute_, kept_};
     plan_.per_micro_batch_norm =
         request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
     plan_.persistent_bytes = end_of(plan_.persistent);
@@ -237,6 +239,7 @@ class Builder {
   const SearchRequest& request_;
   int64_t micro_;
   int recompute_;
+  double kept_ = 1;
   int64_t recomputed_ = 0, offloaded_ = 0;
   std::vector<Lowered> training_, phases_;
   bool ordered_ = false;  // the training phases, for little to be alive

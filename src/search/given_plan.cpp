@@ -1,0 +1,155 @@
+#include "search/given_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "search/build.h"
+#include "search/suits.h"
+
+namespace plimsoll {
+namespace {
+
+ErrorCode code_of(const GivenPlan& given) {
+  return given.of_checkpoint ? ErrorCode::kBadCheckpoint : ErrorCode::kBadPlan;
+}
+
+tl::unexpected<Error> damaged(const GivenPlan& given, std::string why) {
+  return fail(
+      Error{code_of(given),
+            fmt::format("{}: the plan in it is damaged", given.from),
+            {std::move(why)},
+            {given.of_checkpoint ? "resume from another checkpoint" : "make it again: plimsoll plan ... --save FILE"}});
+}
+
+int64_t samples_of(const Plan& plan, const char* phase) {
+  const PhasePlan* found = plan.phase(phase);
+  return found == nullptr ? 0 : found->samples;
+}
+
+// The request whose phases have the sizes that the plan's have: a plan may foresee more than this run needs.
+SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
+  SearchRequest same = request;
+  same.budget = 0;  // it selects among plans, and this one was selected
+  same.host_budget = 0;
+  same.micro_batch = plan.batch.micro;
+  same.per_micro_batch_norm = plan.per_micro_batch_norm;
+  same.forbidden.erase("prefetch");
+  if (plan.prefetch == 0) same.forbidden.insert("prefetch");
+  const bool cut = plan.batch.micro < plan.batch.effective;
+  same.partial_window = samples_of(plan, "train_tail");
+  for (const PhasePlan& phase : plan.phases)  // of two tails one is of every window
+    if (cut && phase.name == "accumulate_tail" && phase.samples != plan.batch.effective % plan.batch.micro)
+      same.partial_window = phase.samples;
+  const auto inference = [&](const char* name, const char* tail, int64_t& batch, int64_t& samples) {
+    batch = samples_of(plan, name);
+    samples = batch + samples_of(plan, tail);
+  };
+  inference("evaluate", "evaluate_tail", same.evaluate_batch, same.evaluate_samples);
+  inference("predict", "predict_tail", same.predict_batch, same.predict_samples);
+  return same;
+}
+
+Result<std::optional<Plan>> make_again(const Plan& plan, const SearchRequest& request) {
+  const double kept[] = {plan.settings.kept};
+  std::optional<Plan> made;
+  PLIMSOLL_TRY(build_plans(
+      request, plan.batch.micro, plan.settings.recompute, kept, [](double) { return true; },
+      [&](Plan again) { made = std::move(again); }));
+  return made;
+}
+
+// The first way in which a phase is not the one that was made again; empty: none.
+std::string difference(const PhasePlan& then, const PhasePlan& now) {
+  if (then.name != now.name || then.samples != now.samples)
+    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", then.name, then.samples, now.name,
+                       now.samples);
+  const std::string where = fmt::format("phase '{}': ", then.name);
+  if (print(then.graph) != print(now.graph)) return where + "other nodes";
+  if (then.values != now.values) return where + "values lie elsewhere";
+  const bool same_kernels = std::equal(then.nodes.begin(), then.nodes.end(), now.nodes.begin(), now.nodes.end(),
+                                       [](const PlannedNode& a, const PlannedNode& b) {
+                                         return a.kernel == b.kernel && a.workspace_bytes == b.workspace_bytes &&
+                                                (a.workspace_bytes == 0 || a.workspace_offset == b.workspace_offset);
+                                       });
+  if (!same_kernels) return where + "other kernels or workspaces";
+  if (then.arena_bytes != now.arena_bytes || then.host_bytes != now.host_bytes)
+    return where + "another number of bytes";
+  return {};
+}
+
+std::string difference(const Plan& then, const Plan& now) {
+  if (then.phases.size() != now.phases.size())
+    return fmt::format("{} phases, {} when it is made again", then.phases.size(), now.phases.size());
+  if (then.persistent != now.persistent) return "other persistent values";
+  for (size_t i = 0; i < then.phases.size(); ++i)
+    if (std::string found = difference(then.phases[i], now.phases[i]); !found.empty()) return found;
+  if (then.overhead_bytes != now.overhead_bytes)
+    return fmt::format("overhead of {} bytes, {} when it is made again", then.overhead_bytes, now.overhead_bytes);
+  return {};
+}
+
+// What each lever saved and cost was found when the plan was selected among others; it is only shown.
+void copy_prices(const std::vector<LeverUse>& then, std::vector<LeverUse>& now) {
+  for (LeverUse& lever : now)
+    for (const LeverUse& priced : then)
+      if (priced.name == lever.name) lever.saves_bytes = priced.saves_bytes, lever.costs_seconds = priced.costs_seconds;
+}
+
+tl::unexpected<Error> made_for_else(const GivenPlan& given, std::vector<std::string> facts) {
+  return fail(Error{
+      code_of(given),
+      fmt::format("{}: this {} was made for something else", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
+      std::move(facts),
+      {given.of_checkpoint ? "the flags it was started with, or another --checkpoint folder"
+                           : "make it again with the flags and data of this run: plimsoll plan ... --save FILE"}});
+}
+
+}  // namespace
+
+Status check_plan(const GivenPlan& given) {
+  // Whoever wrote the file, a wrong plan in it is no bug of this program.
+  if (const Status valid = validate(given.plan); !valid) return damaged(given, valid.error().what);
+  const LeverSettings& settings = given.plan.settings;
+  const bool known_share =
+      settings.kept == 1 || std::find(std::begin(kKept), std::end(kKept), settings.kept) != std::end(kKept);
+  if (settings.recompute < 0 || settings.recompute > kMostRecompute || !known_share || given.plan.prefetch > 1)
+    return damaged(given, fmt::format("recompute {}, a share of {} kept, prefetch {}: no lever has such a setting",
+                                      settings.recompute, settings.kept, given.plan.prefetch));
+  return {};
+}
+
+Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& request) {
+  PLIMSOLL_ASSIGN(auto others, differences(given.plan, request));
+  if (!others.empty()) return made_for_else(given, std::move(others));
+  PLIMSOLL_ASSIGN(auto made, make_again(given.plan, request_of(given.plan, request)));
+  const std::string other = made ? difference(given.plan, *made) : "its share of offload cannot be reached";
+  AcceptedPlan accepted;
+  if (!other.empty()) {
+    if (!given.of_checkpoint)
+      return fail(Error{ErrorCode::kBadPlan,
+                        fmt::format("{}: this program makes another plan with these settings", given.from),
+                        {other, "the file was changed, or written by another version of Plimsoll"},
+                        {"make it again: plimsoll plan ... --save FILE"}});
+    if (!made) return damaged(given, other);
+    accepted.note = fmt::format(
+        "note: this version makes another plan than the one in {} ({}): the run continues with results equal up to "
+        "rounding, not bit for bit",
+        given.from, other);
+  }
+  copy_prices(given.plan.levers, made->levers);
+  made->program = given.plan.program;
+  if (made->peak_bytes() > request.budget)
+    return fail(Error{ErrorCode::kDoesNotFit,
+                      fmt::format("{}: this plan needs {}, the budget is {}", given.from,
+                                  format_bytes(made->peak_bytes()), format_bytes(request.budget)),
+                      {},
+                      {"a larger --budget"}});
+  PLIMSOLL_TRY(validate(*made));
+  accepted.result.plan = std::move(*made);
+  accepted.result.fits = true;
+  accepted.result.least_bytes = accepted.result.plan.peak_bytes();
+  return accepted;
+}
+
+}  // namespace plimsoll
