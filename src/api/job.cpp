@@ -71,9 +71,9 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
       error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
     return fail(std::move(error));
   }
-  Description description{archive->config, nlohmann::json()};
-  if (archive->config.is_object() && archive->config.contains("compile_config"))
-    description.compile_config = archive->config.at("compile_config");
+  Description description{std::move(archive->config), nlohmann::json()};
+  if (description.config.is_object() && description.config.contains("compile_config"))
+    description.compile_config = description.config.at("compile_config");
   auto model = Model::create(description, overrides);
   if (!model) {
     Error error = model.error();
@@ -82,7 +82,7 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
     return fail(std::move(error));
   }
   std::string text =
-      saved_config(archive->config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
+      saved_config(description.config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
   return OpenModel{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
 }
 

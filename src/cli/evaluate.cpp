@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "cli/command.h"
+#include "cli/within_budget.h"
 #include "device/process_memory.h"
 #include "execute/fit.h"
 #include "formats/npy/npy.h"
@@ -29,7 +30,8 @@ struct Inference {
 Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_TRY(flags.resolve(targets, false));
   auto job = std::make_unique<Inference>();
-  PLIMSOLL_ASSIGN(job->open, open_model(flags.job));
+  PLIMSOLL_ASSIGN(job->open,
+                  within_budget(flags.job, reading_budget(flags.job), [&] { return open_model(flags.job); }));
   if (!job->open.archive || !job->open.archive->weights)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),
@@ -50,7 +52,9 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   (targets ? request.evaluate_samples : request.predict_samples) = job->source->samples();
   request.batch = 0;
   request.micro_batch.reset();
-  PLIMSOLL_ASSIGN(const SearchResult found, search(request));
+  PLIMSOLL_ASSIGN(
+      const SearchResult found,
+      within_budget(flags.job, planning_budget(job->budget, job->backend->device()), [&] { return search(request); }));
   if (!found.fits) return fail(does_not_fit(request, found));
   PLIMSOLL_ASSIGN(job->session, Session::create(job->open.model, found.plan, *job->backend, request.graph));
   PLIMSOLL_TRY(load_weights(*job->session, *job->open.archive, false));
@@ -68,14 +72,18 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(), [&](int64_t done) {
                     show_progress(flags, done, job->source->samples());
                   }));
+  const Status kept = check_peak(*job->session, job->budget, "");
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
-    answer(ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2) + "\n");
-    return 0;
+    nlohmann::ordered_json found = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
+    if (!kept) found.update(error_json(kept.error()));
+    answer(found.dump(2) + "\n");
+    return kept ? 0 : exit_code(kept.error().code);
   }
   for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));
   message(flags, peak_text(*job->session, job->budget));
+  PLIMSOLL_TRY(kept);
   return 0;
 }
 
@@ -116,6 +124,7 @@ Result<int> predict_command(InferenceFlags& flags) {
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
   message(flags, fmt::format("{} predictions in {}; {}", samples, fmt::join(paths, ", "),
                              peak_text(*job->session, job->budget)));
+  PLIMSOLL_TRY(check_peak(*job->session, job->budget, fmt::format("{} was written", fmt::join(paths, ", "))));
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "cli/sources.h"
+#include "cli/within_budget.h"
 #include "execute/fit.h"
 #include "formats/file/file.h"
 #include "report/profile.h"
@@ -138,7 +139,7 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
                          {"budget_bytes", budget.bytes},
                          {"peak_bytes", plan.peak_bytes()},
                          {"arena_bytes", plan.arena_bytes},
-                         {"overhead_bytes", plan.overhead_bytes},
+                         {"overhead_bytes", plan.overhead_at_peak()},
                          {"data_bytes", plan.data_bytes},
                          {"levers", levers},
                          {"step_seconds", plan.step_seconds}});
@@ -157,7 +158,8 @@ class FitCommand {
   Result<int> run() {
     const auto start = std::chrono::steady_clock::now();
     PLIMSOLL_TRY(check_flags());
-    PLIMSOLL_ASSIGN(OpenModel open, open_model(flags_.job));
+    PLIMSOLL_ASSIGN(OpenModel open,
+                    within_budget(flags_.job, reading_budget(flags_.job), [&] { return open_model(flags_.job); }));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
@@ -167,7 +169,10 @@ class FitCommand {
                     training_request(flags_, flags_, open.model, backend->device(), sources, budget_));
     flags_.job.batch_size = training.batch_size;
     const SearchRequest& request = training.request;
-    PLIMSOLL_ASSIGN(SearchResult found, given ? accept(flags_, *given, request) : search_plan(request));
+    PLIMSOLL_ASSIGN(SearchResult found, within_budget(flags_.job, planning_budget(budget_, backend->device()), [&] {
+                      return given ? accept(flags_, *given, request) : search_plan(request);
+                    }));
+    given.reset();
     PLIMSOLL_TRY(backend->check_room(0));  // a card that can only be planned for has none
     for (const LeverUse& lever : found.plan.levers)
       if (lever.effect == Effect::kTraining)
@@ -216,8 +221,10 @@ class FitCommand {
                                                         {"seconds", seconds}});
     log.write(done);
     PLIMSOLL_TRY(log.failed());
-    report_end(result, done, *session);
-    return 0;
+    const Status kept = check_peak(*session, budget_, what_is_saved());
+    report_end(result, done, *session, kept);
+    if (!kept && !flags_.json) return tl::make_unexpected(kept.error());
+    return kept ? 0 : exit_code(kept.error().code);
   }
 
  private:
@@ -291,7 +298,15 @@ class FitCommand {
     return exit_code(ErrorCode::kInterrupted);
   }
 
-  void report_end(const FitResult& result, const nlohmann::ordered_json& done, const Session& session) const {
+  std::string what_is_saved() const {
+    std::vector<std::string> places;
+    if (!flags_.save.empty()) places.push_back(flags_.save);
+    if (!flags_.checkpoint.empty()) places.push_back(checkpoint_path(flags_.checkpoint));
+    return places.empty() ? "" : fmt::format("the training is saved in {}", fmt::join(places, " and "));
+  }
+
+  void report_end(const FitResult& result, const nlohmann::ordered_json& done, const Session& session,
+                  const Status& kept) const {
     if (flags_.json) {
       nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
       if (!result.history.empty())
@@ -299,6 +314,7 @@ class FitCommand {
       nlohmann::ordered_json json = done;
       json.erase("event");
       json["metrics"] = metrics;
+      if (!kept) json.update(error_json(kept.error()));
       answer(json.dump(2) + "\n");
       return;
     }

@@ -10,6 +10,7 @@
 #include <new>
 
 #include "cli/command.h"
+#include "device/heap_limit.h"
 #include "formats/file/file.h"
 
 namespace plimsoll {
@@ -55,6 +56,9 @@ void wait_politely(char** argv) {
 constexpr const char* kNoMemory =
     "error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n";
 
+constexpr const char* kOverBudget =
+    "error P301: reading and planning this model takes more than the budget\n  try: a larger --budget\n";
+
 // Memory can also run out where no exception may leave: nlohmann's destructor of a nested value allocates. That is the
 // same error to the user, not a crash.
 [[noreturn]] void on_terminate() {
@@ -62,8 +66,9 @@ constexpr const char* kNoMemory =
   try {
     if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const std::bad_alloc&) {
-    std::fputs(kNoMemory, stderr);
-    _exit(exit_code(ErrorCode::kOutOfMemory));
+    // Under a limit that stands for the budget it is the budget that the file does not fit.
+    std::fputs(HeapLimit::active() ? kOverBudget : kNoMemory, stderr);
+    _exit(exit_code(HeapLimit::active() ? ErrorCode::kDoesNotFit : ErrorCode::kOutOfMemory));
   } catch (...) {
   }
   std::abort();

@@ -3,6 +3,7 @@
 #include "api/builtin.h"
 #include "base/json.h"
 #include "cli/sources.h"
+#include "cli/within_budget.h"
 #include "formats/file/file.h"
 
 namespace plimsoll {
@@ -40,7 +41,8 @@ Result<int> plan(PlanFlags& flags) {
     return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
   PLIMSOLL_TRY(flags.resolve(true, true));
   PLIMSOLL_TRY(flags.check());
-  PLIMSOLL_ASSIGN(const OpenModel open, open_model(flags.job));
+  PLIMSOLL_ASSIGN(const OpenModel open,
+                  within_budget(flags.job, reading_budget(flags.job), [&] { return open_model(flags.job); }));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags, open.model));
   const DeviceInfo& device = backend->device().info();
@@ -48,7 +50,8 @@ Result<int> plan(PlanFlags& flags) {
   PLIMSOLL_ASSIGN(const TrainingRequest training,
                   training_request(flags, flags, open.model, backend->device(), sources, budget));
   const SearchRequest& request = training.request;
-  PLIMSOLL_ASSIGN(const SearchResult result, search(request));
+  PLIMSOLL_ASSIGN(const SearchResult result, within_budget(flags.job, planning_budget(budget, backend->device()),
+                                                           [&] { return search(request); }));
   const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
   if (!result.fits) {
     const Error error = does_not_fit(request, result);

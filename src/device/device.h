@@ -73,6 +73,9 @@ class Device {
 
   // Published bound on what the process holds beyond arena and data buffers, in whole MiB.
   virtual Bytes overhead_bound(int primitives) const = 0;
+  // Published bound on what the process holds while a plan of so many nodes is made; 0 where plans are made in other
+  // memory than the budget's, the host's beside a card.
+  virtual Bytes planning_bound(int64_t /*nodes*/) const { return 0; }
 };
 
 }  // namespace plimsoll

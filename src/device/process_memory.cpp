@@ -49,6 +49,10 @@ Bytes resident_bytes() {
   return now;
 }
 
+Bytes data_bytes() {
+  return status_field("VmData:");
+}
+
 Bytes peak_resident_bytes() {
   return std::max(status_field("VmHWM:"), highest_seen.load());
 }

@@ -6,6 +6,7 @@
 namespace plimsoll {
 
 Bytes resident_bytes();       // now (VmRSS)
+Bytes data_bytes();           // of its own, writable, resident or not (VmData): what RLIMIT_DATA counts
 Bytes peak_resident_bytes();  // since the process started (VmHWM); no less than any of the above
 
 // The most that sanitizers hold, compiled in or loaded beside the program, of the host's memory or a GPU's: nobody's

@@ -8,6 +8,8 @@ namespace plimsoll {
 
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.name = from.name;
+  to_.values.reserve(from.values.size());
+  to_.nodes.reserve(from.nodes.size());
   for (ValueId id : from.inputs) {
     bind(id, add_value(from.value(id)));
     to_.inputs.push_back(to(id));
@@ -65,7 +67,8 @@ void Rewrite::copy_node(NodeId old) {
 Graph Rewrite::finish() {
   for (ValueId id : from_.outputs) to_.outputs.push_back(to(id));
   for (const Update& update : from_.updates) to_.updates.push_back({to(update.persistent), to(update.value)});
-  return without_dead_nodes(to_);
+  names_.clear();
+  return without_dead_nodes(std::move(to_));
 }
 
 std::vector<NodeId> only_readers_of(const Graph& graph) {
@@ -100,7 +103,8 @@ Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(
   return rewrite.finish();
 }
 
-Graph without_dead_nodes(const Graph& graph) {
+// In place: while a large model is planned, a second graph would be the larger part of what the process holds.
+Graph without_dead_nodes(Graph graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (ValueId id : graph.inputs) needed[static_cast<size_t>(id)] = true;
   for (ValueId id : graph.outputs) needed[static_cast<size_t>(id)] = true;
@@ -114,32 +118,35 @@ Graph without_dead_nodes(const Graph& graph) {
     for (ValueId id : node.outputs) needed[static_cast<size_t>(id)] = true;
   }
 
-  Graph result;
-  result.name = graph.name;
   std::vector<ValueId> map(graph.values.size(), kNone);
+  size_t values = 0, nodes = 0;
   for (size_t v = 0; v < graph.values.size(); ++v) {
     if (!needed[v]) continue;
-    map[v] = static_cast<ValueId>(result.values.size());
-    result.values.push_back(graph.values[v]);
-    result.values.back().producer = kNone;
+    map[v] = static_cast<ValueId>(values);
+    if (values != v) graph.values[values] = std::move(graph.values[v]);
+    graph.values[values++].producer = kNone;
   }
-  const auto mapped = [&](std::vector<ValueId> ids) {
+  graph.values.resize(values);
+  graph.values.shrink_to_fit();
+  const auto remap = [&](std::vector<ValueId>& ids) {
     for (ValueId& id : ids) id = map[static_cast<size_t>(id)];
-    return ids;
   };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (!alive[n]) continue;
-    Node node = graph.nodes[n];
-    node.inputs = mapped(std::move(node.inputs));
-    node.outputs = mapped(std::move(node.outputs));
-    for (ValueId id : node.outputs) result.value(id).producer = static_cast<NodeId>(result.nodes.size());
-    result.nodes.push_back(std::move(node));
+    if (nodes != n) graph.nodes[nodes] = std::move(graph.nodes[n]);
+    Node& node = graph.nodes[nodes];
+    remap(node.inputs);
+    remap(node.outputs);
+    for (ValueId id : node.outputs) graph.value(id).producer = static_cast<NodeId>(nodes);
+    ++nodes;
   }
-  result.inputs = mapped(graph.inputs);
-  result.outputs = mapped(graph.outputs);
-  for (const Update& update : graph.updates)
-    result.updates.push_back({map[static_cast<size_t>(update.persistent)], map[static_cast<size_t>(update.value)]});
-  return result;
+  graph.nodes.resize(nodes);
+  graph.nodes.shrink_to_fit();
+  remap(graph.inputs);
+  remap(graph.outputs);
+  for (Update& update : graph.updates)
+    update = {map[static_cast<size_t>(update.persistent)], map[static_cast<size_t>(update.value)]};
+  return graph;
 }
 
 }  // namespace plimsoll

@@ -24,7 +24,7 @@ class Rewrite {
   // A copy of an old node whose outputs stand for nothing: its outputs' new ids.
   std::vector<ValueId> clone_node(NodeId old, const std::vector<ValueId>& inputs);
 
-  Graph finish();  // outputs and updates mapped; nodes that nobody reads dropped
+  Graph finish();  // ends the rewriting: outputs and updates mapped; nodes that nobody reads dropped
 
  private:
   std::string unique_name(std::string wish);
@@ -57,6 +57,6 @@ class OnlyReaders {
 Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(const Node&)>& replacement);
 
 // Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
-Graph without_dead_nodes(const Graph& graph);
+Graph without_dead_nodes(Graph graph);
 
 }  // namespace plimsoll

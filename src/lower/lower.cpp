@@ -14,13 +14,20 @@ int LoweredGraph::primitives() const {
   return sum;
 }
 
-Result<LoweredGraph> lower(const Graph& graph, const Device& device) {
-  Graph lowered = pad_evenly(fold_padding(graph, device), device);
-  if (device.has_epilogues()) lowered = fold_bias_gradients(fold_epilogues(lowered));
-  lowered = fold_row_gradients(fold_pooling(lowered, device), device);
-  if (device.recomputes_freely()) lowered = mask_from_normalised(lowered);
-  lowered = group_equal(fuse_elementwise(lowered, device), device);
-  return choose_kernels(lowered, device);
+// One pass at a time, so that no more than the graph a pass reads and the one it makes are held.
+Result<LoweredGraph> lower(Graph graph, const Device& device) {
+  graph = fold_padding(graph, device);
+  graph = pad_evenly(graph, device);
+  if (device.has_epilogues()) {
+    graph = fold_epilogues(graph);
+    graph = fold_bias_gradients(graph);
+  }
+  graph = fold_pooling(graph, device);
+  graph = fold_row_gradients(graph, device);
+  if (device.recomputes_freely()) graph = mask_from_normalised(graph);
+  graph = fuse_elementwise(graph, device);
+  graph = group_equal(graph, device);
+  return choose_kernels(graph, device);
 }
 
 }  // namespace plimsoll

@@ -32,6 +32,6 @@ Graph group_equal(const Graph& graph, const Device& device);  // equal element-w
 Graph group_moves(const Graph& graph, const Device& device);  // reorders of many values between the same two layouts
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 
-Result<LoweredGraph> lower(const Graph& graph, const Device& device);
+Result<LoweredGraph> lower(Graph graph, const Device& device);
 
 }  // namespace plimsoll

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "ops/op.h"
@@ -112,6 +113,9 @@ LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& or
   LoweredGraph result;
   Graph& graph = result.graph;
   graph.name = from.name;
+  graph.values.reserve(from.values.size());
+  graph.nodes.reserve(from.nodes.size());
+  result.kernels.reserve(lowered.kernels.size());
   std::vector<ValueId> renamed(from.values.size(), kNone);
   const auto add = [&](ValueId old, NodeId producer) {
     renamed[static_cast<size_t>(old)] = static_cast<ValueId>(graph.values.size());
@@ -140,18 +144,18 @@ Bytes live_set_of(const LoweredGraph& lowered) {
   return largest_live_set(pack_items(lowered, assign_storage(lowered)));
 }
 
-LoweredGraph reorder_for_memory(const LoweredGraph& lowered) {
+LoweredGraph reorder_for_memory(LoweredGraph lowered) {
   const Dependencies dependencies(lowered.graph);
-  LoweredGraph best = lowered;
+  std::optional<std::vector<NodeId>> best;  // none: as it is
   Bytes least = live_set_of(lowered);
   for (const auto choose : {freeing_first, least_change}) {
-    LoweredGraph candidate = in_order(lowered, schedule(lowered.graph, dependencies, choose));
-    const Bytes live = live_set_of(candidate);
+    auto order = schedule(lowered.graph, dependencies, choose);
+    const Bytes live = live_set_of(in_order(lowered, order));
     if (live >= least) continue;
     least = live;
-    best = std::move(candidate);
+    best = std::move(order);
   }
-  return best;
+  return best ? in_order(lowered, *best) : lowered;
 }
 
 }  // namespace plimsoll

@@ -38,12 +38,12 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
                      const std::vector<PersistentSlot>& slots) {
-  return place_phase(name, samples, reorder_for_memory(lowered), slots);
+  return place_phase(name, samples, reorder_for_memory(std::move(lowered)), slots);
 }
 
-PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
                       const std::vector<PersistentSlot>& slots) {
   const StorageMap map = assign_storage(lowered);
   const std::vector<PackItem> items = pack_items(lowered, map);
@@ -55,7 +55,6 @@ PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGra
   PhasePlan phase;
   phase.name = name;
   phase.samples = samples;
-  phase.graph = lowered.graph;
   phase.seconds = lowered.seconds();
   phase.primitives = lowered.primitives();
   phase.arena_bytes = base + packing.height;
@@ -80,6 +79,7 @@ PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGra
     phase.nodes.push_back(std::move(node));
   }
   assert(item == items.size());
+  phase.graph = std::move(lowered.graph);
   return phase;
 }
 

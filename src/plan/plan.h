@@ -55,8 +55,8 @@ struct BatchPlan {
   int64_t accumulation_steps() const { return micro == 0 ? 0 : (effective + micro - 1) / micro; }
 };
 
-// What the levers were set to when the plan was made; with the batch, the micro-batch, the prefetch and the sizes of the
-// phases it is all that is needed to make the same plan again (search/given_plan.h).
+// What the levers were set to when the plan was made; with the batch, the micro-batch, the prefetch and the sizes of
+// the phases it is all that is needed to make the same plan again (search/given_plan.h).
 struct LeverSettings {
   int recompute = 0;  // level: search/build.h
   double kept = 1;    // share of the live set that stays on the device; the rest waits in the host's memory
@@ -80,10 +80,14 @@ struct Plan {
   Bytes host_bytes = 0;      // beside a device with memory of its own: what waits in the host's
   Bytes overhead_bytes = 0;  // bound on what lies outside arena and data buffers
   Bytes data_bytes = 0;      // readers and prefetch
+  Bytes planning_bytes = 0;  // bound on what the process holds while this is planned, before there is an arena
   int prefetch = 0;          // requests read ahead
   double step_seconds = 0;   // of one window
 
-  Bytes peak_bytes() const { return arena_bytes + overhead_bytes + data_bytes; }
+  // Of the whole process: while it runs, or while it plans where that takes more.
+  Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }
+  // What of the peak is neither arena nor data buffers: what reports call overhead, so that their rows add up.
+  Bytes overhead_at_peak() const { return peak_bytes() - arena_bytes - data_bytes; }
   const PhasePlan* phase(const std::string& name) const;
   const PersistentSlot* slot(const std::string& name) const;
 };
@@ -93,16 +97,16 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
 Bytes end_of(const std::vector<PersistentSlot>& slots);
 
 // Orders, assigns and packs one lowered phase above the persistent values.
-PhasePlan plan_phase(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
                      const std::vector<PersistentSlot>& slots);
 // The same for nodes that keep the order they are in.
-PhasePlan place_phase(const std::string& name, int64_t samples, const LoweredGraph& ordered,
+PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph ordered,
                       const std::vector<PersistentSlot>& slots);
 
 // Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
 // everything inside the arena, every read preceded by its write, updates in their persistent values, the categories
-// closing to the peak, no sum that overflows. kInternal if a plan is wrong, whoever made it. A plan from a file may hold
-// anything: no number or name of it is used before it was checked.
+// closing to the peak, no sum that overflows. kInternal if a plan is wrong, whoever made it. A plan from a file may
+// hold anything: no number or name of it is used before it was checked.
 Status validate(const Plan& plan);
 
 // Bytes by category where the plan's peak is: they sum to arena_bytes.

@@ -117,6 +117,7 @@ Result<Plan> read_plan(const json& j) {
   plan.host_bytes = whole(j.at("host_bytes"));
   plan.overhead_bytes = whole(j.at("overhead_bytes"));
   plan.data_bytes = whole(j.at("data_bytes"));
+  plan.planning_bytes = whole(j.at("planning_bytes"));
   plan.prefetch = whole<int>(j.at("prefetch"));
   plan.step_seconds = finite(j.at("step_seconds"));
   return plan;
@@ -154,6 +155,7 @@ json to_json(const Plan& plan) {
                       {"host_bytes", plan.host_bytes},
                       {"overhead_bytes", plan.overhead_bytes},
                       {"data_bytes", plan.data_bytes},
+                      {"planning_bytes", plan.planning_bytes},
                       {"prefetch", plan.prefetch},
                       {"step_seconds", plan.step_seconds}});
 }

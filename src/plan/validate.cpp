@@ -341,7 +341,8 @@ Status check_program(const Plan& plan) {
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
     return wrong(fmt::format("a batch of {} in micro-batches of {}", effective, micro));
   if (plan.prefetch < 0 || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) ||
-      !sensible(plan.arena_bytes) || !sensible(plan.host_bytes) || !sensible(plan.persistent_bytes))
+      !sensible(plan.arena_bytes) || !sensible(plan.host_bytes) || !sensible(plan.persistent_bytes) ||
+      !sensible(plan.planning_bytes))
     return wrong("a share of the budget that no memory has");
   for (const PhasePlan& phase : plan.phases)
     for (const std::string_view reads : {"train", "accumulate", "evaluate", "predict"})

@@ -88,12 +88,12 @@ Json plan_json(const PlanReport& report) {
   if (report.budget > 0) json["budget_bytes"] = report.budget;
   json["peak_bytes"] = plan.peak_bytes();
   json["arena_bytes"] = plan.arena_bytes;
-  json["overhead_bytes"] = plan.overhead_bytes;
+  json["overhead_bytes"] = plan.overhead_at_peak();
   json["data_bytes"] = plan.data_bytes;
   Json space = ordered_object({{"space", report.device.own_memory ? "gpu:0" : "host"}});
   if (report.budget > 0) space["budget_bytes"] = report.budget;
   space.update(ordered_object({{"arena_bytes", plan.arena_bytes},
-                               {"overhead_bytes", plan.overhead_bytes},
+                               {"overhead_bytes", plan.overhead_at_peak()},
                                {"data_bytes", plan.data_bytes},
                                {"peak_bytes", plan.peak_bytes()}}));
   json["memories"] = Json::array({space});

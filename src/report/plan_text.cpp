@@ -107,8 +107,8 @@ std::string bytes_table(const PlanReport& report) {
     if (entry.bytes > 0)
       table.row({"  " + std::string(name_of(entry.category)), with_commas(entry.bytes), format_bytes(entry.bytes)});
   table.row({"arena", with_commas(plan.arena_bytes), format_bytes(plan.arena_bytes)});
-  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_bytes),
-             format_bytes(plan.overhead_bytes)});
+  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_at_peak()),
+             format_bytes(plan.overhead_at_peak())});
   table.row({"data buffers", with_commas(plan.data_bytes), format_bytes(plan.data_bytes)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
   if (plan.host_bytes > 0)

@@ -16,17 +16,17 @@ double share_of(int recompute) {
 }
 
 // Clones take the epilogues of their nodes, which are folded before there are any.
-Graph ready_for_costly(const Graph& graph, const Device& device) {
-  Graph masked = mask_relu_after_pooling(graph).graph;
-  return device.has_epilogues() ? fold_epilogues(masked) : masked;
+Graph ready_for_costly(Graph graph, const Device& device) {
+  graph = mask_relu_after_pooling(graph).graph;
+  return device.has_epilogues() ? fold_epilogues(graph) : graph;
 }
 
 // A phase that reads a batch, as a level of recompute leaves it.
-Rewritten apply_levers(const Graph& graph, const Device& device, int recompute) {
-  if (recompute > 1) return recompute_costly(ready_for_costly(graph, device), device, share_of(recompute));
-  Graph masked = mask_relu_after_pooling(graph).graph;
-  if (recompute == 1) return recompute_cheap(masked);
-  return {std::move(masked), 0};
+Rewritten apply_levers(Graph graph, const Device& device, int recompute) {
+  if (recompute > 1) return recompute_costly(ready_for_costly(std::move(graph), device), device, share_of(recompute));
+  graph = mask_relu_after_pooling(graph).graph;
+  if (recompute == 1) return recompute_cheap(graph);
+  return {std::move(graph), 0};
 }
 
 struct Lowered {
@@ -61,13 +61,13 @@ class Builder {
   }
 
   // With `kept` of what training has alive on the device, the rest in the host's memory; nothing where that is out of
-  // reach.
-  Result<std::optional<Plan>> plan(double kept) {
+  // reach. The `last` plan takes the phases with it.
+  Result<std::optional<Plan>> plan(double kept, bool last) {
     plan_ = {};
     offloaded_ = 0;
     kept_ = kept;
     if (kept < 1) order_training();
-    phases_ = training_;
+    phases_ = last ? std::move(training_) : training_;
     for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
     if (kept < 1 && !offload_phases(kept)) return std::optional<Plan>();
     plan_phases();
@@ -82,7 +82,7 @@ class Builder {
     if (ordered_) return;
     ordered_ = true;
     for (Lowered& phase : training_) {
-      phase.graph = reorder_for_memory(phase.graph);
+      phase.graph = reorder_for_memory(std::move(phase.graph));
       phase.live = live_set_of(phase.graph);
       most_live_ = std::max(most_live_, phase.live);
     }
@@ -104,11 +104,11 @@ class Builder {
     PLIMSOLL_ASSIGN(Phase phase, std::move(made));
     Graph graph = std::move(phase.graph);
     if (phase.samples > 0 && repeats >= 0) {
-      Rewritten rewritten = apply_levers(graph, *request_.device, recompute_);
+      Rewritten rewritten = apply_levers(std::move(graph), *request_.device, recompute_);
       recomputed_ = std::max(recomputed_, rewritten.count);
       graph = std::move(rewritten.graph);
     }
-    PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(graph, *request_.device));
+    PLIMSOLL_ASSIGN(LoweredGraph lowered, lower(std::move(graph), *request_.device));
     phases_.push_back({phase.name, phase.samples, std::move(lowered), repeats, 0, 0});
     return {};
   }
@@ -132,10 +132,10 @@ class Builder {
   }
 
   void plan_phases() {
-    for (const Lowered& phase : phases_) {
+    for (Lowered& phase : phases_) {
       plan_.phases.push_back(phase.offloaded > 0
-                                 ? place_phase(phase.name, phase.samples, phase.graph, plan_.persistent)
-                                 : plan_phase(phase.name, phase.samples, phase.graph, plan_.persistent));
+                                 ? place_phase(phase.name, phase.samples, std::move(phase.graph), plan_.persistent)
+                                 : plan_phase(phase.name, phase.samples, std::move(phase.graph), plan_.persistent));
       offloaded_ = std::max(offloaded_, phase.offloaded);
       plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
     }
@@ -210,6 +210,9 @@ class Builder {
     plan_.persistent_bytes = end_of(plan_.persistent);
     plan_.arena_bytes = highest();
     plan_.overhead_bytes = overhead();
+    int64_t nodes = 0;
+    for (const PhasePlan& phase : plan_.phases) nodes += static_cast<int64_t>(phase.nodes.size());
+    plan_.planning_bytes = request_.device->planning_bound(nodes);
     for (const PhasePlan& phase : plan_.phases) plan_.host_bytes = std::max(plan_.host_bytes, phase.host_bytes);
     if (offloaded_ > 0) plan_.levers.push_back({"offload", offloaded_, 0, 0, Effect::kBitwise});
     if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
@@ -282,12 +285,12 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
 }
 
 Result<RecomputeLevels> RecomputeLevels::create(const SearchRequest& request, int64_t micro, bool costly) {
-  PLIMSOLL_ASSIGN(const Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
-                                                            : accumulate_phase(*request.model, micro, request.graph));
+  PLIMSOLL_ASSIGN(Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
+                                                      : accumulate_phase(*request.model, micro, request.graph));
   RecomputeLevels levels;
   levels.device_ = request.device;
   levels.cheap_ = apply_levers(phase.graph, *request.device, 1).count > 0;
-  if (costly) levels.ready_ = ready_for_costly(phase.graph, *request.device);
+  if (costly) levels.ready_ = ready_for_costly(std::move(phase.graph), *request.device);
   return levels;
 }
 
@@ -304,9 +307,9 @@ Status build_plans(const SearchRequest& request, int64_t micro, int recompute, s
                    const std::function<bool(double)>& worth_it, const std::function<void(Plan)>& take) {
   Builder builder(request, micro, recompute);
   PLIMSOLL_TRY(builder.lower_training());
-  for (const double share : kept) {
+  for (const double& share : kept) {
     if (!worth_it(builder.seconds_of_copies(share))) break;
-    PLIMSOLL_ASSIGN(auto plan, builder.plan(share));
+    PLIMSOLL_ASSIGN(auto plan, builder.plan(share, &share == &kept.back()));
     if (!plan) break;
     take(std::move(*plan));
   }

@@ -84,8 +84,9 @@ std::string difference(const Plan& then, const Plan& now) {
   if (then.persistent != now.persistent) return "other persistent values";
   for (size_t i = 0; i < then.phases.size(); ++i)
     if (std::string found = difference(then.phases[i], now.phases[i]); !found.empty()) return found;
-  if (then.overhead_bytes != now.overhead_bytes)
-    return fmt::format("overhead of {} bytes, {} when it is made again", then.overhead_bytes, now.overhead_bytes);
+  if (then.overhead_bytes != now.overhead_bytes || then.planning_bytes != now.planning_bytes)
+    return fmt::format("overhead of {} bytes and {} for planning, {} and {} when it is made again", then.overhead_bytes,
+                       then.planning_bytes, now.overhead_bytes, now.planning_bytes);
   return {};
 }
 

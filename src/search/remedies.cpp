@@ -138,8 +138,11 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
                          format_bytes(result.least_bytes), result.least_bytes,
                          format_bytes(result.least_bytes - request.budget)));
   error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers",
-                         format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_bytes),
+                         format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_at_peak()),
                          format_bytes(result.plan.data_bytes)));
+  if (result.plan.planning_bytes == result.plan.peak_bytes())
+    error.fact(fmt::format("planning holds more than training would: up to {} for the nodes of its graphs",
+                           format_bytes(result.plan.planning_bytes)));
   if (const std::string peak = peak_fact(result.plan); !peak.empty()) error.fact(peak);
   if (request.batch > 0)
     error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),

@@ -78,11 +78,14 @@ class Best {
     result_.candidates.push_back(
         {plan.batch.micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
     // What the budget is has no say in what the least is: reading ahead is given up first.
-    const Bytes least = plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request_, plan.phases);
+    const Bytes least =
+        std::max(plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request_, plan.phases), plan.planning_bytes);
     least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
-    if (!smallest_ || plan.peak_bytes() < smallest_->peak_bytes()) smallest_ = plan, smallest_at_ = last();
-    if (selectable && fits(plan) && (!fastest_ || better(plan, *fastest_)))
-      fastest_ = std::move(plan), fastest_at_ = last();
+    const bool wins = selectable && fits(plan) && (!found_ || better(plan, *held_));
+    const bool smallest = !found_ && (!held_ || plan.peak_bytes() < held_->peak_bytes());
+    if (!wins && !smallest) return;
+    found_ = found_ || wins;
+    held_ = std::move(plan), held_at_ = result_.candidates.size() - 1;
   }
 
   // What the copies alone would take of all that does not fit.
@@ -91,20 +94,19 @@ class Best {
            static_cast<double>(plan.batch.accumulation_steps()) / request_.device->host_bytes_per_second();
   }
 
-  bool found() const { return fastest_.has_value(); }
+  bool found() const { return found_; }
   // Whether a plan that takes at least so long could still be the one.
-  bool may_win(double seconds) const { return !fastest_ || seconds <= fastest_->step_seconds; }
+  bool may_win(double seconds) const { return !found_ || seconds <= held_->step_seconds; }
   Bytes least() const { return least_; }
-  const Candidate& chosen() const { return result_.candidates[fastest_ ? fastest_at_ : smallest_at_]; }
-  Plan take() { return fastest_ ? std::move(*fastest_) : std::move(*smallest_); }
+  const Candidate& chosen() const { return result_.candidates[held_at_]; }
+  Plan take() { return std::move(*held_); }
 
  private:
-  size_t last() const { return result_.candidates.size() - 1; }
-
   const SearchRequest& request_;
   SearchResult& result_;
-  std::optional<Plan> fastest_, smallest_;
-  size_t fastest_at_ = 0, smallest_at_ = 0;  // among the candidates
+  bool found_ = false;        // something that fits
+  std::optional<Plan> held_;  // the fastest of what fits, or the smallest while nothing does
+  size_t held_at_ = 0;        // among the candidates
   Bytes least_ = 0;
 };
 

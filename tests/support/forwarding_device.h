@@ -21,6 +21,7 @@ class ForwardingDevice : public Device {
   Padding padding(const Graph& graph, const Node& node) const override { return device_.padding(graph, node); }
   double host_bytes_per_second() const override { return device_.host_bytes_per_second(); }
   Bytes overhead_bound(int primitives) const override { return device_.overhead_bound(primitives); }
+  Bytes planning_bound(int64_t nodes) const override { return device_.planning_bound(nodes); }
 
  private:
   const Device& device_;

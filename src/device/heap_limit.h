@@ -1,0 +1,30 @@
+// A limit on the memory that this process may take while it reads a file or plans: what a stranger's file asks for ends
+// in std::bad_alloc, not in a machine without memory. It is the process's own (RLIMIT_DATA), so programs that embed
+// Plimsoll do not use it; the command line does.
+#pragma once
+
+#include <sys/resource.h>
+
+#include "base/bytes.h"
+
+namespace plimsoll {
+
+class HeapLimit {
+ public:
+  // What reading and planning are granted where the budget leaves less: enough to say what a small model needs.
+  static constexpr Bytes kGranted = 48 * kMiB;
+
+  // Until the end of its life the process may hold `budget`, or kGranted more than it holds now.
+  explicit HeapLimit(Bytes budget);
+  ~HeapLimit();
+  HeapLimit(const HeapLimit&) = delete;
+  HeapLimit& operator=(const HeapLimit&) = delete;
+
+  static bool active();
+
+ private:
+  rlimit before_{};
+  bool set_ = false;
+};
+
+}  // namespace plimsoll
