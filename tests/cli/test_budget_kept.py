@@ -1,0 +1,75 @@
+"""The budget holds for reading and planning too, and where it was not kept the program says so, after everything was saved."""
+
+import json
+import os
+import resource
+import subprocess
+
+import pytest
+
+import program
+from bad_files import GOLDEN, data
+
+MODEL = GOLDEN / "cnn.keras"
+HOLD_MEMORY = program.ROOT / "build" / "libhold_memory.so"
+
+
+def peak_of(*arguments):
+    """The exit code and the largest resident memory, in MiB, of one run; memory that grows without end is stopped at 4 GiB."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+
+    process = subprocess.Popen([*program.PROGRAM, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, preexec_fn=limit)
+    out, err = process.stdout.read(), process.stderr.read()
+    _, status, used = os.wait4(process.pid, 0)
+    return os.waitstatus_to_exitcode(status), used.ru_maxrss / 1024, out + err
+
+
+def blocks(count):
+    """A model of many tiny layers: little to train, much to plan."""
+    layers = [{"class_name": "InputLayer", "config": {"batch_shape": [None, 8], "name": "in"}, "name": "in", "inbound_nodes": []}]
+    for i in range(count):
+        layers.append({"class_name": "Dense", "config": {"name": f"dense_of_block_number_{i}", "units": 8, "activation": "gelu"}})
+    return {"class_name": "Sequential", "config": {"name": "blocks", "layers": [
+        {"class_name": entry["class_name"], "config": entry["config"]} for entry in layers]}}
+
+
+def test_planning_many_layers_stays_inside_what_the_plan_says(tmp_path):
+    model = tmp_path / "blocks.json"
+    model.write_text(json.dumps(blocks(400)))
+    flags = ("--optimizer", "adam", "--loss", "mse", "--batch-size", 8, "--threads", 2)
+    code, peak, out = peak_of("plan", model, *flags, "--json")
+    assert code == 0, out
+    plan = json.loads(out)
+    assert peak <= plan["peak_bytes"] / 2**20
+    assert plan["arena_bytes"] + plan["overhead_bytes"] + plan["data_bytes"] == plan["peak_bytes"]
+    assert plan["least_bytes"] <= plan["peak_bytes"]
+    code, _, out = peak_of("plan", model, *flags, "--budget", plan["least_bytes"] - 1)
+    assert code == 3 and "P301" in out and "planning" in out
+
+
+def test_a_config_of_many_values_is_refused_inside_the_budget(tmp_path):
+    model = tmp_path / "many.json"
+    model.write_text('{"class_name": "Sequential", "config": {"layers": [' + ",".join(["[]"] * 1_900_000) + "]}}")
+    code, peak, out = peak_of("plan", model, "--budget", "64MiB")
+    assert code in (2, 3), out
+    assert "error P" in out
+    assert peak < 140  # the budget, the text itself, and what reading is granted
+
+
+@pytest.mark.skipif(not HOLD_MEMORY.exists(), reason="built with the unit tests")
+@pytest.mark.parametrize("as_json", (False, True))
+def test_a_peak_above_the_budget_is_an_error_after_saving(tmp_path, as_json):
+    saved = tmp_path / "out.keras"
+    command = [*program.PROGRAM, "fit", str(MODEL), "--data", data(), "--batch-size", "4", "--budget", "64MiB", "--save", str(saved)]
+    environment = {**os.environ, "LD_PRELOAD": str(HOLD_MEMORY), "PLIMSOLL_HOLD_MIB": "80"}
+    ended = subprocess.run(command + ["--json"] * as_json, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 3, ended.stderr
+    if as_json:
+        found = json.loads(ended.stdout)
+        assert found["error"]["code"] == "P304" and found["process_peak_bytes"] > found["budget_bytes"]
+    else:
+        assert "error P304: the process held" in ended.stderr and str(saved) in ended.stderr
+    assert json.loads(program.run("evaluate", saved, "--data", data(), "--json").stdout)["loss"] > 0
