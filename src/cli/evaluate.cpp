@@ -29,7 +29,7 @@ struct Inference {
 Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_TRY(flags.resolve(targets, false));
   auto job = std::make_unique<Inference>();
-  PLIMSOLL_ASSIGN(job->open, open_model(flags.job));
+  PLIMSOLL_ASSIGN(job->open, open_model_for(flags, flags.data, Split::kTest));
   if (!job->open.archive || !job->open.archive->weights)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),
@@ -37,7 +37,9 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
                       {"train it first: plimsoll fit ... --save FILE.keras"}});
   PLIMSOLL_ASSIGN(job->backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
-  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, data_spec(job->open.model, targets)));
+  DataSpec spec = data_spec(job->open.model, targets);
+  spec.split = Split::kTest;
+  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, spec));
   const DataTypes types = data_types(data, targets && !data.weights.empty());
   PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), {}));
   job->source = std::make_unique<ColumnSource>(std::move(source));
@@ -71,7 +73,9 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
-    answer(ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2) + "\n");
+    nlohmann::ordered_json json = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
+    if (const auto& skipped = job->open.model.skipped_metrics(); !skipped.empty()) json["skipped_metrics"] = skipped;
+    answer(json.dump(2) + "\n");
     return 0;
   }
   for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));

@@ -1,39 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "base/suggest.h"
 #include "cli/command.h"
 
 namespace plimsoll {
 namespace {
 
-// Letters to insert, delete or replace (Levenshtein); '_' is '-' here.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] || (a[i] == '_' && b[j] == '-') ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// The name that was probably meant, or "".
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  size_t least = std::max<size_t>(1, name.size() / 4) + 1;
-  for (const std::string& candidate : known)
-    if (const size_t d = distance(name, candidate); d < least) {
-      least = d;
-      best = candidate;
-    }
-  return best;
+// What other programs call our commands.
+std::string other_name(const std::string& command) {
+  for (const auto& [other, ours] :
+       {std::pair{"train", "fit"}, std::pair{"learn", "fit"}, std::pair{"test", "evaluate"},
+        std::pair{"score", "evaluate"}, std::pair{"infer", "predict"}, std::pair{"inference", "predict"},
+        std::pair{"summary", "plan"}, std::pair{"info", "doctor"}, std::pair{"devices", "doctor"}})
+    if (command == other) return ours;
+  return "";
 }
 
 std::vector<std::string> flags_of(const CLI::App& command) {
@@ -44,6 +26,12 @@ std::vector<std::string> flags_of(const CLI::App& command) {
 }
 
 }  // namespace
+
+void last_one_wins(CLI::App& command) {
+  for (CLI::Option* option : command.get_options())
+    if (!option->get_lnames().empty() && option->get_expected_max() == 1 && option->get_type_size() > 0)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
 
 void refuse_empty_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
@@ -60,7 +48,9 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
     for (const CLI::App* one : app.get_subcommands(nullptr)) commands.push_back(one->get_name());
     if (!command.empty() && command[0] != '-') {
       error.what = fmt::format("there is no command '{}'", command);
-      if (const auto meant = nearest(command, commands); !meant.empty()) error.remedy("plimsoll " + meant);
+      std::vector<std::string> meant = nearest_names(command, commands);
+      if (const std::string ours = other_name(command); !ours.empty()) meant = {ours};
+      for (const std::string& name : meant) error.remedy("plimsoll " + name);
     }
     return error.fact(fmt::format("commands: {}", fmt::join(commands, ", "))).remedy("plimsoll --help");
   }
@@ -75,7 +65,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   }
   const std::string name = flag->substr(0, flag->find('='));
   error.what = fmt::format("plimsoll {} has no flag {}", command, name);
-  if (const auto meant = nearest(name, flags_of(*chosen[0])); !meant.empty()) error.remedy(meant);
+  for (const std::string& meant : nearest_names(name, flags_of(*chosen[0]))) error.remedy(meant);
   return error.remedy(help);
 }
 

@@ -87,7 +87,7 @@ def test_files_are_called_what_they_are(name, proposed):
 
 
 def test_sizes_that_do_not_do_name_their_flag():
-    refused(201, "plan", MODEL, "--budget", "7gib", mentions=["--budget: '7gib' is not a size"])
+    refused(201, "plan", MODEL, "--budget", "7gobs", mentions=["--budget: '7gobs' is not a size"])
 
 
 @pytest.mark.parametrize("flag", (["--bach-size", 4], ["--batch_size", 4], ["--batch_size=4"], ["--batchsize", 4]), ids=str)
