@@ -20,6 +20,9 @@ Status check_input_shape(const CommonFlags& flags, const Model& model) {
   const Port& input = model.inputs()[0];
   const auto sample = flags.job.overrides.data_shape(input.name, true);
   if (!sample || same_sample(*sample, input.sample.dims)) return {};
+  // The same sizes in another order: the data are wrong, and opening them says how to transpose them.
+  const auto& dims = input.sample.dims;
+  if (std::is_permutation(sample->begin(), sample->end(), dims.begin(), dims.end())) return {};
   return fail(
       Error{ErrorCode::kDataShape,
             fmt::format("--input-shape {}, but a sample of the data is {}", flags.input_shape, fmt::join(*sample, ",")),

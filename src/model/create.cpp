@@ -106,6 +106,23 @@ std::vector<int64_t> fitted(std::vector<int64_t> sample, const InputSpec& spec) 
   return sample;
 }
 
+bool agrees(const InputSpec& spec, const std::vector<int64_t>& given) {
+  if (!spec.known) return true;
+  bool same = given.size() == spec.dims.size();
+  for (size_t i = 0; same && i < given.size(); ++i) same = !spec.dims[i] || *spec.dims[i] == given[i];
+  return same;
+}
+
+// Images stored channels first fit once their first dimension is the last: "np.transpose(x, (0, 2, 3, 1))", else "".
+std::string channels_first_remedy(const InputSpec& spec, std::vector<int64_t> sample) {
+  if (sample.size() < 2) return "";
+  std::rotate(sample.begin(), sample.begin() + 1, sample.end());
+  if (!agrees(spec, sample)) return "";
+  std::vector<size_t> axes{0};
+  for (size_t i = 2; i <= sample.size(); ++i) axes.push_back(i);
+  return fmt::format("np.transpose(x, ({}, 1))", fmt::join(axes, ", "));
+}
+
 // The shape of one sample: as declared, with `given` (--input-shape, or the data's) where the model says None.
 Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& given, bool from_data) {
   bool complete = spec.known;
@@ -121,14 +138,15 @@ Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& giv
     error.remedy("--data FILES   whose samples have the shape");
     return fail(std::move(error));
   }
-  bool fits = given.empty() || !spec.known || given.size() == spec.dims.size();
-  for (size_t i = 0; fits && spec.known && i < given.size(); ++i) fits = !spec.dims[i] || *spec.dims[i] == given[i];
-  if (!fits && from_data)
+  const bool fits = given.empty() || agrees(spec, given);
+  if (!fits && from_data) {
+    const std::string remedy = channels_first_remedy(spec, given);
     return fail(Error{
         ErrorCode::kDataShape,
         fmt::format("a sample of the data is ({}), {} is declared with {}", fmt::join(given, ", "), where, declared),
         {},
-        {"data whose samples have the declared sizes, and any where it says None"}});
+        {remedy.empty() ? "data whose samples have the declared sizes, and any where it says None" : remedy}});
+  }
   if (!fits)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--input-shape {} does not go together with {}, declared with {}",

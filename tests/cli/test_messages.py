@@ -149,6 +149,10 @@ def test_channels_first_says_transpose_and_never_reshape(tmp_path):
     files = program.arrays(tmp_path, x=np.transpose(X, (0, 3, 1, 2)), y=Y)
     text = refused(402, "fit", MODEL, "--data", files, mentions=["try: np.transpose(x, (0, 2, 3, 1))"])
     assert "reshape" not in text
+    model = any_size(tmp_path)
+    for flags in ((), ("--input-shape", ",".join(map(str, X.shape[1:])))):
+        text = refused(402, "plan", model, "--data", files, *flags, mentions=["try: np.transpose(x, (0, 2, 3, 1))"])
+        assert "reshape" not in text and "leave" not in text
 
 
 def test_arrays_as_keras_and_numpy_name_them(tmp_path):

@@ -155,7 +155,8 @@ def test_card_without_bfloat16():
 
 
 def test_optimizer_that_is_not_supported():
-    refused(205, "fit", MODEL, "--data", data(), "--optimizer", "magic", mentions=["magic"])
+    refused(201, "fit", MODEL, "--data", data(), "--optimizer", "magic", mentions=["Keras has no such optimizer", "adamw"])
+    refused(205, "fit", MODEL, "--data", data(), "--optimizer", "lion", mentions=["optimizer lion", "--optimizer adam"])
 
 
 @pytest.mark.parametrize("batch", (2**40, 2**62))

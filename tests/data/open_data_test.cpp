@@ -166,7 +166,9 @@ TEST_F(OpenData, TakesTheNamesThatKerasAndNumpyGive) {
     const auto data = open_data(npz("data.npz", arrays), spec);
     EXPECT_TRUE(data) << to_text(data.error());
     int32_t first = 0;
-    if (data) EXPECT_TRUE(data->targets[0].read(0, 1, &first));
+    if (data) {
+      EXPECT_TRUE(data->targets[0].read(0, 1, &first));
+    }
     return first;
   };
   const std::vector<std::pair<std::string, std::string>> mnist = {

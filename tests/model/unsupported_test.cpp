@@ -192,6 +192,8 @@ TEST(InputShape, OpenSizesComeFromTheData) {
   const Error error = refused(config, options);
   EXPECT_EQ(error.code, ErrorCode::kDataShape);
   EXPECT_NE(error.what.find("(8, 6, 3)"), std::string::npos) << text_of(error);
+  sample = {1, 8, 6};
+  EXPECT_EQ(refused(config, options).remedies, std::vector<std::string>{"np.transpose(x, (0, 2, 3, 1))"});
 }
 
 TEST(Unsupported, HarmlessKeysAreNotListed) {
