@@ -205,7 +205,11 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--batchnorm", flags.batchnorm,
                   "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
-      ->check(CLI::IsMember({"exact", "per-micro-batch"}))
+      ->check([](const std::string& text) {
+        return text == "exact" || text == "per-micro-batch"
+                   ? std::string()
+                   : fmt::format("takes exact or per-micro-batch, got '{}'", text);
+      })
       ->capture_default_str();
   command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
   command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(above_zero());

@@ -25,6 +25,43 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   return names;
 }
 
+// What other programs call our flags.
+constexpr std::pair<const char*, const char*> kOtherFlags[] = {
+    {"--lr", "--learning-rate"},    {"--output", "--save"},     {"--out", "--save"},
+    {"--gpu", "--device gpu"},      {"--cpu", "--device cpu"},  {"--memory", "--budget"},
+    {"--memory-limit", "--budget"}, {"--workers", "--threads"}, {"--patience", "--early-stopping"},
+    {"--train-data", "--data"}};
+
+// The flags of the command that may have been meant.
+std::vector<std::string> meant_flags(const std::string& name, const CLI::App& command) {
+  for (const auto& [other, ours] : kOtherFlags) {
+    const std::string flag = std::string(ours).substr(0, std::string(ours).find(' '));
+    if (name == other && command.get_option_no_throw(flag) != nullptr) return {ours};
+  }
+  return nearest_names(name, flags_of(command));
+}
+
+// The parser's words where they are not plain: it says "--budget: 1 required TEXT missing".
+std::string plain_text(const CLI::App& command, const CLI::ParseError& refused) {
+  const std::string text = refused.what(), kind = refused.get_name();
+  if (kind == "ArgumentMismatch" && text.ends_with(" missing"))
+    return text.substr(0, text.find(':')) + " needs a value";
+  const std::string convert = "Could not convert: ";
+  const size_t equals = text.find(" = ");
+  if (kind != "ConversionError" || !text.starts_with(convert) || equals == std::string::npos) return text;
+  const std::string flag = text.substr(convert.size(), equals - convert.size());
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  const bool yes_or_no = option != nullptr && option->get_type_name() == "BOOLEAN";
+  return fmt::format("{} takes {}, got '{}'", flag, yes_or_no ? "true or false" : "a number", text.substr(equals + 3));
+}
+
+// What a flag that may not be left out looks like.
+std::string example_of(const std::string& text) {
+  if (text == "--data is required") return "--data x.npy,y.npy";
+  if (text == "--output is required") return "--output predictions.npy";
+  return "";
+}
+
 }  // namespace
 
 void last_one_wins(CLI::App& command) {
@@ -56,7 +93,11 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   }
   const std::string help = fmt::format("plimsoll {} --help", command);
   const std::vector<std::string> left = app.remaining(true);
-  if (left.empty()) return error.remedy(help);
+  if (left.empty()) {
+    error.what = plain_text(*chosen[0], refused);
+    if (const std::string example = example_of(error.what); !example.empty()) error.remedy(example);
+    return error.remedy(help);
+  }
   const auto flag =
       std::find_if(left.begin(), left.end(), [](const std::string& word) { return word.starts_with("-"); });
   if (flag == left.end()) {
@@ -65,7 +106,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   }
   const std::string name = flag->substr(0, flag->find('='));
   error.what = fmt::format("plimsoll {} has no flag {}", command, name);
-  for (const std::string& meant : nearest_names(name, flags_of(*chosen[0]))) error.remedy(meant);
+  for (const std::string& meant : meant_flags(name, *chosen[0])) error.remedy(meant);
   return error.remedy(help);
 }
 

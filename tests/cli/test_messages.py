@@ -24,6 +24,27 @@ def test_commands_of_other_programs(word, meant):
     refused(201, word, MODEL, mentions=[f"no command '{word}'", f"try: plimsoll {meant}\n"])
 
 
+@pytest.mark.parametrize(
+    "flags, said",
+    (
+        (("--shuffle", "perhaps"), "--shuffle takes true or false, got 'perhaps'"),
+        (("--validation-split", "half"), "--validation-split takes a number, got 'half'"),
+        (("--batchnorm", "sometimes"), "--batchnorm: takes exact or per-micro-batch, got 'sometimes'"),
+        (("--budget",), "--budget needs a value"),
+        (("--lr", "0.1"), "has no flag --lr\n  try: --learning-rate\n"),
+        (("--output", "a.keras"), "has no flag --output\n  try: --save\n"),
+        (("--batch", "4"), "has no flag --batch\n  try: --batch-size\n"),
+    ),
+    ids=str,
+)
+def test_flags_are_refused_in_plain_words(flags, said):
+    refused(201, "fit", MODEL, "--data", data(), *flags, mentions=[said])
+
+
+def test_what_is_required_has_an_example():
+    refused(201, "fit", MODEL, mentions=["--data is required", "try: --data x.npy,y.npy\n"])
+
+
 def test_help_and_version_in_words():
     version = program.run("--version").stdout
     assert "plimsoll" in version
