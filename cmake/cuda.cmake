@@ -35,7 +35,7 @@ function(plimsoll_cuda_folder)
     target_sources(plimsoll_backends_cuda PRIVATE ${runtime})
     # GCC 12 sees an overflow in cudnn-frontend's vectors that is not there, once it has inlined them.
     set_source_files_properties(src/backends/cuda/runtime/attention.cpp src/backends/cuda/runtime/convolution.cpp
-      src/backends/cuda/runtime/frontend.cpp PROPERTIES COMPILE_OPTIONS -Wno-stringop-overflow)
+      PROPERTIES COMPILE_OPTIONS -Wno-stringop-overflow)
     # An update folded into its table's gradient has the bits of the one NVRTC compiles, which contracts nothing.
     set_source_files_properties(src/backends/cuda/runtime/row_updates.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
     target_include_directories(plimsoll_backends_cuda SYSTEM PRIVATE ${PLIMSOLL_CUDNN_INCLUDE}

@@ -4,13 +4,16 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "api/builtin.h"
 #include "api/saved_config.h"
 #include "backends/cuda/cuda.h"
 #include "backends/reference/reference.h"
+#include "base/suggest.h"
 #include "data/prefetcher.h"
 #include "device/host_room.h"
+#include "model/config.h"
 #ifdef PLIMSOLL_HAS_CPU
 #include "backends/cpu/cpu.h"
 #endif
@@ -19,19 +22,7 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
-
-#ifdef PLIMSOLL_HAS_CUDA
-// N of gpu:N; 0 of gpu and auto.
-Result<int> gpu_ordinal(const std::string& device) {
-  const size_t colon = device.find(':');
-  if (colon == std::string::npos) return 0;
-  const std::string number = device.substr(colon + 1);
-  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
-    return fail(
-        Error{ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", device), {}, {"--device gpu:0"}});
-  return std::stoi(number);
-}
-#endif
+constexpr int kNewestKeras = 15;  // 3.15 is the newest version that the tests run
 
 Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
@@ -49,7 +40,46 @@ Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #endif
 }
 
+std::string note_of_metrics(const std::vector<std::string>& skipped) {
+  return fmt::format("warning: Plimsoll does not compute the metric{} {}; the saved file keeps {}",
+                     skipped.size() == 1 ? "" : "s", fmt::join(skipped, ", "), skipped.size() == 1 ? "it" : "them");
+}
+
+// Of metadata.json; a file is read whatever it says.
+std::optional<std::string> note_of_version(const KerasArchive& archive) {
+  if (!archive.zip) return std::nullopt;  // a bare .json has none
+  const nlohmann::json metadata = nlohmann::json::parse(archive.metadata_text, nullptr, false);
+  const std::string version = text_member(metadata, "keras_version");
+  int major = 0, minor = 0;
+  const bool known = std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2;
+  if (known && major == 3 && minor <= kNewestKeras) return std::nullopt;
+  return fmt::format("note: {} was saved by {}; Plimsoll is tested with the files of Keras 3.0 to 3.{}", archive.path,
+                     known ? fmt::format("Keras {}.{}", major, minor) : "an unknown version of Keras", kNewestKeras);
+}
+
 }  // namespace
+
+std::string canonical_device(const std::string& device) {
+  std::string name = lower_case(device);
+  for (const std::string prefix : {"/device:", "device:", "/"})
+    if (name.starts_with(prefix)) {
+      name = name.substr(prefix.size());
+      break;
+    }
+  if (name == "cuda" || name.starts_with("cuda:")) name = "gpu" + name.substr(4);
+  return name == "cpu:0" ? "cpu" : name;
+}
+
+Result<int> gpu_ordinal(const std::string& device) {
+  const std::string name = canonical_device(device);
+  const size_t colon = name.find(':');
+  if (!name.starts_with("gpu") || colon == std::string::npos) return 0;
+  const std::string number = name.substr(colon + 1);
+  if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos || number.size() > 4)
+    return fail(
+        Error{ErrorCode::kUsage, fmt::format("--device {}: gpu:N takes a number", device), {}, {"--device gpu:0"}});
+  return std::stoi(number);
+}
 
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides) {
@@ -67,8 +97,13 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   if (!archive) {
     Error error = archive.error();
     if (error.code == ErrorCode::kFileUnreadable && name.find('.') == std::string::npos &&
-        name.find('/') == std::string::npos)
+        name.find('/') == std::string::npos) {
+      std::vector<std::string> names;
+      for (const BuiltinModel& model : builtin_models()) names.push_back(model.name);
+      if (const std::string meant = suggestion(name, names); !meant.empty())
+        error.remedy(fmt::format("{}   built-in", meant));
       error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
+    }
     return fail(std::move(error));
   }
   Description description{std::move(archive->config), nlohmann::json()};
@@ -79,15 +114,25 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
     Error error = model.error();
     if (error.code == ErrorCode::kBadConfig && !any_override(overrides))  // else it may be the flags that are wrong
       error.what = fmt::format("{}: {}", name, error.what);
+    if (error.remedies.empty() && error.code == ErrorCode::kBadConfig)
+      error.remedy("mend the value that is named, or save the model again from Keras: model.save('model.keras')");
+    if (error.remedies.empty() && error.code == ErrorCode::kBadGeometry)
+      error.remedy(overrides.input_shape.empty()
+                       ? "mend the layer or the input's size in Keras, and save the model again"
+                       : "another --input-shape");
     return fail(std::move(error));
   }
   std::string text =
       saved_config(description.config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
-  return OpenModel{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
+  OpenModel open{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
+  if (const auto note = note_of_version(*open.archive)) open.notes.push_back(*note);
+  return open;
 }
 
 Result<OpenModel> open_model(JobOptions& job) {
   PLIMSOLL_ASSIGN(OpenModel open, open_model(job.model, job.overrides));
+  const auto& skipped = open.model.skipped_metrics();
+  if (!skipped.empty()) open.notes.push_back(note_of_metrics(skipped));
   if (job.precision.empty()) {
     job.precision = to_text(open.model.policy());
     job.policy_of_layers = true;
@@ -95,15 +140,34 @@ Result<OpenModel> open_model(JobOptions& job) {
   return open;
 }
 
+namespace {
+
+// What is called "bf16" and "fp16" elsewhere, and names that are nearly right.
+std::string precision_meant(const std::string& precision) {
+  const std::string name = lower_case(precision);
+  for (const auto& [other, ours] :
+       {std::pair{"bf16", "mixed_bfloat16"}, std::pair{"bfloat16", "mixed_bfloat16"},
+        std::pair{"fp16", "mixed_float16"}, std::pair{"f16", "mixed_float16"}, std::pair{"half", "mixed_float16"},
+        std::pair{"float16", "mixed_float16"}, std::pair{"fp32", "float32"}, std::pair{"f32", "float32"},
+        std::pair{"single", "float32"}, std::pair{"fp64", "float64"}, std::pair{"f64", "float64"},
+        std::pair{"double", "float64"}})
+    if (name == other) return ours;
+  return suggestion(precision, {"float32", "mixed_bfloat16", "mixed_float16", "auto", "float64"});
+}
+
+}  // namespace
+
 Result<Precision> parse_precision(const std::string& precision) {
   if (precision.empty()) return Precision();
   if (const auto known = precision_from_text(precision)) return *known;
-  return fail(Error{
+  Error error{
       ErrorCode::kUsage,
-      fmt::format("--precision {} is not known", precision),
+      fmt::format("--precision {}: there is no such precision", precision),
       {},
       {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
-       "--precision auto   whichever of these the device has", "--precision float64   the slow float64 reference"}});
+       "--precision auto   whichever of these the device has", "--precision float64   the slow float64 reference"}};
+  if (const std::string meant = precision_meant(precision); !meant.empty()) error.remedies = {"--precision " + meant};
+  return fail(std::move(error));
 }
 
 MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
@@ -118,7 +182,8 @@ MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
 namespace {
 
 // The card that would compute, or be planned for; none: the CPU, or a device that is not there.
-std::optional<cuda::Card> chosen_card(const std::string& device) {
+std::optional<cuda::Card> chosen_card(const std::string& asked) {
+  const std::string device = canonical_device(asked);
   if (const auto profile = cuda::card_from_profile(device)) return *profile;
 #ifdef PLIMSOLL_HAS_CUDA
   if (device != "auto" && !device.starts_with("gpu")) return std::nullopt;
@@ -137,22 +202,23 @@ std::string precision_text(const JobOptions& options) {
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
-  const bool float64 = precision.variables == DType::kFloat64, reference = options.device == "reference";
-  if (float64 && !reference && options.device != "auto" && options.device != "cpu")
+  const std::string device = canonical_device(options.device);
+  const bool float64 = precision.variables == DType::kFloat64, reference = device == "reference";
+  if (float64 && !reference && device != "auto" && device != "cpu")
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--device {}: float64 is the reference's, which runs on the CPU", options.device),
                       {},
                       {"leave --device out", "--precision float32"}});
   if (float64 || reference) return make_reference_backend();
-  if (options.device == "gpu" || options.device.starts_with("gpu:")) return open_gpu(options);
-  if (options.device != "auto" && options.device != "cpu") {
-    PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(options.device));
+  if (device == "gpu" || device.starts_with("gpu:")) return open_gpu(options);
+  if (device != "auto" && device != "cpu") {
+    PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(device));
     card.tf32 = options.tf32;
     card.memory_growth = options.memory_growth;
     return make_planned_gpu(std::move(card));
   }
 #ifdef PLIMSOLL_HAS_CUDA
-  if (options.device == "auto" && visible_cards()) return open_gpu(options);
+  if (device == "auto" && visible_cards()) return open_gpu(options);
 #endif
   if (precision.is_mixed())
     return fail(Error{ErrorCode::kUsage,
@@ -255,7 +321,8 @@ SearchRequest base_request(const JobOptions& options, const Model& model, const 
   request.forbidden = options.forbidden;
   request.budget = budget.bytes;
   // Of a card that is planned for elsewhere nobody knows the host.
-  const bool here = options.device == "auto" || options.device.starts_with("gpu");
+  const std::string name = canonical_device(options.device);
+  const bool here = name == "auto" || name.starts_with("gpu");
   if (options.host_budget)
     request.host_budget = *options.host_budget;
   else if (here && device.info().own_memory)

@@ -39,7 +39,8 @@ struct OpenModel {
   std::optional<KerasArchive> archive;  // none for a built-in model
   std::string config_text;              // written back with the weights
   Model model;
-  bool optimizer_from_file = true;  // false: flags named another, and the file's state is not for it
+  bool optimizer_from_file = true;      // false: flags named another, and the file's state is not for it
+  std::vector<std::string> notes = {};  // for the user: metrics that are skipped, an untested version of Keras
 };
 
 Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
@@ -57,7 +58,13 @@ struct MemoryGrowth {
 MemoryGrowth choose_memory_growth(bool asked, const char* forced);
 inline constexpr const char* kForceGrowth = "TF_FORCE_GPU_ALLOW_GROWTH";
 
-// "auto", "cpu", "gpu", "gpu:N" or the profile of a card; the reference in float64.
+// A device as TensorFlow, PyTorch or a user writes it, in our words: "/GPU:0", "/device:GPU:0" and "cuda:0" are
+// "gpu:0", "CPU:0" is "cpu". What is none of these comes back in small letters.
+std::string canonical_device(const std::string& device);
+// N of gpu:N; 0 of every other device. P201 where N is not a number.
+Result<int> gpu_ordinal(const std::string& device);
+
+// "auto", "cpu", "gpu", "gpu:N" or the profile of a card, as canonical_device() reads them; the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
 Result<Precision> parse_precision(const std::string& precision);  // "" is float32
 // "mixed_bfloat16" or "mixed_float16" on a GPU, whichever it has; "float32" on a CPU.

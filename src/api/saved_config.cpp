@@ -47,25 +47,39 @@ bool any_override(const ModelOptions& overrides) {
   return overrides.optimizer || overrides.loss || !overrides.metrics.empty() || overrides.learning_rate;
 }
 
+namespace {
+
+// Metrics that flags name are this run's: a compiled file keeps its own, with those we do not compute among them.
+nlohmann::json written_metrics(const ModelOptions& overrides) {
+  if (overrides.metrics.empty() || overrides.metrics.front() == kNoMetrics) return nullptr;
+  nlohmann::json metrics = nlohmann::json::array();
+  for (const std::string& name : overrides.metrics) metrics.push_back(parsed(name));
+  return metrics;
+}
+
+}  // namespace
+
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
                          const Model& model, bool wrapped_state) {
   const nlohmann::json* compiled = member(config, "compile_config");
   const nlohmann::json* optimizer = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
   const bool scaled = wrapped_state || model.optimizer().loss_scale;
   const bool says_so = optimizer != nullptr && is_wrapper(*optimizer);
-  if (!any_override(overrides) && (!scaled || says_so || wrapped_state)) return text;
+  const bool was_compiled = compiled != nullptr && compiled->is_object();
+  const bool changes =
+      overrides.optimizer || overrides.loss || overrides.learning_rate || (!was_compiled && !overrides.metrics.empty());
+  if (!changes && (!scaled || says_so || wrapped_state)) return text;
   nlohmann::json changed = config;
   nlohmann::json& compile = changed["compile_config"];
   if (!compile.is_object())
     compile = json_object({{"loss_weights", nullptr},
-                           {"metrics", nullptr},
+                           {"metrics", written_metrics(overrides)},
                            {"weighted_metrics", nullptr},
                            {"run_eagerly", false},
                            {"steps_per_execution", 1},
                            {"jit_compile", false}});
   if (overrides.optimizer) compile["optimizer"] = parsed(*overrides.optimizer);
   if (overrides.loss) compile["loss"] = parsed(*overrides.loss);
-  if (!overrides.metrics.empty()) compile["metrics"] = overrides.metrics;
   nlohmann::json& chosen = compile["optimizer"];
   if (scaled && !is_wrapper(chosen)) chosen = wrapped(chosen, model.optimizer().loss_scale.value_or(LossScale{}));
   nlohmann::json& inner = is_wrapper(chosen) ? chosen["config"]["inner_optimizer"] : chosen;

@@ -3,35 +3,43 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
-#include <utility>
+#include <string>
 
 namespace plimsoll {
 
+namespace {
+
+struct Unit {
+  std::string_view name;  // in small letters
+  double bytes;
+};
+// A letter alone is binary, as docker, ulimit and SLURM have it.
+constexpr Unit kUnits[] = {
+    {"", 1.0},       {"b", 1.0},      {"k", 0x1p10},  {"m", 0x1p20},  {"g", 0x1p30},   {"t", 0x1p40},
+    {"ki", 0x1p10},  {"mi", 0x1p20},  {"gi", 0x1p30}, {"ti", 0x1p40}, {"kib", 0x1p10}, {"mib", 0x1p20},
+    {"gib", 0x1p30}, {"tib", 0x1p40}, {"kb", 1e3},    {"mb", 1e6},    {"gb", 1e9},     {"tb", 1e12},
+};
+
+}  // namespace
+
 Result<Bytes> parse_bytes(std::string_view text) {
-  static constexpr std::array<std::pair<std::string_view, double>, 10> kUnits = {{{"", 1.0},
-                                                                                  {"B", 1.0},
-                                                                                  {"KiB", 1024.0},
-                                                                                  {"MiB", 1048576.0},
-                                                                                  {"GiB", 1073741824.0},
-                                                                                  {"TiB", 1099511627776.0},
-                                                                                  {"KB", 1e3},
-                                                                                  {"MB", 1e6},
-                                                                                  {"GB", 1e9},
-                                                                                  {"TB", 1e12}}};
   const auto bad = [&] {
-    return fail(
-        Error{ErrorCode::kUsage, fmt::format("'{}' is not a size", text), {}, {"512MiB, 2GiB, 1.5GB or plain bytes"}});
+    return fail(Error{
+        ErrorCode::kUsage, fmt::format("'{}' is not a size", text), {}, {"512MiB, 2GiB, 4G, 1.5GB or plain bytes"}});
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc{} || !std::isfinite(number) || number < 0) return bad();
-  std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  for (const auto& [name, factor] : kUnits) {
-    if (unit != name) continue;
-    const double bytes = number * factor;
+  std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
+  while (!rest.empty() && rest.front() == ' ') rest.remove_prefix(1);
+  std::string unit(rest);
+  for (char& c : unit) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (const Unit& known : kUnits) {
+    if (unit != known.name) continue;
+    const double bytes = number * known.bytes;
     if (bytes > 9e18) return bad();
     return static_cast<Bytes>(bytes);
   }

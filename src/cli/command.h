@@ -43,11 +43,20 @@ Status check_ending(const std::string& path, const std::string& ending, const st
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);
 
+// Of a flag that takes one value and is given twice, the last one counts: scripts append flags to those of others.
+void last_one_wins(CLI::App& command);
+
 // `--data ""` is what a script with an unset variable says: an error, not a flag left out.
 void refuse_empty_values(CLI::App& command);
 
 // What the parser refused, in our words; `command` is the first word of the command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command);
+
+// The model of the flags; `data` ("" for none) says the shape of inputs that the model leaves open. Tells what there is
+// to note about the file.
+Result<OpenModel> open_model_for(CommonFlags& flags, const std::string& data, Split split);
+// "'auc' is asked for, but Plimsoll does not compute it", where that is so; also for "val_auc". Else "".
+std::string skipped_text(const Model& model, const std::string& metric);
 
 // Each command adds its flags and leaves its action in `run`; the action's return is the exit code.
 using Action = std::function<Result<int>()>;

@@ -30,8 +30,7 @@ struct Inference {
 Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_TRY(flags.resolve(targets, false));
   auto job = std::make_unique<Inference>();
-  PLIMSOLL_ASSIGN(job->open,
-                  within_budget(flags.job, reading_budget(flags.job), [&] { return open_model(flags.job); }));
+  PLIMSOLL_ASSIGN(job->open, open_model_for(flags, flags.data, Split::kTest));
   if (!job->open.archive || !job->open.archive->weights)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),
@@ -39,7 +38,9 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
                       {"train it first: plimsoll fit ... --save FILE.keras"}});
   PLIMSOLL_ASSIGN(job->backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
-  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, data_spec(job->open.model, targets)));
+  DataSpec spec = data_spec(job->open.model, targets);
+  spec.split = Split::kTest;
+  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, spec));
   const DataTypes types = data_types(data, targets && !data.weights.empty());
   PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), {}));
   job->source = std::make_unique<ColumnSource>(std::move(source));
@@ -77,6 +78,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
     nlohmann::ordered_json found = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
+    if (const auto& skipped = job->open.model.skipped_metrics(); !skipped.empty()) found["skipped_metrics"] = skipped;
     if (!kept) found.update(error_json(kept.error()));
     answer(found.dump(2) + "\n");
     return kept ? 0 : exit_code(kept.error().code);

@@ -68,7 +68,8 @@ Result<int64_t> parse_every(const std::string& text) {
 }
 
 // A metric that the run does not compute would never stop it.
-Status check_watched(const EarlyStopping& watched, const std::vector<Tally>& tallies, bool validates) {
+Status check_watched(const EarlyStopping& watched, const Model& model, const std::vector<Tally>& tallies,
+                     bool validates) {
   std::vector<std::string> names;
   for (const Tally& tally : tallies) names.push_back(tally.name);
   if (validates)
@@ -79,6 +80,7 @@ Status check_watched(const EarlyStopping& watched, const std::vector<Tally>& tal
                           watched.metric),
               {fmt::format("it computes {}", fmt::join(names, ", "))},
               {}};
+  if (const std::string why = skipped_text(model, watched.metric); !why.empty()) error.fact(why);
   if (!validates && watched.metric.starts_with("val_")) error.remedy("--validation-data x_val.npy,y_val.npy");
   return fail(std::move(error));
 }
@@ -158,8 +160,7 @@ class FitCommand {
   Result<int> run() {
     const auto start = std::chrono::steady_clock::now();
     PLIMSOLL_TRY(check_flags());
-    PLIMSOLL_ASSIGN(OpenModel open,
-                    within_budget(flags_.job, reading_budget(flags_.job), [&] { return open_model(flags_.job); }));
+    PLIMSOLL_ASSIGN(OpenModel open, open_model_for(flags_, flags_.data, Split::kTrain));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
@@ -181,7 +182,8 @@ class FitCommand {
     if (!flags_.quiet && !flags_.json) tell(plan_text(report) + "\n");
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
-    if (early_stopping_) PLIMSOLL_TRY(check_watched(*early_stopping_, session->tallies(), sources.validates));
+    if (early_stopping_)
+      PLIMSOLL_TRY(check_watched(*early_stopping_, open.model, session->tallies(), sources.validates));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
     const bool resuming = flags_.resume && file_exists(checkpoint_path(flags_.checkpoint));
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming));

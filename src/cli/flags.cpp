@@ -6,9 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 
+#include "base/suggest.h"
 #include "cli/command.h"
 #include "execute/session.h"
+#include "model/config.h"
+#include "model/names.h"
 
 namespace plimsoll {
 namespace {
@@ -25,7 +29,11 @@ constexpr const char* kWholeAboveZero = "a whole number above 0";
 
 Result<int64_t> positive(const std::string& text, const std::string& flag) {
   if (const auto value = read_number<int64_t>(text); value && *value > 0) return *value;
-  return fail(ErrorCode::kUsage, fmt::format("{} takes {}, got '{}'", flag, kWholeAboveZero, text));
+  const bool shape = flag == "--input-shape";
+  return fail(Error{ErrorCode::kUsage,
+                    fmt::format("{} takes {}, got '{}'", flag, shape ? "whole numbers above 0" : kWholeAboveZero, text),
+                    {},
+                    {shape ? "--input-shape 224,224,3" : flag + " 32"}});
 }
 
 template <typename Number>
@@ -46,13 +54,57 @@ Result<Bytes> bytes_of(const std::string& text, const std::string& flag) {
 
 constexpr const char* kLevers[] = {"micro-batch", "recompute", "offload", "prefetch"};
 
+Error unknown_name(std::string message, const std::string& name, const std::vector<std::string>& known,
+                   const char* kind) {
+  Error error{ErrorCode::kUsage, std::move(message), {}, {}};
+  error.fact(fmt::format("{}: {}", kind, fmt::join(known, ", ")));
+  if (const std::string meant = suggestion(name, known); !meant.empty())
+    return error.remedy("did you mean " + meant + "?");
+  return error.remedy("one of these");
+}
+
 Status check_levers(const std::vector<std::string>& names) {
   for (const std::string& name : names)
     if (std::find(std::begin(kLevers), std::end(kLevers), name) == std::end(kLevers))
+      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name,
+                               {std::begin(kLevers), std::end(kLevers)}, "levers"));
+  return {};
+}
+
+// One of each lever is allowed, or forbidden, or neither is said.
+Status check_contradiction(const std::vector<std::string>& forbid, const std::vector<std::string>& allow) {
+  for (const std::string& name : allow)
+    if (std::find(forbid.begin(), forbid.end(), name) != forbid.end())
       return fail(Error{ErrorCode::kUsage,
-                        fmt::format("there is no lever '{}'", name),
-                        {fmt::format("levers: {}", fmt::join(kLevers, ", "))},
-                        {}});
+                        fmt::format("--allow {0} --forbid {0}: a lever cannot be both", name),
+                        {"--allow LIST alone forbids every other lever"},
+                        {fmt::format("leave {} out of one of them", name)}});
+  return {};
+}
+
+// A name that Keras does not have is a slip: what a flag says is checked before the model is opened.
+Status check_keras_name(const std::string& flag, const std::string& name, const KerasNames& names, const char* what) {
+  if (name.empty() || name[0] == '{' || name[0] == '[' || in_keras(names, name) || in_keras(names, lower_case(name)))
+    return {};
+  const auto is_word = [](const std::string& one) {
+    return one.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos;
+  };
+  std::vector<std::string> shown;
+  std::copy_if(names.supported.begin(), names.supported.end(), std::back_inserter(shown), is_word);
+  return fail(unknown_name(fmt::format("{} {}: Keras has no such {}", flag, name, what), name, shown, "supported"));
+}
+
+Status check_metrics(const std::vector<std::string>& metrics) {
+  for (const std::string& name : metrics) {
+    if (name != kNoMetrics) {
+      PLIMSOLL_TRY(check_keras_name("--metrics", name, metric_names(), "metric"));
+    } else if (metrics.size() > 1) {
+      return fail(Error{ErrorCode::kUsage,
+                        fmt::format("--metrics {}: 'none' stands alone", fmt::join(metrics, ",")),
+                        {},
+                        {"--metrics none", "leave 'none' out"}});
+    }
+  }
   return {};
 }
 
@@ -85,21 +137,24 @@ CLI::Validator whole_from_zero() {
 Status check_ending(const std::string& path, const std::string& ending, const std::string& flag) {
   if (path.empty() || path.ends_with(ending)) return {};
   return fail(Error{ErrorCode::kUsage,
-                    fmt::format("{} {}: what is written is a {} file", flag, path, ending),
+                    fmt::format("{} {}: the file that is written is a {} file", flag, path, ending),
                     {},
                     {fmt::format("{} {}", flag, std::filesystem::path(path).replace_extension(ending).string())}});
 }
 
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
-  command.add_option("--budget", flags.budget_text,
-                     "bytes the whole process may hold: 512MiB, 2GiB, 1.5GB (default: what is free, less a margin)");
+  command.add_option(
+      "--budget", flags.budget_text,
+      "bytes the whole process may hold: 512MiB, 2GiB, 4G (GiB), 1.5GB (default: what is free, less a margin)");
   command.add_option(
       "--host-budget", flags.host_budget_text,
       "with --device gpu: bytes of the host's memory that values may wait in (default: three quarters of "
       "what is free; 0: none)");
   command
       .add_option("--device", flags.job.device,
-                  "auto, cpu, gpu, gpu:N, or a card to plan for: rtx-4090-24g (plimsoll doctor lists them)")
+                  "auto, cpu, gpu, gpu:N (also GPU:0, /GPU:0, cuda:0), or a card to plan for: rtx-4090-24g (plimsoll "
+                  "doctor lists "
+                  "them)")
       ->capture_default_str();
   command.add_option(
       "--precision", flags.job.precision,
@@ -117,9 +172,14 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
                    "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
                    "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
   command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(whole_from_zero());
-  command.add_option("--input-shape", flags.input_shape, "size of inputs declared with None: 224,224,3");
+  command.add_option("--input-shape", flags.input_shape,
+                     "size of inputs declared with None: 224,224,3 (default: the data's)");
   command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
-  command.add_option("--metrics", flags.metrics, "instead of the file's: accuracy, mae, ...")->delimiter(',');
+  command
+      .add_option("--metrics", flags.metrics,
+                  "for this run, instead of the file's: accuracy, mae, ...; none: no metrics. The saved "
+                  "file keeps its own")
+      ->delimiter(',');
   command.add_flag("--json", flags.json, "results and errors as JSON");
   command.add_flag("--quiet", flags.quiet, "no messages, no progress");
 }
@@ -145,7 +205,11 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--batchnorm", flags.batchnorm,
                   "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
-      ->check(CLI::IsMember({"exact", "per-micro-batch"}))
+      ->check([](const std::string& text) {
+        return text == "exact" || text == "per-micro-batch"
+                   ? std::string()
+                   : fmt::format("takes exact or per-micro-batch, got '{}'", text);
+      })
       ->capture_default_str();
   command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
   command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(above_zero());
@@ -168,7 +232,7 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   } else if (micro_text != "auto") {
     return fail(
         Error{ErrorCode::kUsage,
-              "--batch-size auto chooses a batch that runs in one piece: --micro-batch leaves it nothing to choose by",
+              "--batch-size auto cannot be combined with --micro-batch: it chooses a batch that runs in one piece",
               {},
               {"leave --micro-batch out", "--batch-size N"}});
   }
@@ -178,7 +242,7 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   }
   if (!budget_text.empty()) {
     PLIMSOLL_ASSIGN(const Bytes budget, bytes_of(budget_text, "--budget"));
-    if (budget == 0) return fail(ErrorCode::kUsage, "--budget must be above 0");
+    if (budget == 0) return fail(Error{ErrorCode::kUsage, "--budget must be above 0", {}, {"--budget 2GiB"}});
     job.budget = budget;
   }
   if (!host_budget_text.empty()) {
@@ -189,6 +253,10 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
   job.memory_growth = growth.on;
   PLIMSOLL_TRY(check_levers(forbid));
   PLIMSOLL_TRY(check_levers(allow));
+  PLIMSOLL_TRY(check_contradiction(forbid, allow));
+  PLIMSOLL_TRY(check_keras_name("--optimizer", optimizer, optimizer_names(), "optimizer"));
+  PLIMSOLL_TRY(check_keras_name("--loss", loss, loss_names(), "loss"));
+  PLIMSOLL_TRY(check_metrics(metrics));
   job.forbidden = {forbid.begin(), forbid.end()};
   if (!allow.empty())
     for (const char* lever : kLevers)
@@ -212,17 +280,22 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
 Status CommonFlags::check_cut() const {
   int64_t effective = 0;
   if (__builtin_mul_overflow(job.batch_size, job.accumulation_steps, &effective))
-    return fail(ErrorCode::kUsage,
-                fmt::format("{} batches of {} are too many samples to count", job.accumulation_steps, job.batch_size));
+    return fail(
+        Error{ErrorCode::kUsage,
+              fmt::format("{} batches of {} are too many samples to count", job.accumulation_steps, job.batch_size),
+              {},
+              {"a smaller --batch-size or --gradient-accumulation-steps"}});
   if (!job.micro_batch) return {};
   if (*job.micro_batch > job.batch_size)
-    return fail(ErrorCode::kUsage,
-                fmt::format("--micro-batch {} is larger than --batch-size {}", *job.micro_batch, job.batch_size));
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--micro-batch {} is larger than --batch-size {}", *job.micro_batch, job.batch_size),
+                      {},
+                      {fmt::format("--micro-batch {}", job.batch_size), "leave --micro-batch out"}});
   if (*job.micro_batch < job.batch_size && job.forbidden.count("micro-batch") != 0)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--micro-batch {} cuts the batch, which is forbidden", *job.micro_batch),
                       {},
-                      {"leave --micro-batch out", "let --forbid and --allow leave it"}});
+                      {"leave --micro-batch out", "take micro-batch out of --forbid, or add it to --allow"}});
   return {};
 }
 

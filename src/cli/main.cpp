@@ -3,6 +3,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -74,11 +75,24 @@ constexpr const char* kOverBudget =
   std::abort();
 }
 
+// The command line with `help`, `help COMMAND` and `version` as the flags they mean.
+std::vector<std::string> plain_words(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (words.empty()) return words;
+  if (words[0] == "version") words[0] = "--version";
+  if (words[0] == "help") {
+    words.erase(words.begin());
+    words.resize(std::min<size_t>(words.size(), 1));
+    words.push_back("--help");
+  }
+  return words;
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Trains Keras models inside a byte budget: knows before it runs where every byte goes, and never goes over.",
       "plimsoll");
-  app.set_version_flag("--version", "plimsoll 0.1.0");
+  app.set_version_flag("-V,--version", "plimsoll 0.1.0");
   app.require_subcommand(1);
   app.footer("Example: plimsoll plan fashion-cnn --batch-size 128 --budget 96MiB");
   std::map<CLI::App*, Action> actions;
@@ -89,10 +103,13 @@ int run(int argc, char** argv) {
   add_doctor_command(app, actions);
   for (auto& [command, action] : actions) {
     name_environment(*command);
+    last_one_wins(*command);
     refuse_empty_values(*command);
   }
+  std::vector<std::string> arguments = plain_words(argc, argv);
   try {
-    app.parse(argc, argv);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app.parse(arguments);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return finish(usage_error(app, e, argc > 1 ? argv[1] : ""), wants_json(argc, argv));

@@ -41,8 +41,7 @@ Result<int> plan(PlanFlags& flags) {
     return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
   PLIMSOLL_TRY(flags.resolve(true, true));
   PLIMSOLL_TRY(flags.check());
-  PLIMSOLL_ASSIGN(const OpenModel open,
-                  within_budget(flags.job, reading_budget(flags.job), [&] { return open_model(flags.job); }));
+  PLIMSOLL_ASSIGN(const OpenModel open, open_model_for(flags, flags.data, Split::kTrain));
   PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
   PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags, open.model));
   const DeviceInfo& device = backend->device().info();
@@ -52,7 +51,8 @@ Result<int> plan(PlanFlags& flags) {
   const SearchRequest& request = training.request;
   PLIMSOLL_ASSIGN(const SearchResult result, within_budget(flags.job, planning_budget(budget, backend->device()),
                                                            [&] { return search(request); }));
-  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
+  PLIMSOLL_ASSIGN(const int gpu, gpu_ordinal(flags.job.device));
+  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result, gpu};
   if (!result.fits) {
     const Error error = does_not_fit(request, result);
     if (!flags.json) return fail(error);

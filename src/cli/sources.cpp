@@ -34,8 +34,10 @@ Result<std::unique_ptr<ColumnSource>> make_source(DataSet data, bool weights, So
 
 Status DataFlags::check() const {
   if (validation_split < 0 || validation_split >= 1)
-    return fail(ErrorCode::kUsage,
-                fmt::format("--validation-split takes a fraction from 0 to below 1, got {}", validation_split));
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--validation-split takes a fraction from 0 to below 1, got {}", validation_split),
+                      {},
+                      {"--validation-split 0.2"}});
   return {};
 }
 
@@ -59,7 +61,9 @@ Result<Sources> open_sources(const DataFlags& flags, const Model& model) {
     PLIMSOLL_ASSIGN(train.class_weights, ClassWeights::parse(flags.class_weight));
   }
   if (!flags.validation_data.empty()) {
-    PLIMSOLL_ASSIGN(validation, open_data(flags.validation_data, spec));
+    DataSpec held = spec;
+    held.split = Split::kValidation;
+    PLIMSOLL_ASSIGN(validation, open_data(flags.validation_data, held));
   } else if (flags.validation_split > 0 && data) {
     PLIMSOLL_ASSIGN(train.end, validation_split_at(data->samples, flags.validation_split));
     held_out.begin = train.end;

@@ -1,39 +1,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
+#include "base/suggest.h"
 #include "cli/command.h"
 
 namespace plimsoll {
 namespace {
 
-// Letters to insert, delete or replace (Levenshtein); '_' is '-' here.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 0; i < a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (size_t j = 0; j < b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i] == b[j] || (a[i] == '_' && b[j] == '-') ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-// The name that was probably meant, or "".
-std::string nearest(const std::string& name, const std::vector<std::string>& known) {
-  std::string best;
-  size_t least = std::max<size_t>(1, name.size() / 4) + 1;
-  for (const std::string& candidate : known)
-    if (const size_t d = distance(name, candidate); d < least) {
-      least = d;
-      best = candidate;
-    }
-  return best;
+// What other programs call our commands.
+std::string other_name(const std::string& command) {
+  for (const auto& [other, ours] :
+       {std::pair{"train", "fit"}, std::pair{"learn", "fit"}, std::pair{"test", "evaluate"},
+        std::pair{"score", "evaluate"}, std::pair{"infer", "predict"}, std::pair{"inference", "predict"},
+        std::pair{"summary", "plan"}, std::pair{"info", "doctor"}, std::pair{"devices", "doctor"}})
+    if (command == other) return ours;
+  return "";
 }
 
 std::vector<std::string> flags_of(const CLI::App& command) {
@@ -43,7 +25,50 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   return names;
 }
 
+// What other programs call our flags.
+constexpr std::pair<const char*, const char*> kOtherFlags[] = {
+    {"--lr", "--learning-rate"},    {"--output", "--save"},     {"--out", "--save"},
+    {"--gpu", "--device gpu"},      {"--cpu", "--device cpu"},  {"--memory", "--budget"},
+    {"--memory-limit", "--budget"}, {"--workers", "--threads"}, {"--patience", "--early-stopping"},
+    {"--train-data", "--data"}};
+
+// The flags of the command that may have been meant.
+std::vector<std::string> meant_flags(const std::string& name, const CLI::App& command) {
+  for (const auto& [other, ours] : kOtherFlags) {
+    const std::string flag = std::string(ours).substr(0, std::string(ours).find(' '));
+    if (name == other && command.get_option_no_throw(flag) != nullptr) return {ours};
+  }
+  return nearest_names(name, flags_of(command));
+}
+
+// The parser's words where they are not plain: it says "--budget: 1 required TEXT missing".
+std::string plain_text(const CLI::App& command, const CLI::ParseError& refused) {
+  const std::string text = refused.what(), kind = refused.get_name();
+  if (kind == "ArgumentMismatch" && text.ends_with(" missing"))
+    return text.substr(0, text.find(':')) + " needs a value";
+  const std::string convert = "Could not convert: ";
+  const size_t equals = text.find(" = ");
+  if (kind != "ConversionError" || !text.starts_with(convert) || equals == std::string::npos) return text;
+  const std::string flag = text.substr(convert.size(), equals - convert.size());
+  const CLI::Option* option = command.get_option_no_throw(flag);
+  const bool yes_or_no = option != nullptr && option->get_type_name() == "BOOLEAN";
+  return fmt::format("{} takes {}, got '{}'", flag, yes_or_no ? "true or false" : "a number", text.substr(equals + 3));
+}
+
+// What a flag that may not be left out looks like.
+std::string example_of(const std::string& text) {
+  if (text == "--data is required") return "--data x.npy,y.npy";
+  if (text == "--output is required") return "--output predictions.npy";
+  return "";
+}
+
 }  // namespace
+
+void last_one_wins(CLI::App& command) {
+  for (CLI::Option* option : command.get_options())
+    if (!option->get_lnames().empty() && option->get_expected_max() == 1 && option->get_type_size() > 0)
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+}
 
 void refuse_empty_values(CLI::App& command) {
   for (CLI::Option* option : command.get_options())
@@ -60,13 +85,19 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
     for (const CLI::App* one : app.get_subcommands(nullptr)) commands.push_back(one->get_name());
     if (!command.empty() && command[0] != '-') {
       error.what = fmt::format("there is no command '{}'", command);
-      if (const auto meant = nearest(command, commands); !meant.empty()) error.remedy("plimsoll " + meant);
+      std::vector<std::string> meant = nearest_names(command, commands);
+      if (const std::string ours = other_name(command); !ours.empty()) meant = {ours};
+      for (const std::string& name : meant) error.remedy("plimsoll " + name);
     }
     return error.fact(fmt::format("commands: {}", fmt::join(commands, ", "))).remedy("plimsoll --help");
   }
   const std::string help = fmt::format("plimsoll {} --help", command);
   const std::vector<std::string> left = app.remaining(true);
-  if (left.empty()) return error.remedy(help);
+  if (left.empty()) {
+    error.what = plain_text(*chosen[0], refused);
+    if (const std::string example = example_of(error.what); !example.empty()) error.remedy(example);
+    return error.remedy(help);
+  }
   const auto flag =
       std::find_if(left.begin(), left.end(), [](const std::string& word) { return word.starts_with("-"); });
   if (flag == left.end()) {
@@ -75,7 +106,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   }
   const std::string name = flag->substr(0, flag->find('='));
   error.what = fmt::format("plimsoll {} has no flag {}", command, name);
-  if (const auto meant = nearest(name, flags_of(*chosen[0])); !meant.empty()) error.remedy(meant);
+  for (const std::string& meant : meant_flags(name, *chosen[0])) error.remedy(meant);
   return error.remedy(help);
 }
 

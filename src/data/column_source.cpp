@@ -62,21 +62,24 @@ Error bad_label(const Column& column, int64_t sample, const std::string& value, 
   } else {
     error.fact("labels are whole numbers from 0");
   }
+  if (error.remedies.empty()) error.remedy("mend the labels, or give the model's last layer more outputs");
   return error;
 }
 
 Status check_class_weights(const DataSet& data) {
-  if (data.targets.empty()) return fail(ErrorCode::kUsage, "--class-weight needs data with targets");
+  const auto refused = [](std::string what) {
+    return fail(
+        Error{ErrorCode::kUsage, std::move(what), {}, {"sample weights: a third file, or sample_weight in an .npz"}});
+  };
+  if (data.targets.empty()) return refused("--class-weight needs data with targets");
   if (data.targets.size() > 1)
-    return fail(ErrorCode::kUsage,
-                fmt::format("--class-weight is for models with one output; this one has {}", data.targets.size()));
+    return refused(fmt::format("--class-weight is for models with one output; this one has {}", data.targets.size()));
   const auto& target = data.targets[0];
   const Shape& shape = target.type.shape;
   // Keras takes the largest of a row of labels for the class; nobody means that.
   if (shape.rank() > 1 || (target.role == Role::kLabels && shape.elements() > 1))
-    return fail(ErrorCode::kUsage,
-                fmt::format("--class-weight needs one class a sample; a target of {} has the shape {}", target.label,
-                            to_text(shape)));
+    return refused(fmt::format("--class-weight needs one class per sample; a target of {} has the shape {}",
+                               target.label, to_text(shape)));
   return {};
 }
 

@@ -44,7 +44,10 @@ Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec) {
 
 Result<int64_t> validation_split_at(int64_t samples, double fraction) {
   if (!(fraction > 0 && fraction < 1))
-    return fail(ErrorCode::kUsage, fmt::format("--validation-split {}: must lie between 0 and 1", fraction));
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--validation-split {}: must lie between 0 and 1", fraction),
+                      {},
+                      {"--validation-split 0.2"}});
   const auto at = static_cast<int64_t>(std::floor(static_cast<double>(samples) * (1.0 - fraction)));
   if (at > 0 && at < samples) return at;
   Error error{ErrorCode::kDataEmpty,

@@ -21,9 +21,13 @@ struct PortSpec {
   Shape target;  // outputs: of one sample; [] for one label a sample
 };
 
+// Which arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test) are meant.
+enum class Split { kTrain, kValidation, kTest };
+
 struct DataSpec {
   std::vector<PortSpec> inputs, outputs;
   bool needs_targets = true;  // false for prediction: targets and weights are left alone
+  Split split = Split::kTrain;
 };
 
 enum class Role { kInput, kTarget, kLabels, kWeights };
@@ -51,10 +55,16 @@ struct DataSet {
 
 // `argument` as --data takes it:
 //   x.npy,y.npy[,weights.npy]       one input, one output; IDX files (plain or .gz) may stand for any of the three
-//   data.npz                        arrays x, y, sample_weight; or named after the model's inputs and outputs, with
-//                                   sample_weight for all outputs or sample_weight_OUTPUT for one
+//   data.npz                        arrays x, y, sample_weight, or one of the other pairs of npz_names.h; or named
+//                                   after the model's inputs and outputs, with sample_weight for all outputs or
+//                                   sample_weight_OUTPUT for one
 // P201 bad argument, P202 missing file, P401 bad file, P402 shape, P405 empty, P406 lengths.
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec);
+
+// The shape of one sample for the input of that name; `only`: the model has no other input. For inputs whose model
+// leaves sizes open.
+Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
+                                          Split split);
 
 // The same over arrays in memory, which must outlive the data set.
 struct MemoryArray {

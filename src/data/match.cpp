@@ -24,6 +24,59 @@ std::string sample_text(const std::vector<int64_t>& dims) {
   return dims.empty() ? "one number" : dims_text(dims);
 }
 
+// The axes of an array, its samples first, that put a sample's dimensions in the wanted order: {0, 2, 3, 1} for images
+// stored channels first. Nothing where the dimensions are others. `unique`: no other order would do as well.
+struct Axes {
+  std::vector<size_t> order;
+  bool unique = true;
+};
+std::optional<Axes> transposition(const std::vector<int64_t>& sample, const std::vector<int64_t>& wanted) {
+  if (sample.size() != wanted.size() || !std::is_permutation(sample.begin(), sample.end(), wanted.begin()))
+    return std::nullopt;
+  Axes axes{{0}, true};
+  std::vector<bool> taken(sample.size(), false);
+  for (const int64_t d : wanted) {
+    size_t found = sample.size();
+    for (size_t i = 0; i < sample.size(); ++i) {
+      if (taken[i] || sample[i] != d) continue;
+      if (found == sample.size())
+        found = i;
+      else
+        axes.unique = false;
+    }
+    taken[found] = true;
+    axes.order.push_back(found + 1);
+  }
+  return axes;
+}
+
+std::vector<int64_t> without_ones(std::vector<int64_t> dims) {
+  std::erase(dims, 1);
+  return dims;
+}
+
+// Whether a reshape leaves every number where it belongs: only dimensions of 1 come or go, or one side is flat. Any
+// other reshape of the right size may cut images into pieces and train on them without a complaint.
+bool safe_reshape(const std::vector<int64_t>& sample, const std::vector<int64_t>& wanted) {
+  const auto a = without_ones(sample), b = without_ones(wanted);
+  return a == b || a.size() == 1 || b.size() == 1;
+}
+
+void add_shape_remedy(Error& error, const FoundArray& array, const std::vector<int64_t>& sample, const Shape& wanted) {
+  if (const auto axes = transposition(sample, wanted.dims)) {
+    error.remedy(fmt::format("np.transpose(x, ({})){}", fmt::join(axes->order, ", "),
+                             axes->unique ? "" : "   where sizes are equal, check which axis is which"));
+    return;
+  }
+  int64_t elements = 1;
+  for (const int64_t d : sample)
+    if (__builtin_mul_overflow(elements, d, &elements)) return;
+  if (elements != wanted.elements() || !safe_reshape(sample, wanted.dims)) return;
+  auto dims = wanted.dims;
+  dims.insert(dims.begin(), array.dims[0]);
+  error.remedy(fmt::format("np.reshape(x, {})   the numbers stay in their order", dims_text(dims)));
+}
+
 Error shape_error(const FoundArray& array, const std::string& port, const Shape& wanted) {
   const std::vector<int64_t> sample(array.dims.empty() ? array.dims.end() : array.dims.begin() + 1, array.dims.end());
   Error error{ErrorCode::kDataShape,
@@ -33,15 +86,19 @@ Error shape_error(const FoundArray& array, const std::string& port, const Shape&
               {},
               {}};
   error.fact(fmt::format("{} has the shape {} of {}", array.label, dims_text(array.dims), keras_name(array.dtype)));
-  int64_t elements = 1;
-  for (int64_t d : sample) elements *= d;
-  if (!array.dims.empty() && elements == wanted.elements())
-    error.remedy(fmt::format("the number of elements is right: reshape the array to {}", dims_text([&] {
-                               auto dims = wanted.dims;
-                               dims.insert(dims.begin(), array.dims[0]);
-                               return dims;
-                             }())));
+  if (!array.dims.empty()) add_shape_remedy(error, array, sample, wanted);
   return error;
+}
+
+bool sample_is_one_number(const FoundArray& array) {
+  return array.dims.size() == 1 || (array.dims.size() == 2 && array.dims[1] == 1);
+}
+
+// {"N", "28", "28", "1"}
+std::vector<std::string> prefixed(const std::string& first, const std::vector<int64_t>& dims) {
+  std::vector<std::string> words{first};
+  for (const int64_t d : dims) words.push_back(fmt::format("{}", d));
+  return words;
 }
 
 Result<Column> column(FoundArray array, Role role, const std::string& port, const Shape& wanted, int64_t classes = 0) {
@@ -49,6 +106,11 @@ Result<Column> column(FoundArray array, Role role, const std::string& port, cons
     Error error = shape_error(array, port, wanted);
     if (role == Role::kLabels && array.dims.size() == wanted.rank() + 2 && array.dims.back() == classes)
       error.remedy("the targets look one-hot: --loss categorical_crossentropy");
+    if (role == Role::kTarget && sample_is_one_number(array) && wanted.rank() == 1)
+      error.remedy("the targets look like labels: --loss sparse_categorical_crossentropy");
+    if (error.remedies.empty())
+      error.remedy(
+          fmt::format("an array of shape ({}), the samples first", fmt::join(prefixed("N", wanted.dims), ", ")));
     return fail(std::move(error));
   }
   Column result;
@@ -68,8 +130,10 @@ class Lengths {
   Status add(const FoundArray& array) {
     if (array.dims.empty()) return {};  // an error of its shape
     if (array.dims[0] == 0)
-      return fail(ErrorCode::kDataEmpty,
-                  fmt::format("{} holds no samples: its shape is {}", array.label, dims_text(array.dims)));
+      return fail(Error{ErrorCode::kDataEmpty,
+                        fmt::format("{} holds no samples: its shape is {}", array.label, dims_text(array.dims)),
+                        {},
+                        {"check how the file was written: np.load(file).shape"}});
     if (samples_ == 0) {
       samples_ = array.dims[0];
       label_ = array.label;
@@ -79,7 +143,7 @@ class Lengths {
                 fmt::format("{} holds {} samples, {} holds {}", label_, samples_, array.label, array.dims[0]),
                 {},
                 {}};
-    return fail(error.remedy("arrays of one data set need one row a sample, in the same order"));
+    return fail(error.remedy("arrays of one data set need one row per sample, in the same order"));
   }
   int64_t samples() const { return samples_; }
 
@@ -90,8 +154,10 @@ class Lengths {
 
 Status check_count(size_t found, size_t wanted, const char* what) {
   if (found == wanted) return {};
-  return fail(ErrorCode::kDataShape,
-              fmt::format("the model's {}: {}; the data has arrays for {}", what, wanted, found));
+  return fail(Error{ErrorCode::kDataShape,
+                    fmt::format("the model's {}: {}; the data has arrays for {}", what, wanted, found),
+                    {},
+                    {"one array for each of them"}});
 }
 
 Status check_lengths(const FoundArrays& found, DataSet& set) {

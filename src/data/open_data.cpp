@@ -7,18 +7,54 @@
 #include <map>
 
 #include "data/match.h"
+#include "data/npz_names.h"
 #include "formats/file/array_source.h"
 #include "formats/idx/idx.h"
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
+#include "formats/zip/zip_reader.h"
 
 namespace plimsoll {
 namespace {
 
 enum class Format { kNpy, kNpz, kIdx };
 
+// A file that is data to others, with the way to make it data here.
+Error unsupported_file(const std::string& path, std::string_view magic) {
+  Error error{ErrorCode::kBadDataFile, fmt::format("{} is not a supported data file", path), {}, {}};
+  error.fact("supported: .npy, .npz, and IDX (plain or .gz)");
+  const auto ends = [&](std::initializer_list<const char*> endings) {
+    return std::any_of(endings.begin(), endings.end(), [&](const char* one) { return path.ends_with(one); });
+  };
+  const bool image = ends({".jpg", ".jpeg", ".JPG", ".png", ".PNG", ".bmp", ".gif"}) || magic.starts_with("\xff\xd8") ||
+                     magic.starts_with("\x89PNG");
+  if (magic.starts_with("\x89HDF") || ends({".h5", ".hdf5"}))
+    return error.fact("it is an HDF5 file").remedy("np.save('x.npy', h5py.File(file)['x'][:])   once per array");
+  if (ends({".csv", ".tsv", ".txt"}))
+    return error.remedy("np.save('x.npy', np.loadtxt(file, delimiter=','))   or pandas.read_csv(file).to_numpy()");
+  if (ends({".tfrecord", ".tfrecords"}))
+    return error.remedy(
+        "np.savez('data.npz', x=np.stack([x for x, y in ds]), y=np.stack([y for x, y in ds]))   with ds the parsed "
+        "tf.data.Dataset");
+  if (image)
+    return error.fact("it is one image")
+        .remedy("np.save('x.npy', np.stack([keras.utils.img_to_array(keras.utils.load_img(f)) for f in files]))");
+  if (ends({".pkl", ".pickle"})) return error.remedy("np.save('x.npy', np.asarray(pickle.load(open(file, 'rb'))))");
+  return error.remedy("np.save('x.npy', array)   in Python, once per array");
+}
+
+Error folder_error(const std::string& path) {
+  Error error{ErrorCode::kBadDataFile, fmt::format("{} is a folder, not a data file", path), {}, {}};
+  error.fact("folders of images are not read yet");
+  return error.remedy(
+      "ds = keras.utils.image_dataset_from_directory(folder, image_size=(H, W), batch_size=None), then "
+      "np.savez('data.npz', x=np.stack([x for x, y in ds]), y=np.stack([y for x, y in ds]))");
+}
+
 // The name decides where it can, so that a damaged file is reported as what it was meant to be.
 Result<Format> format_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return fail(folder_error(path));
   if (path.ends_with(".npy")) return Format::kNpy;
   if (path.ends_with(".npz")) return Format::kNpz;
   if (path.ends_with("-ubyte") || path.ends_with("-ubyte.gz") || path.ends_with(".idx") || path.ends_with(".idx.gz"))
@@ -30,8 +66,7 @@ Result<Format> format_of(const std::string& path) {
   if (at(0) == 0x93 && at(1) == 'N' && at(2) == 'U' && at(3) == 'M') return Format::kNpy;
   if (at(0) == 'P' && at(1) == 'K') return Format::kNpz;
   if ((at(0) == 0x1F && at(1) == 0x8B) || (at(0) == 0 && at(1) == 0 && at(2) >= 8 && at(2) <= 14)) return Format::kIdx;
-  Error error{ErrorCode::kBadDataFile, fmt::format("{} is no data file we know", path), {}, {}};
-  return fail(error.fact("expected .npy, .npz, or IDX (plain or .gz)"));
+  return fail(unsupported_file(path, std::string_view(reinterpret_cast<const char*>(magic.data()), magic.size())));
 }
 
 // Opens each file once, however many arrays lie in it.
@@ -75,12 +110,13 @@ Error usage(const std::string& argument, std::string_view why) {
 
 Status check_list(const std::string& argument, const std::vector<std::string>& paths, const DataSpec& spec) {
   for (const auto& path : paths)
-    if (path.empty()) return fail(usage(argument, "has an empty name between its commas"));
+    if (path.empty()) return fail(usage(argument, "has an empty name between its commas").remedy("--data x.npy,y.npy"));
   if (spec.inputs.size() != 1 || (spec.needs_targets && spec.outputs.size() != 1))
     return fail(usage(argument, "a list of files serves a model with one input and one output")
                     .fact(fmt::format("inputs: {}; outputs: {}", quoted_names(spec.inputs), quoted_names(spec.outputs)))
                     .remedy("an .npz with arrays of these names: np.savez('data.npz', **{name: array, ...})"));
-  if (paths.size() > 3) return fail(usage(argument, "more than three files: x, y and sample weights"));
+  if (paths.size() > 3)
+    return fail(usage(argument, "more than three files").remedy("--data x.npy,y.npy,sample_weights.npy"));
   if (spec.needs_targets && paths.size() < 2)
     return fail(usage(argument, "has no targets").remedy(fmt::format("--data {},y.npy", argument)));
   return {};
@@ -126,14 +162,16 @@ class Archive {
     return opener_.open(source);
   }
 
-  // One array a port: under the port's name, or under `short_name` where there is only one port.
-  Result<std::vector<FoundArray>> arrays(const std::vector<PortSpec>& ports, const std::string& short_name,
-                                         std::string_view kind) {
+  const std::vector<std::string>& names() const { return names_; }
+  const std::string& path() const { return path_; }
+
+  // One array per port: under the port's name, or under `short_name` where there is only one port.
+  Result<std::vector<FoundArray>> arrays(const std::vector<PortSpec>& ports, bool single, const std::string& short_name,
+                                         std::string_view kind, const std::string& wanted) {
     std::vector<FoundArray> found;
     for (const auto& port : ports) {
-      const bool single = ports.size() == 1;
-      const std::string& name = single && !has(port.name) ? short_name : port.name;
-      if (!has(name)) return fail(missing(port.name, single ? short_name : "", kind));
+      const std::string& name = single && !has(port.name) && !short_name.empty() ? short_name : port.name;
+      if (!has(name)) return fail(missing(port.name, kind, single ? wanted : ""));
       PLIMSOLL_ASSIGN(auto one, array(name));
       found.push_back(std::move(one));
     }
@@ -143,13 +181,30 @@ class Archive {
  private:
   Archive(std::string path, std::vector<std::string> names) : path_(std::move(path)), names_(std::move(names)) {}
 
-  Error missing(const std::string& name, const std::string& short_name, std::string_view kind) const {
-    const auto wanted = short_name.empty() ? fmt::format("'{}'", name) : fmt::format("'{}' or '{}'", short_name, name);
+  // "x_train (60000, 28, 28)"; of a compressed array the name alone: its shape is known once it is unpacked.
+  std::string contents() const {
+    std::string text;
+    auto zip = ZipReader::open(path_, ErrorCode::kBadDataFile);
+    for (const std::string& name : names_) {
+      const auto* entry = zip ? zip->find(name + ".npy") : nullptr;
+      text += (text.empty() ? "" : ", ") + name;
+      if (entry == nullptr || entry->deflated) continue;
+      if (const auto source = open_npz(path_, name)) text += " " + dims_text(source->dims);
+    }
+    return text;
+  }
+
+  Error missing(const std::string& name, std::string_view kind, const std::string& wanted) const {
     Error error{ErrorCode::kBadDataFile,
-                fmt::format("{}: no array {} for the model's {} '{}'", path_, wanted, kind, name),
+                fmt::format("{}: no array '{}' for the model's {} '{}'", path_, name, kind, name),
                 {},
                 {}};
-    return error.fact(names_.empty() ? "it holds no arrays" : fmt::format("it holds: {}", fmt::join(names_, ", ")));
+    error.fact(names_.empty() ? "it holds no arrays" : fmt::format("it holds: {}", contents()));
+    if (wanted.empty())
+      return error.remedy("np.savez(file, **{name: array, ...})   named after the inputs and outputs");
+    error.what = fmt::format("{}: no arrays with known names for the model's {} '{}'", path_, kind, name);
+    return error.fact(fmt::format("known names: {}; or '{}'", wanted, name))
+        .remedy("np.savez(file, x=inputs, y=targets)");
   }
 
   std::string path_;
@@ -157,18 +212,34 @@ class Archive {
   Opener opener_;
 };
 
-Result<FoundArrays> open_archive(const std::string& path, const DataSpec& spec) {
+Result<FoundArrays> open_archive(const std::string& path, const DataSpec& spec, bool only_input = true) {
   PLIMSOLL_ASSIGN(auto archive, Archive::open(path));
+  const bool single_x = spec.inputs.size() == 1 && only_input, single_y = spec.outputs.size() == 1;
+  const bool own_x = !single_x || archive.has(spec.inputs[0].name);
+  const bool own_y = !spec.needs_targets || !single_y || archive.has(spec.outputs[0].name);
+  const std::string wanted = known_namings(spec.split, spec.needs_targets);
+  // A model's own names win; a pair of usual names is looked for where one of them is missing.
+  ArrayNames naming{own_x ? "" : "x", own_y ? "" : "y", {"sample_weight"}};
+  if (!own_x && own_y) {
+    PLIMSOLL_ASSIGN(const auto found, find_naming(path, archive.names(), spec.split, false));
+    if (found) naming.x = found->x;
+  } else if (!own_x || (!own_y && !archive.has("y"))) {
+    PLIMSOLL_ASSIGN(const auto found, find_naming(path, archive.names(), spec.split, true));
+    if (found) naming = *found;
+  }
   FoundArrays found;
-  PLIMSOLL_ASSIGN(found.inputs, archive.arrays(spec.inputs, "x", "input"));
+  PLIMSOLL_ASSIGN(found.inputs, archive.arrays(spec.inputs, single_x, naming.x, "input", wanted));
   if (!spec.needs_targets) return found;
-  PLIMSOLL_ASSIGN(found.targets, archive.arrays(spec.outputs, "y", "output"));
+  PLIMSOLL_ASSIGN(found.targets, archive.arrays(spec.outputs, single_y, naming.y, "output", wanted));
   bool any = false;
   for (const auto& port : spec.outputs) {
-    const std::string own = "sample_weight_" + port.name, shared = "sample_weight";
+    std::vector<std::string> names{"sample_weight_" + port.name};
+    names.insert(names.end(), naming.weights.begin(), naming.weights.end());
     auto& weight = found.weights.emplace_back();
-    if (!archive.has(own) && !archive.has(shared)) continue;
-    PLIMSOLL_ASSIGN(weight, archive.array(archive.has(own) ? own : shared));
+    const auto name =
+        std::find_if(names.begin(), names.end(), [&](const std::string& one) { return archive.has(one); });
+    if (name == names.end()) continue;
+    PLIMSOLL_ASSIGN(weight, archive.array(*name));
     any = true;
   }
   if (!any) found.weights.clear();
@@ -185,6 +256,24 @@ Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spe
 }
 
 }  // namespace
+
+Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
+                                          Split split) {
+  DataSpec spec;
+  spec.inputs = {{input, {}, false, 0, {}}};
+  spec.needs_targets = false;
+  spec.split = split;
+  const auto paths = split_at_commas(argument);
+  if (!only && paths.size() > 1)
+    return fail(usage(argument, "a list of files serves a model with one input")
+                    .remedy("an .npz with arrays named after the inputs and outputs"));
+  PLIMSOLL_ASSIGN(const auto found, only ? find_arrays(argument, spec) : open_archive(paths[0], spec, false));
+  const auto& dims = found.inputs[0].dims;
+  if (dims.empty())
+    return fail(ErrorCode::kDataShape,
+                fmt::format("{}: a single number, not an array of samples", found.inputs[0].label));
+  return std::vector<int64_t>(dims.begin() + 1, dims.end());
+}
 
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec) {
   PLIMSOLL_ASSIGN(auto found, find_arrays(argument, spec));

@@ -44,6 +44,7 @@ class Walk {
   Status functional(const Json& config, const std::vector<std::string>& names, ModelTree& tree);
   Status child(const Json& object, const std::string& name, const std::vector<std::string>& names, ModelTree& tree);
   void input(const Json& object, const std::string& name, const std::string& where, ModelTree& tree);
+  void unknown_layer(const Json& object, const KerasObject& keras, const std::string& where);
   void layer(const Json& object, const std::string& name, const std::string& where,
              const std::vector<std::string>& names, ModelTree& tree);
   Status order_calls(const std::string& where, std::vector<Nodes>& nodes, ModelTree& tree);
@@ -104,6 +105,23 @@ void Walk::input(const Json& object, const std::string& name, const std::string&
   tree.specs.push_back(std::move(spec));
 }
 
+// Layers that Keras has and we do not, operations of keras.ops, and classes of the user's own.
+void Walk::unknown_layer(const Json& object, const KerasObject& keras, const std::string& where) {
+  const std::string module = text_member(object, "module"), registered = text_member(object, "registered_name");
+  if (keras.custom) {
+    issues_.unknown(module.empty() ? fmt::format("{}: custom class {}", where, registered)
+                                   : fmt::format("{}: custom class {} of {}", where, keras.name, module));
+    issues_.custom_code();
+    return;
+  }
+  if (keras.name == "Lambda") issues_.custom_code();
+  issues_.unknown(is_layer_module(module) ? where : fmt::format("{}: class {} of {}", where, keras.name, module));
+  const bool arithmetic = keras.name == "TrueDivide" || keras.name == "Divide" || keras.name == "Subtract" ||
+                          keras.name == "Add" || keras.name == "Multiply";
+  if (arithmetic && !is_layer_module(module))
+    issues_.remedy("keras.layers.Rescaling(scale, offset), Add() or Multiply() instead of arithmetic on tensors");
+}
+
 void Walk::layer(const Json& object, const std::string& name, const std::string& where,
                  const std::vector<std::string>& names, ModelTree& tree) {
   const KerasObject keras = keras_object(object);
@@ -121,8 +139,7 @@ void Walk::layer(const Json& object, const std::string& name, const std::string&
     made.layer = parse(c);
     c.finish();
   } else {
-    const bool own = is_layer_module(module);
-    issues_.unknown(own && !keras.custom ? where : fmt::format("{}: class {} of {}", where, keras.name, module));
+    unknown_layer(object, keras, where);
   }
   tree.children.push_back({Kind::kLayer, name, result_.layers.size()});
   result_.layers.push_back(std::move(made));
@@ -316,6 +333,11 @@ Result<size_t> Walk::model(const Json& object, const std::vector<std::string>& n
   constexpr size_t kDeepest = 32;
   if (names.size() > kDeepest) return bad(fmt::format("models are nested more than {} deep", kDeepest));
   const KerasObject keras = keras_object(object);
+  if (!keras.name.empty() && keras.custom) {
+    issues_.unknown(
+        fmt::format("the model is of the custom class {}: subclassed, or with a train_step of its own", keras.name));
+    issues_.custom_code();
+  }
   if (!is_model_class(keras.name) || keras.custom)
     return bad(fmt::format("the model must be a Sequential or Functional one, got class_name {}",
                            keras.name.empty() ? "nothing" : keras.name));

@@ -13,6 +13,16 @@ void Issues::unknown(std::string what) {
     unsupported.push_back(std::move(what));
 }
 
+void Issues::remedy(std::string what) {
+  if (std::find(remedies.begin(), remedies.end(), what) == remedies.end()) remedies.push_back(std::move(what));
+}
+
+void Issues::custom_code() {
+  remedy(
+      "rebuild it with Keras's built-in classes: custom Python code cannot be read from a file; it needs Plimsoll's "
+      "Python interface, which is planned");
+}
+
 void Issues::reject(std::string what) {
   if (!bad) bad = Error{ErrorCode::kBadConfig, std::move(what), {}, {}};
 }
@@ -22,8 +32,8 @@ Status Issues::status() const {
     const size_t n = unsupported.size();
     Error error{ErrorCode::kUnsupported,
                 fmt::format("this model asks for {} thing{} Plimsoll does not do yet", n, n == 1 ? "" : "s"),
-                unsupported,
-                {"docs/keras.md lists what it does"}};
+                unsupported, remedies};
+    error.remedy("docs/keras.md lists what it does");
     return fail(std::move(error));
   }
   if (bad) return fail(*bad);
@@ -93,7 +103,9 @@ KerasObject keras_object(const Json& value) {
   if (const Json* config = member(value, "config"); config && config->is_object()) object.config = *config;
   const std::string module = text_member(value, "module");
   const bool own_module = module.empty() || module == "keras" || module.rfind("keras.", 0) == 0 || module == "builtins";
-  object.custom = !own_module || registered.find('>') != std::string::npos;
+  // Keras names the module of its own classes; one that is not registered has none, and its own name twice.
+  object.custom = !own_module || registered.find('>') != std::string::npos || (module.empty() && !registered.empty()) ||
+                  object.name == "__lambda__";
   return object;
 }
 

@@ -21,9 +21,12 @@ using Json = nlohmann::json;
 // sense.
 struct Issues {
   std::vector<std::string> unsupported;
+  std::vector<std::string> remedies;  // what to do about them
   std::optional<Error> bad;
 
   void unknown(std::string what);  // listed once
+  void remedy(std::string what);   // listed once
+  void custom_code();              // the remedy for what only Python can run
   void reject(std::string what);   // kBadConfig
   Status status() const;           // kUnsupported with everything listed, else kBadConfig, else fine
 };

@@ -98,8 +98,33 @@ std::string shown_dims(const std::vector<std::optional<int64_t>>& dims) {
   return fmt::format("{}", fmt::join(words, ","));
 }
 
-// The shape of one sample: as declared, with --input-shape where the model says None.
-Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& given) {
+// The sample's shape of the data, made to fit as data are: one trailing dimension of 1 may be missing or too many.
+std::vector<int64_t> fitted(std::vector<int64_t> sample, const InputSpec& spec) {
+  if (!spec.known) return sample;
+  if (sample.size() + 1 == spec.dims.size() && spec.dims.back().value_or(1) == 1) sample.push_back(1);
+  if (sample.size() == spec.dims.size() + 1 && sample.back() == 1) sample.pop_back();
+  return sample;
+}
+
+bool agrees(const InputSpec& spec, const std::vector<int64_t>& given) {
+  if (!spec.known) return true;
+  bool same = given.size() == spec.dims.size();
+  for (size_t i = 0; same && i < given.size(); ++i) same = !spec.dims[i] || *spec.dims[i] == given[i];
+  return same;
+}
+
+// Images stored channels first fit once their first dimension is the last: "np.transpose(x, (0, 2, 3, 1))", else "".
+std::string channels_first_remedy(const InputSpec& spec, std::vector<int64_t> sample) {
+  if (sample.size() < 2) return "";
+  std::rotate(sample.begin(), sample.begin() + 1, sample.end());
+  if (!agrees(spec, sample)) return "";
+  std::vector<size_t> axes{0};
+  for (size_t i = 2; i <= sample.size(); ++i) axes.push_back(i);
+  return fmt::format("np.transpose(x, ({}, 1))", fmt::join(axes, ", "));
+}
+
+// The shape of one sample: as declared, with `given` (--input-shape, or the data's) where the model says None.
+Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& given, bool from_data) {
   bool complete = spec.known;
   for (const auto& d : spec.dims) complete = complete && d;
   const std::string where = fmt::format("input '{}'", spec.name);
@@ -110,13 +135,24 @@ Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& giv
                 {},
                 {}};
     error.remedy("--input-shape 224,224,3   the shape of one sample, without the batch");
+    error.remedy("--data FILES   whose samples have the shape");
     return fail(std::move(error));
   }
-  bool fits = given.empty() || !spec.known || given.size() == spec.dims.size();
-  for (size_t i = 0; fits && spec.known && i < given.size(); ++i) fits = !spec.dims[i] || *spec.dims[i] == given[i];
+  const bool fits = given.empty() || agrees(spec, given);
+  if (!fits && from_data) {
+    const std::string remedy = channels_first_remedy(spec, given);
+    return fail(Error{
+        ErrorCode::kDataShape,
+        fmt::format("a sample of the data is ({}), {} is declared with {}", fmt::join(given, ", "), where, declared),
+        {},
+        {remedy.empty() ? "data whose samples have the declared sizes, and any where it says None" : remedy}});
+  }
   if (!fits)
-    return fail(ErrorCode::kUsage, fmt::format("--input-shape {} does not go together with {}, declared with {}",
-                                               fmt::join(given, ","), where, declared));
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--input-shape {} does not go together with {}, declared with {}",
+                                  fmt::join(given, ","), where, declared),
+                      {},
+                      {"--input-shape with the declared sizes, and any where it says None"}});
   if (!given.empty()) return checked_shape(given, where);
   std::vector<int64_t> dims;
   for (const auto& d : spec.dims) dims.push_back(*d);
@@ -182,13 +218,14 @@ class ModelBuilder {
     PLIMSOLL_ASSIGN(plan_->outputs, expansion.run(tree, plan_->inputs));
     std::vector<Shape> outputs;
     for (size_t t : plan_->outputs) outputs.push_back(plan_->tensors[t]);
-    if (options_.needs_loss) resolve_metrics(plan_->objective, outputs, issues);
+    if (options_.needs_loss) resolve_metrics(plan_->objective, outputs);
     PLIMSOLL_TRY(issues.status());
     PLIMSOLL_TRY(add_outputs());
     // Keras ignores `trainable` of a Sequential model when it loads one, and heeds a Functional one's only at the top.
     PLIMSOLL_TRY(add_weights(tree.sequential || tree.trainable));
     add_layers();
     model_.name_ = tree.name;
+    model_.skipped_metrics_ = plan_->objective.skipped_metrics;
     model_.plan_ = std::move(plan_);
     return std::move(model_);
   }
@@ -207,7 +244,10 @@ class ModelBuilder {
     }
     has_optimizer_ = !chosen.is_null();
     if (!has_optimizer_) return;
+    const size_t before = issues.unsupported.size();
     model_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
+    if (issues.unsupported.size() > before)
+      issues.remedy("--optimizer adam   another optimizer than the file's: sgd, adam or adamw");
     if (options_.scale_loss.value_or(model_.policy_.compute == DType::kFloat16)) put_scale(model_.optimizer_);
     if (options_.learning_rate) {
       model_.optimizer_.learning_rate = *options_.learning_rate;
@@ -270,8 +310,14 @@ class ModelBuilder {
     const std::vector<std::string> names = unique(tree.input_names);
     for (size_t i = 0; i < tree.inputs.size(); ++i) {
       const InputSpec& spec = tree.specs[tree.children[tree.inputs[i].child].index];
-      const bool given = wants_shape(spec) || wanting == 0;
-      PLIMSOLL_ASSIGN(Shape shape, input_shape(spec, given ? options_.input_shape : std::vector<int64_t>{}));
+      std::vector<int64_t> given;
+      if (wants_shape(spec) || wanting == 0) given = options_.input_shape;
+      const bool from_data = given.empty() && wants_shape(spec) && options_.data_shape;
+      if (from_data) {
+        PLIMSOLL_ASSIGN(std::vector<int64_t> sample, options_.data_shape(names[i], tree.inputs.size() == 1));
+        given = fitted(std::move(sample), spec);
+      }
+      PLIMSOLL_ASSIGN(Shape shape, input_shape(spec, given, from_data));
       Port port;
       port.name = names[i];
       port.sample = shape;

@@ -8,6 +8,7 @@
 
 #include "base/philox.h"
 #include "model/config.h"
+#include "model/names.h"
 
 namespace plimsoll {
 namespace {
@@ -98,8 +99,10 @@ std::optional<Distribution> distribution_of(const Weight& weight, Issues& issues
   const bool misfit = found && ((found->kind == Kind::kOrthogonal && weight.shape.rank() < 2) ||
                                 (found->kind == Kind::kIdentity && weight.shape.rank() != 2));
   if (!found || misfit) {
-    issues.unknown(fmt::format("{}: initializer {} for the shape [{}]", where,
-                               object.name.empty() ? shown(weight.initializer) : object.name, to_text(weight.shape)));
+    issues.unknown(fmt::format("{}: initializer {} for the shape [{}]{}", where,
+                               object.name.empty() ? shown(weight.initializer) : object.name, to_text(weight.shape),
+                               found || object.custom ? "" : did_you_mean(initializer_names(), object.name)));
+    if (object.custom) issues.custom_code();
     return std::nullopt;
   }
   c.finish();

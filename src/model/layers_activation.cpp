@@ -5,6 +5,7 @@
 #include <array>
 
 #include "model/layer.h"
+#include "model/names.h"
 
 namespace plimsoll {
 namespace {
@@ -99,11 +100,13 @@ constexpr std::array kLayers = {
 Activation read_activation(Config& config, const std::string& key) {
   const Json* value = config.value(key);
   if (!value) return linear();
+  const KerasObject object = keras_object(*value);
   const auto refuse = [&] {
-    config.issues().unknown(fmt::format("{}: {}={}", config.where(), key, shown(*value)));
+    config.issues().unknown(fmt::format("{}: {}={}{}", config.where(), key, shown(*value),
+                                        object.custom ? "" : did_you_mean(activation_names(), object.name)));
+    if (object.custom) config.issues().custom_code();
     return linear();
   };
-  const KerasObject object = keras_object(*value);
   if (object.custom) return refuse();
   if (value->is_string() || object.function) {
     const auto found = named_activation(object.name);

@@ -87,6 +87,8 @@ class Model {
   const std::vector<std::string>& coupling_layers() const { return coupling_layers_; }
   // kBadGeometry when a tensor of the forward pass would have more elements than an index can count.
   Status check_batch(int64_t batch) const;
+  // Metrics asked for that we do not compute, under the names Keras reports. The compile configuration keeps them.
+  const std::vector<std::string>& skipped_metrics() const { return skipped_metrics_; }
 
   // Adds the forward pass for `batch` samples. Graph inputs: "x:NAME" and (not in kPredict) "y:NAME", "weight:NAME"
   // where DataTypes says so; persistent ones: every weight by its name (T, the policy's dtype of variables),
@@ -104,6 +106,7 @@ class Model {
   Optimizer optimizer_;
   Precision policy_;
   std::vector<std::string> coupling_layers_;
+  std::vector<std::string> skipped_metrics_;
   std::shared_ptr<const struct ModelPlan> plan_;  // the checked layers and calls, private to model/
 };
 

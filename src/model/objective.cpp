@@ -6,6 +6,7 @@
 #include <map>
 #include <string_view>
 
+#include "formats/keras/layer_paths.h"
 #include "model/layer.h"
 
 namespace plimsoll {
@@ -60,6 +61,10 @@ std::optional<Loss> read_loss(const Json& value, const std::string& where, Issue
   const auto kind = loss_kind(object.name);
   if (!kind || object.custom) {
     issues.unknown(fmt::format("{}={}", where, object.name.empty() ? shown(value) : object.name));
+    issues.remedy(
+        "--loss NAME   another loss than the file's: sparse_categorical_crossentropy, "
+        "categorical_crossentropy, binary_crossentropy, mse or mae");
+    if (object.custom) issues.custom_code();
     return std::nullopt;
   }
   Config c(object.config, fmt::format("{} {}", where, object.name), issues);
@@ -127,33 +132,30 @@ bool is_accuracy(const std::string& name) {
   return lower == "accuracy" || lower == "acc";
 }
 
-// Keras's name of a metric object that was given none: its function's.
+// Keras's name of a metric object that was given none: its function's, or its class's in snake case.
 std::string default_name(const std::string& name) {
   for (const LossName& n : kLossNames)
     if (name == n.class_name) return std::string(n.function);
-  if (name == "BinaryAccuracy") return "binary_accuracy";
-  if (name == "CategoricalAccuracy") return "categorical_accuracy";
-  if (name == "SparseCategoricalAccuracy") return "sparse_categorical_accuracy";
-  return name;
+  return keras_snake_case(name);
 }
 
-std::optional<MetricSpec> read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
+// A metric that we do not compute is no reason to refuse a model: it is marked as skipped, whatever its arguments.
+MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
   const KerasObject object = keras_object(value);
   MetricSpec metric;
   metric.output = output;
   metric.weighted = weighted;
-  metric.source = object.name;
-  metric.name = value.is_string() ? object.name : default_name(object.name);
+  metric.source = object.name.empty() ? shown(value) : object.name;
+  metric.name = value.is_string() || object.function ? metric.source : default_name(metric.source);
   const auto loss = loss_kind(object.name);
   const auto match = match_kind(object.name);
   // The class Accuracy compares for equality; only the strings mean "what fits the loss".
   const bool automatic = value.is_string() && is_accuracy(object.name);
-  if (object.custom || (!loss && !match && !automatic)) {
-    issues.unknown(fmt::format("compile_config: metric {}", object.name.empty() ? shown(value) : object.name));
-    return std::nullopt;
-  }
-  Config c(object.config, fmt::format("compile_config: metric {}", object.name), issues);
+  Issues own;
+  Config c(object.config, fmt::format("compile_config: metric {}", object.name), own);
   if (!value.is_string()) metric.name = c.text("name", metric.name);
+  metric.skipped = object.custom || (!loss && !match && !automatic);
+  if (metric.skipped) return metric;
   if (loss) {
     metric.kind = MetricSpec::Kind::kLoss;
     metric.loss = read_loss_config(*loss, c);
@@ -163,6 +165,8 @@ std::optional<MetricSpec> read_metric(const Json& value, size_t output, bool wei
     check_policy(c);
   }
   c.finish();
+  metric.skipped = !own.unsupported.empty();
+  if (own.bad) issues.reject(own.bad->what);
   return metric;
 }
 
@@ -183,8 +187,7 @@ void read_metrics(const Json& given, const std::vector<std::string>& outputs, bo
   for (size_t i = 0; i < each.size(); ++i) {
     std::vector<Json> leaves;
     flatten(each[i], leaves);
-    for (const Json& leaf : leaves)
-      if (auto metric = read_metric(leaf, i, weighted, issues)) objective.metrics.push_back(std::move(*metric));
+    for (const Json& leaf : leaves) objective.metrics.push_back(read_metric(leaf, i, weighted, issues));
   }
 }
 
@@ -225,16 +228,18 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
   Objective objective;
   const Json loss = given("loss"), metrics = given("metrics");
   read_losses(options.loss ? flag_value(*options.loss) : loss, given("loss_weights"), outputs, objective, issues);
+  const bool none = options.metrics == std::vector<std::string>{kNoMetrics};
   if (options.metrics.empty()) {
     read_metrics(metrics, outputs, false, objective, issues);
-  } else {
+  } else if (!none) {
     Json flags = Json::array();
     for (const std::string& name : options.metrics) flags.push_back(flag_value(name));
     Json each = Json::array();
     for (size_t i = 0; i < outputs.size(); ++i) each.push_back(flags);
     read_metrics(each, outputs, false, objective, issues);
   }
-  read_metrics(given("weighted_metrics"), outputs, true, objective, issues);
+  const Json weighted = given("weighted_metrics");
+  if (!none) read_metrics(weighted, outputs, true, objective, issues);
   name_metrics(objective.metrics, outputs);
   // How Keras runs a step, not what it computes; the optimizer is read elsewhere.
   c.ignore({"optimizer", "run_eagerly", "steps_per_execution", "jit_compile", "auto_scale_loss"});
@@ -242,13 +247,11 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
   return objective;
 }
 
-void resolve_metrics(Objective& objective, std::span<const Shape> outputs, Issues& issues) {
+void resolve_metrics(Objective& objective, std::span<const Shape> outputs) {
   for (MetricSpec& metric : objective.metrics) {
     const auto& loss = objective.losses[metric.output];
-    if (!loss) {
-      issues.unknown(fmt::format("compile_config: metric {} of an output without a loss", metric.source));
-      continue;
-    }
+    metric.skipped = metric.skipped || !loss;
+    if (metric.skipped) continue;
     const bool sparse = loss->kind == LossKind::kSparseCrossEntropy;
     const Shape& output = outputs[metric.output];
     if (metric.kind == MetricSpec::Kind::kAccuracy) {
@@ -260,10 +263,11 @@ void resolve_metrics(Objective& objective, std::span<const Shape> outputs, Issue
     const bool wants_sparse =
         metric.kind == MetricSpec::Kind::kSparse ||
         (metric.kind == MetricSpec::Kind::kLoss && metric.loss.kind == LossKind::kSparseCrossEntropy);
-    if (sparse != wants_sparse)
-      issues.unknown(
-          fmt::format("compile_config: metric {} with the targets of the loss {}", metric.source, to_text(loss->kind)));
+    metric.skipped = sparse != wants_sparse;
   }
+  for (const MetricSpec& metric : objective.metrics)
+    if (metric.skipped) objective.skipped_metrics.push_back(metric.name);
+  std::erase_if(objective.metrics, [](const MetricSpec& metric) { return metric.skipped; });
 }
 
 namespace {

@@ -30,20 +30,23 @@ struct MetricSpec {
   double threshold = 0.5;  // of kBinary
   bool weighted = false;
   size_t output = 0;
+  bool skipped = false;  // we do not compute it
 };
 
 struct Objective {
   std::vector<std::optional<Loss>> losses;  // one an output; Keras allows outputs without
   std::vector<double> loss_weights;
   std::vector<MetricSpec> metrics;
+  std::vector<std::string> skipped_metrics;  // those we do not compute, under the names Keras reports
 };
 
 // Of the compile configuration (may be null) with what the flags say over it.
 Objective read_objective(const Json& compile_config, const ModelOptions& options,
                          const std::vector<std::string>& outputs, Issues& issues);
 
-// Chooses what "accuracy" means, and lists metrics whose targets would not be those of the loss.
-void resolve_metrics(Objective& objective, std::span<const Shape> outputs, Issues& issues);
+// Chooses what "accuracy" means, and moves the metrics we do not compute to `skipped_metrics`: unknown ones, those of
+// an output without a loss, and those whose targets would not be the loss's.
+void resolve_metrics(Objective& objective, std::span<const Shape> outputs);
 
 std::string to_text(LossKind kind);
 

@@ -90,7 +90,7 @@ Json plan_json(const PlanReport& report) {
   json["arena_bytes"] = plan.arena_bytes;
   json["overhead_bytes"] = plan.overhead_at_peak();
   json["data_bytes"] = plan.data_bytes;
-  Json space = ordered_object({{"space", report.device.own_memory ? "gpu:0" : "host"}});
+  Json space = ordered_object({{"space", report.device.own_memory ? fmt::format("gpu:{}", report.gpu) : "host"}});
   if (report.budget > 0) space["budget_bytes"] = report.budget;
   space.update(ordered_object({{"arena_bytes", plan.arena_bytes},
                                {"overhead_bytes", plan.overhead_at_peak()},

@@ -15,6 +15,7 @@ struct PlanReport {
   Bytes budget = 0;  // 0: none was set
   Bytes margin = 0;  // left free when the budget is what the machine has
   const SearchResult* result = nullptr;
+  int gpu = 0;  // number of the card among the visible ones
 };
 
 std::string plan_text(const PlanReport& report);

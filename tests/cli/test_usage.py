@@ -87,7 +87,7 @@ def test_files_are_called_what_they_are(name, proposed):
 
 
 def test_sizes_that_do_not_do_name_their_flag():
-    refused(201, "plan", MODEL, "--budget", "7gib", mentions=["--budget: '7gib' is not a size"])
+    refused(201, "plan", MODEL, "--budget", "7gobs", mentions=["--budget: '7gobs' is not a size"])
 
 
 @pytest.mark.parametrize("flag", (["--bach-size", 4], ["--batch_size", 4], ["--batch_size=4"], ["--batchsize", 4]), ids=str)
@@ -155,7 +155,8 @@ def test_card_without_bfloat16():
 
 
 def test_optimizer_that_is_not_supported():
-    refused(205, "fit", MODEL, "--data", data(), "--optimizer", "magic", mentions=["magic"])
+    refused(201, "fit", MODEL, "--data", data(), "--optimizer", "magic", mentions=["Keras has no such optimizer", "adamw"])
+    refused(205, "fit", MODEL, "--data", data(), "--optimizer", "lion", mentions=["optimizer lion", "--optimizer adam"])
 
 
 @pytest.mark.parametrize("batch", (2**40, 2**62))

@@ -293,7 +293,7 @@ TEST_F(ColumnSourceTest, RefusesClassWeightsWithoutOneClassASample) {
   DataSet sequence = files();
   sequence.targets[0].type.shape = {5};
   EXPECT_EQ(refusal(sequence).what,
-            "--class-weight needs one class a sample; a target of " + path("y.npy") + " has the shape 5");
+            "--class-weight needs one class per sample; a target of " + path("y.npy") + " has the shape 5");
   sequence.targets[0].role = Role::kTarget;
   EXPECT_TRUE(ColumnSource::create(sequence, options));
 }

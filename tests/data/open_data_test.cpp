@@ -84,7 +84,7 @@ TEST_F(OpenData, TellsFormatsApartByTheirFirstBytesWhereTheNameSaysNothing) {
   const auto text = write("notes.txt", "no data");
   const auto error = error_of(text + "," + labels, spec_);
   EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
-  EXPECT_EQ(error.what, text + " is no data file we know");
+  EXPECT_EQ(error.what, text + " is not a supported data file");
 }
 
 TEST_F(OpenData, TakesAFileWhoseNameHasAComma) {
@@ -132,7 +132,102 @@ TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
   const auto error = error_of(npz("data.npz", arrays), spec);
   EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
   EXPECT_EQ(error.what, path("data.npz") + ": no array 'left' for the model's input 'left'");
-  EXPECT_EQ(error.facts[0], "it holds: b, right, a, sample_weight_b");
+  EXPECT_EQ(error.facts[0], "it holds: b (2,), right (2, 3), a (2,), sample_weight_b (2,)");
+}
+
+// A reshape of channels-first images scrambles every picture, and trains without a complaint.
+TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
+  const DataSpec spec = one_in_one_out({6, 5, 3}, 10);
+  const auto remedy = [&](const std::vector<int64_t>& dims) {
+    write_pair(dims);
+    const Error error = error_of(pair(), spec);
+    EXPECT_EQ(error.code, ErrorCode::kDataShape);
+    return error.remedies.empty() ? "" : error.remedies[0];
+  };
+  EXPECT_EQ(remedy({3, 3, 6, 5}), "np.transpose(x, (0, 2, 3, 1))");
+  EXPECT_EQ(remedy({3, 5, 6, 3}), "np.transpose(x, (0, 2, 1, 3))");
+  EXPECT_EQ(remedy({3, 3, 5, 6}), "np.transpose(x, (0, 3, 2, 1))");
+  EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
+  EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
+  EXPECT_EQ(remedy({3, 10, 9}),
+            "an array of shape (N, 6, 5, 3), the samples first");  // as many numbers, other pictures
+  const DataSpec square = one_in_one_out({4, 4, 3}, 10);
+  write_pair({3, 3, 4, 4});
+  EXPECT_EQ(error_of(pair(), square).remedies[0],
+            "np.transpose(x, (0, 2, 3, 1))   where sizes are equal, check which axis is which");
+}
+
+TEST_F(OpenData, TakesTheNamesThatKerasAndNumpyGive) {
+  const auto x = npy_text<float>({3, 4, 4, 1}, counting<float>(48));
+  const auto y = npy_text<int32_t>({3}, {1, 2, 3}), other = npy_text<int32_t>({3}, {4, 5, 6});
+  const auto labels = [&](const std::vector<std::pair<std::string, std::string>>& arrays, Split split) {
+    DataSpec spec = spec_;
+    spec.split = split;
+    const auto data = open_data(npz("data.npz", arrays), spec);
+    EXPECT_TRUE(data) << to_text(data.error());
+    int32_t first = 0;
+    if (data) {
+      EXPECT_TRUE(data->targets[0].read(0, 1, &first));
+    }
+    return first;
+  };
+  const std::vector<std::pair<std::string, std::string>> mnist = {
+      {"x_test", x}, {"x_train", x}, {"y_train", y}, {"y_test", other}};
+  EXPECT_EQ(labels(mnist, Split::kTrain), 1);
+  EXPECT_EQ(labels(mnist, Split::kTest), 4);
+  EXPECT_EQ(labels(mnist, Split::kValidation), 4);
+  auto three = mnist;
+  three.push_back({"x_val", x});
+  three.push_back({"y_val", npy_text<int32_t>({3}, {7, 8, 9})});
+  EXPECT_EQ(labels(three, Split::kValidation), 7);
+  EXPECT_EQ(labels(three, Split::kTest), 4);
+  EXPECT_EQ(labels({{"arr_0", x}, {"arr_1", other}}, Split::kTrain), 4);
+  EXPECT_EQ(labels({{"X", x}, {"y", other}}, Split::kTrain), 4);
+  EXPECT_EQ(labels({{"images", x}, {"labels", other}}, Split::kTest), 4);
+  EXPECT_EQ(labels({{"x", x}, {"y", y}, {"x_train", x}, {"y_train", other}}, Split::kTrain), 1);
+  const auto weighted =
+      open_data(npz("w.npz", {{"arr_0", x}, {"arr_1", y}, {"arr_2", npy_text<float>({3}, {1, 1, 2})}}), spec_);
+  ASSERT_TRUE(weighted) << to_text(weighted.error());
+  EXPECT_EQ(weighted->weights.size(), 1u);
+}
+
+TEST_F(OpenData, ListsTheArraysWhereNamesSayTooLittle) {
+  const auto x = npy_text<float>({3, 4, 4, 1}, counting<float>(48));
+  const auto y = npy_text<int32_t>({3}, {1, 2, 3});
+  const Error both = error_of(npz("both.npz", {{"X", x}, {"Y", y}, {"arr_0", x}, {"arr_1", y}}), spec_);
+  EXPECT_EQ(both.code, ErrorCode::kBadDataFile);
+  EXPECT_NE(both.what.find("both 'X' and 'arr_0'"), std::string::npos) << to_text(both);
+  const Error four = error_of(npz("four.npz", {{"arr_0", x}, {"arr_1", y}, {"arr_2", x}, {"arr_3", y}}), spec_);
+  EXPECT_EQ(four.facts[0], "it holds: arr_0 (3, 4, 4, 1), arr_1 (3,), arr_2 (3, 4, 4, 1), arr_3 (3,)") << to_text(four);
+  EXPECT_EQ(four.remedies[0], "np.savez(file, x=inputs, y=targets)");
+}
+
+TEST_F(OpenData, SaysHowToMakeDataOfWhatIsNot) {
+  const auto y = npy<int64_t>(y_, {3}, {1, 2, 3});
+  for (const auto& [name, text, remedy] :
+       {std::tuple{"x.h5", "\x89HDF", "h5py"}, std::tuple{"x.csv", "1,2", "np.loadtxt"},
+        std::tuple{"x.tfrecord", "1234", "tf.data"}, std::tuple{"x.jpg", "\xff\xd8", "load_img"},
+        std::tuple{"x.bin", "1234", "np.save"}}) {
+    const Error error = error_of(write(name, text) + "," + y, spec_);
+    EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
+    ASSERT_FALSE(error.remedies.empty()) << to_text(error);
+    EXPECT_NE(error.remedies[0].find(remedy), std::string::npos) << to_text(error);
+  }
+  std::filesystem::create_directory(path("images"));
+  const Error folder = error_of(path("images"), spec_);
+  EXPECT_EQ(folder.code, ErrorCode::kBadDataFile);
+  EXPECT_NE(to_text(folder).find("folders of images are not read yet"), std::string::npos) << to_text(folder);
+  EXPECT_NE(to_text(folder).find("image_dataset_from_directory"), std::string::npos) << to_text(folder);
+}
+
+TEST_F(OpenData, TellsTheShapeOfASampleBeforeTheModelIsKnown) {
+  write_pair({3, 4, 5, 1});
+  EXPECT_EQ(*sample_shape(pair(), "image", true, Split::kTrain), (std::vector<int64_t>{4, 5, 1}));
+  const auto file = npz("two.npz", {{"left", npy_text<float>({2, 2}, counting<float>(4))},
+                                    {"right", npy_text<float>({2, 3}, counting<float>(6))}});
+  EXPECT_EQ(*sample_shape(file, "right", false, Split::kTrain), (std::vector<int64_t>{3}));
+  EXPECT_EQ(sample_shape(file, "middle", false, Split::kTrain).error().code, ErrorCode::kBadDataFile);
+  EXPECT_EQ(sample_shape(path("none.npy"), "x", true, Split::kTrain).error().code, ErrorCode::kFileUnreadable);
 }
 
 TEST_F(OpenData, NeedsNoTargetsForPrediction) {
@@ -173,12 +268,12 @@ TEST_F(OpenData, NamesBothShapesThatDoNotMatch) {
   EXPECT_EQ(error.code, ErrorCode::kDataShape);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (16,), the model's input 'image' takes (4, 4, 1)");
   EXPECT_EQ(error.facts[0], path(x_) + " has the shape (3, 16) of float32");
-  EXPECT_EQ(error.remedies[0], "the number of elements is right: reshape the array to (3, 4, 4, 1)");
+  EXPECT_EQ(error.remedies[0], "np.reshape(x, (3, 4, 4, 1))   the numbers stay in their order");
 
   write_pair({3, 4, 4, 3}, {3});
   error = error_of(pair(), spec_);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (4, 4, 3), the model's input 'image' takes (4, 4, 1)");
-  EXPECT_TRUE(error.remedies.empty());
+  EXPECT_EQ(error.remedies, std::vector<std::string>{"an array of shape (N, 4, 4, 1), the samples first"});
 
   write_pair({3, 4, 4, 1}, {3, 10});
   error = error_of(pair(), spec_);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/suggest.h"
+
 namespace plimsoll::cuda {
 namespace {
 
@@ -60,15 +62,16 @@ const std::vector<Card>& card_profiles() {
 }
 
 Result<Card> card_from_profile(const std::string& profile) {
-  std::string known;
+  std::vector<std::string> known;
   for (const Card& card : card_profiles()) {
     if (card.profile == profile) return card;
-    known += (known.empty() ? "" : ", ") + card.profile;
+    known.push_back(card.profile);
   }
-  return fail(Error{ErrorCode::kUsage,
-                    fmt::format("there is no device '{}'", profile),
-                    {"profiles: " + known},
-                    {"--device cpu, --device gpu, or one of the profiles"}});
+  Error error{ErrorCode::kUsage, fmt::format("there is no device '{}'", profile), {}, {}};
+  error.fact(fmt::format("profiles: {}", fmt::join(known, ", ")));
+  for (const std::string& near : nearest_names(profile, known)) error.remedy("--device " + near);
+  if (error.remedies.empty()) error.remedy("--device cpu, --device gpu, or one of the profiles");
+  return fail(std::move(error));
 }
 
 }  // namespace plimsoll::cuda
