@@ -216,13 +216,11 @@ DataTypes assumed_data_types(const Model& model, bool sample_weights) {
   return types;
 }
 
-DataDemand data_demand(const Model& model, const DataTypes& types) {
-  // The prefetcher starts each array of a staged batch on a cache line; a batch's share of that is below one line an
-  // array.
-  DataDemand demand{0, Prefetcher::kThreadStack};
+DataDemand data_demand(const Model& model, const DataTypes& types, bool reads_ahead) {
+  DataDemand demand;
   const auto add = [&](Bytes sample) {
     demand.per_sample += sample;
-    demand.fixed += kAlignment;
+    demand.padding += kAlignment;  // at most: below one cache line per array
   };
   for (size_t i = 0; i < types.inputs.size(); ++i) add(TensorType{types.inputs[i], model.inputs()[i].sample}.bytes());
   size_t target = 0;
@@ -231,6 +229,8 @@ DataDemand data_demand(const Model& model, const DataTypes& types) {
     add(TensorType{types.targets[target++], port.target}.bytes());
     if (types.sample_weights) add(static_cast<Bytes>(sizeof(float)));
   }
+  demand.reads_ahead = reads_ahead;
+  if (reads_ahead) demand.fixed = Prefetcher::kThreadStack + demand.padding;
   return demand;
 }
 
@@ -248,6 +248,7 @@ SearchRequest base_request(const JobOptions& options, const Model& model, const 
   request.model = &model;
   request.device = &device;
   request.graph = {precision, data};
+  request.data = data_demand(model, data);
   request.batch = options.batch_size * options.accumulation_steps;
   request.accumulation_steps = options.accumulation_steps;
   request.micro_batch = options.micro_batch;
