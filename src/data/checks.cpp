@@ -181,8 +181,8 @@ Error bad_element(const CheckedArray& array, const void* data, int64_t index, in
               {},
               {}};
   if (array.classes == 0) return error.fact("labels are whole numbers from 0");
-  error.fact(
-      fmt::format("the output has {} classes: labels are whole numbers from 0 to {}", array.classes, array.classes - 1));
+  error.fact(fmt::format("the output has {} classes: labels are whole numbers from 0 to {}", array.classes,
+                         array.classes - 1));
   if (value == fmt::format("{}", array.classes)) error.remedy("labels that count from 1: subtract 1");
   return error;
 }

@@ -175,9 +175,8 @@ Status Session::open_queues() {
     arrays = std::max(arrays, phase->feed.size());
   }
   if (batch - static_cast<Bytes>(arrays) * kAlignment > plan_.data_bytes)  // an older plan counts no padding
-    return fail(ErrorCode::kBadPlan,
-                fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
-                            format_bytes(plan_.data_bytes), format_bytes(batch)));
+    return fail(ErrorCode::kBadPlan, fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
+                                                 format_bytes(plan_.data_bytes), format_bytes(batch)));
   PLIMSOLL_ASSIGN(feed_, backend_.open_feed(batch));
   Bytes begin = std::numeric_limits<Bytes>::max(), end = 0;
   for (const Tally& tally : tallies_) {

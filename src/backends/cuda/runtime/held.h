@@ -32,8 +32,8 @@ class HeldMemory {
  private:
   struct State {
     void* device = nullptr;  // NVML's
-    Bytes used_before = 0;  // of the card, by everybody
-    Bytes before = 0;       // by this process
+    Bytes used_before = 0;   // of the card, by everybody
+    Bytes before = 0;        // by this process
     Bytes peak = 0;
     std::string counted_by;
   };
