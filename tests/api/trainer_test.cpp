@@ -14,6 +14,14 @@ Sequential small_model(const std::string& dtype = "float32") {
   return Sequential({Input({2, 2, 1}, dtype), Flatten(), Dense(kClasses, {.activation = "softmax"})});
 }
 
+// A trainer takes the GPU where there is one. There two runs of the same differ by rounding.
+bool on_gpu() {
+  return devices().back() == "gpu";
+}
+void expect_same_loss(double got, double want, const std::string& what = "") {
+  EXPECT_NEAR(got, want, on_gpu() ? 1e-5 * std::abs(want) : 0) << what;
+}
+
 Trainer small_trainer(const TrainerOptions& options = {.batch_size = kBatch, .threads = 1}) {
   return require(Trainer::create(small_model(), SGD(0.1), SparseCategoricalCrossentropy(), options));
 }
@@ -41,7 +49,7 @@ void expect_error(const Result<T>& result, ErrorCode code, const std::vector<std
 void expect_untouched(Trainer& trainer) {
   Trainer other = small_trainer();
   const Samples samples;
-  EXPECT_EQ(require(trainer.step(samples.batch())), require(other.step(samples.batch())));
+  expect_same_loss(require(trainer.step(samples.batch())), require(other.step(samples.batch())));
 }
 
 TEST(TrainerBatch, ADtypeOtherThanTheInputsIsRefused) {
@@ -77,8 +85,8 @@ TEST(TrainerBatch, EachDtypeIsReadAsWhatItIs) {
   std::vector<float> floats(kBatch * 4);
   for (size_t i = 0; i < floats.size(); ++i) floats[i] = static_cast<float>(i % 5);
   const auto expect_same = [&]<typename T>(const std::string& dtype, T) {
-    EXPECT_EQ(loss_of(dtype, std::vector<T>(floats.begin(), floats.end()), labels), loss_of("float32", floats, labels))
-        << dtype;
+    expect_same_loss(loss_of(dtype, std::vector<T>(floats.begin(), floats.end()), labels),
+                     loss_of("float32", floats, labels), dtype);
   };
   expect_same("uint8", uint8_t{});
   expect_same("int8", int8_t{});
@@ -97,9 +105,9 @@ TEST(TrainerBatch, LabelsOfAnyDtypeAreTheSameLabels) {
   };
   const double wanted = loss(samples.labels);
   const auto& given = samples.labels;
-  EXPECT_EQ(loss(std::vector<uint8_t>(given.begin(), given.end())), wanted);
-  EXPECT_EQ(loss(std::vector<int64_t>(given.begin(), given.end())), wanted);
-  EXPECT_EQ(loss(std::vector<float>(given.begin(), given.end())), wanted);
+  expect_same_loss(loss(std::vector<uint8_t>(given.begin(), given.end())), wanted, "uint8_t");
+  expect_same_loss(loss(std::vector<int64_t>(given.begin(), given.end())), wanted, "int64_t");
+  expect_same_loss(loss(std::vector<float>(given.begin(), given.end())), wanted, "float");
 }
 
 TEST(TrainerBatch, AnUnknownDtypeIsRefused) {
@@ -255,7 +263,7 @@ TEST(TrainerOrder, AWindowEndsBeforeTheNextBegins) {
   Trainer other = small_trainer(in_windows());
   require(other.begin(2 * kBatch));
   for (int i = 0; i < 2; ++i) require(other.accumulate(samples.batch()));
-  EXPECT_EQ(loss, require(other.apply()));
+  expect_same_loss(loss, require(other.apply()));
   EXPECT_TRUE(trainer.save(folder / "m.keras"));
 }
 
@@ -297,7 +305,7 @@ TEST(TrainerOptions, CountsOutOfRangeAreNamed) {
 
 TEST(TrainerOptions, WhatDoesNotFitAdvisesOptions) {
   expect_error(create({.batch_size = 64, .budget = "8MiB"}), ErrorCode::kDoesNotFit,
-               {"try: options.budget = \"", "held by the program before"});
+               {"try: options.budget = \"", on_gpu() ? "overhead" : "held by the program before"});
   const Sequential coupled({Input({8}), Dense(4), BatchNormalization(), Dense(kClasses)});
   const auto loss = SparseCategoricalCrossentropy(true);
   expect_error(Trainer::create(coupled, SGD(), loss, {.batch_size = 64, .budget = "8MiB"}), ErrorCode::kDoesNotFit,
@@ -331,6 +339,7 @@ TEST(TrainerOptions, BatchesOfManySizesStayInsideTheBudget) {
 }
 
 TEST(TrainerOptions, WhatTheProgramHeldBeforeHasALineOfItsOwn) {
+  if (on_gpu()) GTEST_SKIP() << "the host's bytes are no part of a GPU's budget";
   const std::vector<char> ballast(48 << 20, 1);
   const Trainer trainer = small_trainer();
   const std::string plan = trainer.plan();
