@@ -19,6 +19,8 @@ namespace plimsoll {
 namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
+// Far above any machine's cores. OpenMP takes memory for each thread it is told of, before there is a plan.
+constexpr int kMostThreads = 65536;
 
 #ifdef PLIMSOLL_HAS_CUDA
 // N of gpu:N; 0 of gpu and auto.
@@ -135,6 +137,9 @@ std::string precision_text(const JobOptions& options) {
 }
 
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
+  if (options.threads > kMostThreads)
+    return fail(ErrorCode::kUsage, fmt::format("--threads {}: at most {} threads, here are {} cores", options.threads,
+                                               kMostThreads, omp_get_num_procs()));
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
   const bool float64 = precision.variables == DType::kFloat64, reference = options.device == "reference";

@@ -294,6 +294,8 @@ TEST(TrainerOptions, CountsOutOfRangeAreNamed) {
   expect_error(create({.gradient_accumulation_steps = 0}), ErrorCode::kUsage, {"::gradient_accumulation_steps"});
   expect_error(create({.micro_batch = -1}), ErrorCode::kUsage, {"TrainerOptions::micro_batch"});
   expect_error(create({.batch_size = 4, .micro_batch = 5}), ErrorCode::kUsage, {"micro_batch 5 is larger"});
+  expect_error(create({.threads = std::numeric_limits<int>::max()}), ErrorCode::kUsage,
+               {"options.threads = 2147483647", "at most 65536"});
   expect_error(create({.threads = -3}), ErrorCode::kUsage, {"TrainerOptions::threads", "got -3"});
   expect_error(create({.batch_size = int64_t{1} << 40, .gradient_accumulation_steps = int64_t{1} << 40}),
                ErrorCode::kUsage, {"too many samples to count"});
