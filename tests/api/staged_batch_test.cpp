@@ -99,8 +99,8 @@ Description small_description() {
 }
 
 Result<std::unique_ptr<TrainerState>> trainer_on(const std::shared_ptr<PretendState>& state,
-                                                 const std::string& budget = "1GiB") {
-  return TrainerState::create(small_description(), {.batch_size = kBatch, .budget = budget}, resident_bytes(),
+                                                 const std::string& budget = "1GiB", int64_t batch_size = kBatch) {
+  return TrainerState::create(small_description(), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
                               [&](const JobOptions&) -> Result<std::unique_ptr<Backend>> {
                                 return std::make_unique<PretendGpu>(open_device(fast_device()), state);
                               });
@@ -149,6 +149,24 @@ TEST(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
   EXPECT_EQ(least_of(trainer_on(held, "1MiB")), least + held->before);
   EXPECT_TRUE(trainer_on(held, std::to_string(least + held->before)));
   EXPECT_FALSE(trainer_on(held, std::to_string(least + held->before - 1)));
+}
+
+// A batch of another size needs kernels of its own, and they count: as many sizes run as the budget has room for, and
+// what ran before still does.
+TEST(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
+  constexpr int64_t kMost = 128;
+  const auto state = std::make_shared<PretendState>();
+  const Bytes whole = require(trainer_on(state, "1GiB", kMost))->session().plan().peak_bytes();
+  const auto trainer = require(trainer_on(state, std::to_string(whole + 2 * kMiB), kMost));
+  const auto x = random_uniform(std::vector<int64_t>{kMost, 8, 8, 1}, 1);
+  const auto y = random_integers(3, kMost, 2);
+  Result<double> result = 0.0;
+  for (int64_t count = 1; count <= kMost && result; ++count) result = trainer->step({x.data(), y.data(), {}, count});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_NE(result.error().what.find("a size that was not seen before"), std::string::npos) << result.error().what;
+  EXPECT_TRUE(trainer->step({x.data(), y.data(), {}, 1}));
+  EXPECT_TRUE(trainer->step({x, y, {}, kMost}));
 }
 
 }  // namespace

@@ -317,32 +317,6 @@ TEST(TrainerOptions, WhatDoesNotFitAdvisesOptions) {
                {"options.micro_batch = 8 would change", "leave options.micro_batch out"});
 }
 
-// A batch of another size needs kernels of its own, and they count: at most as many sizes run as the budget has room
-// for, and what ran before still does.
-TEST(TrainerOptions, BatchesOfManySizesStayInsideTheBudget) {
-  constexpr int64_t kMost = 64;
-  const Sequential model(
-      {Input({8, 8, 1}), Conv2D(4, {3, 3}, {.activation = "relu"}), Conv2D(4, {3, 3}), Flatten(), Dense(kClasses)});
-  const auto create_in = [&](const std::string& budget) {
-    return Trainer::create(model, SGD(), SparseCategoricalCrossentropy(true),
-                           {.batch_size = kMost, .budget = budget, .threads = 1});
-  };
-  // What the process holds may have grown since the error that named a budget.
-  auto created = create_in("1MiB");
-  for (int tries = 0; !created && tries < 8; ++tries) {
-    const std::string remedy = created.error().remedies.at(0);  // options.budget = "48MiB"   what ...
-    const size_t quote = remedy.find('"') + 1;
-    created = create_in(remedy.substr(quote, remedy.find('"', quote) - quote));
-  }
-  Trainer trainer = require(std::move(created));
-  const auto x = random_uniform({kMost, 8, 8, 1}, 1);
-  const auto y = random_integers(kClasses, kMost, 2);
-  Result<double> result = 0.0;
-  for (int64_t count = 1; count <= kMost && result; ++count) result = trainer.step({x.data(), y.data(), {}, count});
-  expect_error(result, ErrorCode::kDoesNotFit, {"a size that was not seen before", "options.budget"});
-  EXPECT_TRUE(trainer.step({x, y, {}, kMost}));
-}
-
 TEST(TrainerOptions, WhatTheProgramHeldBeforeHasALineOfItsOwn) {
   if (on_gpu()) GTEST_SKIP() << "the host's bytes are no part of a GPU's budget";
   const std::vector<char> ballast(48 << 20, 1);
