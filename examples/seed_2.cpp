@@ -29,7 +29,7 @@ int main() {
   for (uint64_t step = 0; step < 3; ++step) {
     const auto x_batch = random_uniform({batch_size, img_height, img_width, 3}, step);
     const auto y_batch = random_integers(num_classes, batch_size, step);
-    const double loss = require(trainer.step({.x = x_batch.data(), .labels = y_batch.data(), .samples = batch_size}));
+    const double loss = require(trainer.step({.x = x_batch, .labels = y_batch, .samples = batch_size}));
     std::printf("Loss: %g\n", loss);
   }
   return trainer.arena_peak_bytes() == trainer.arena_planned_bytes() ? 0 : 1;

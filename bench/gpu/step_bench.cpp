@@ -108,7 +108,6 @@ int run(int argc, char** argv) {
   const Budget budget = choose_budget(job, backend->device().info());
   SearchRequest request =
       base_request(job, open.model, backend->device(), precision, assumed_data_types(open.model, false), budget);
-  request.data = data_demand(open.model, request.graph.data);
   request.find_least = false;
   const SearchResult found = require(search(request));
   const double planned = seconds_since(start);

@@ -23,6 +23,8 @@ namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
 constexpr int kNewestKeras = 15;  // 3.15 is the newest version that the tests run
+// Far above any machine's cores. OpenMP takes memory for each thread it is told of, before there is a plan.
+constexpr int kMostThreads = 65536;
 
 Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
 #ifdef PLIMSOLL_HAS_CUDA
@@ -200,6 +202,9 @@ std::string precision_text(const JobOptions& options) {
 }
 
 Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const Precision& precision) {
+  if (options.threads > kMostThreads)
+    return fail(ErrorCode::kUsage, fmt::format("--threads {}: at most {} threads, here are {} cores", options.threads,
+                                               kMostThreads, omp_get_num_procs()));
   const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
   omp_set_num_threads(threads);
   const std::string device = canonical_device(options.device);
@@ -282,13 +287,11 @@ DataTypes assumed_data_types(const Model& model, bool sample_weights) {
   return types;
 }
 
-DataDemand data_demand(const Model& model, const DataTypes& types) {
-  // The prefetcher starts each array of a staged batch on a cache line; a batch's share of that is below one line an
-  // array.
-  DataDemand demand{0, Prefetcher::kThreadStack};
+DataDemand data_demand(const Model& model, const DataTypes& types, bool reads_ahead) {
+  DataDemand demand;
   const auto add = [&](Bytes sample) {
     demand.per_sample += sample;
-    demand.fixed += kAlignment;
+    demand.padding += kAlignment;  // at most: below one cache line per array
   };
   for (size_t i = 0; i < types.inputs.size(); ++i) add(TensorType{types.inputs[i], model.inputs()[i].sample}.bytes());
   size_t target = 0;
@@ -297,6 +300,8 @@ DataDemand data_demand(const Model& model, const DataTypes& types) {
     add(TensorType{types.targets[target++], port.target}.bytes());
     if (types.sample_weights) add(static_cast<Bytes>(sizeof(float)));
   }
+  demand.reads_ahead = reads_ahead;
+  if (reads_ahead) demand.fixed = Prefetcher::kThreadStack + demand.padding;
   return demand;
 }
 
@@ -314,6 +319,7 @@ SearchRequest base_request(const JobOptions& options, const Model& model, const 
   request.model = &model;
   request.device = &device;
   request.graph = {precision, data};
+  request.data = data_demand(model, data);
   request.batch = options.batch_size * options.accumulation_steps;
   request.accumulation_steps = options.accumulation_steps;
   request.micro_batch = options.micro_batch;

@@ -74,8 +74,8 @@ std::string automatic_precision(const JobOptions& options);
 DataSpec data_spec(const Model& model, bool needs_targets);
 DataTypes data_types(const DataSet& data, bool sample_weights);
 DataTypes assumed_data_types(const Model& model, bool sample_weights);  // where there is no data to ask
-// What the input pipeline holds for data of these types: one staged sample, and what does not grow with the batch.
-DataDemand data_demand(const Model& model, const DataTypes& types);
+// What data of these types take beside the arena. `reads_ahead`: the caller has a Prefetcher.
+DataDemand data_demand(const Model& model, const DataTypes& types, bool reads_ahead = false);
 
 // The budget and what of the machine's free memory it leaves.
 struct Budget {
@@ -84,7 +84,7 @@ struct Budget {
 };
 Budget choose_budget(const JobOptions& options, const DeviceInfo& device);
 
-// A request with what all commands share filled in.
+// A request with what all commands share filled in, the staged batch included: whoever reads ahead says so in its data.
 SearchRequest base_request(const JobOptions& options, const Model& model, const Device& device,
                            const Precision& precision, const DataTypes& data, const Budget& budget);
 

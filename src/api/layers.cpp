@@ -1,4 +1,9 @@
 // The C++ interface's layers: Keras configurations, written as Keras itself writes them.
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "api/config_text.h"
 #include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
@@ -6,6 +11,18 @@ namespace plimsoll {
 namespace {
 
 using nlohmann::json;
+
+bool is_finite(const json& value) {
+  if (value.is_structured()) return std::all_of(value.begin(), value.end(), is_finite);
+  return !value.is_number_float() || std::isfinite(value.get<double>());
+}
+
+// JSON has no NaN, and dump() would write null, which means a default. Bytes that are no UTF-8 are replaced, where
+// dump() would throw. Trainer::create then says what is wrong with the text.
+std::string text_of(const json& value) {
+  if (!is_finite(value)) return "a number in it is not finite";
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 json initializer(const char* name) {
   return json_object({{"module", "keras.initializers"},
@@ -15,11 +32,10 @@ json initializer(const char* name) {
 }
 
 LayerSpec pool(const char* class_name, Pair size, const PoolOptions& options) {
-  return {class_name, json_object({{"pool_size", size},
-                                   {"padding", options.padding},
-                                   {"strides", options.strides.value_or(size)},
-                                   {"data_format", "channels_last"}})
-                          .dump()};
+  return {class_name, text_of(json_object({{"pool_size", size},
+                                           {"padding", options.padding},
+                                           {"strides", options.strides.value_or(size)},
+                                           {"data_format", "channels_last"}}))};
 }
 
 // Keras names layers after their class, counting from the second on: conv2d, conv2d_1.
@@ -40,22 +56,21 @@ std::string snake_case(const std::string& class_name) {
 LayerSpec Input(const std::vector<int64_t>& shape, const std::string& dtype) {
   json batch_shape = json::array({nullptr});
   for (int64_t d : shape) batch_shape.push_back(d);
-  return {"InputLayer", json_object({{"batch_shape", batch_shape}, {"dtype", dtype}, {"sparse", false}}).dump()};
+  return {"InputLayer", text_of(json_object({{"batch_shape", batch_shape}, {"dtype", dtype}, {"sparse", false}}))};
 }
 
 LayerSpec Conv2D(int64_t filters, Pair kernel_size, const ConvOptions& options) {
-  return {"Conv2D", json_object({{"filters", filters},
-                                 {"kernel_size", kernel_size},
-                                 {"strides", options.strides},
-                                 {"padding", options.padding},
-                                 {"data_format", "channels_last"},
-                                 {"dilation_rate", {1, 1}},
-                                 {"groups", 1},
-                                 {"activation", options.activation},
-                                 {"use_bias", options.use_bias},
-                                 {"kernel_initializer", initializer("GlorotUniform")},
-                                 {"bias_initializer", initializer("Zeros")}})
-                        .dump()};
+  return {"Conv2D", text_of(json_object({{"filters", filters},
+                                         {"kernel_size", kernel_size},
+                                         {"strides", options.strides},
+                                         {"padding", options.padding},
+                                         {"data_format", "channels_last"},
+                                         {"dilation_rate", {1, 1}},
+                                         {"groups", 1},
+                                         {"activation", options.activation},
+                                         {"use_bias", options.use_bias},
+                                         {"kernel_initializer", initializer("GlorotUniform")},
+                                         {"bias_initializer", initializer("Zeros")}}))};
 }
 
 LayerSpec MaxPooling2D(Pair pool_size, const PoolOptions& options) {
@@ -65,51 +80,54 @@ LayerSpec AveragePooling2D(Pair pool_size, const PoolOptions& options) {
   return pool("AveragePooling2D", pool_size, options);
 }
 LayerSpec GlobalAveragePooling2D() {
-  return {"GlobalAveragePooling2D", json_object({{"data_format", "channels_last"}, {"keepdims", false}}).dump()};
+  return {"GlobalAveragePooling2D", text_of(json_object({{"data_format", "channels_last"}, {"keepdims", false}}))};
 }
 LayerSpec Flatten() {
-  return {"Flatten", json_object({{"data_format", "channels_last"}}).dump()};
+  return {"Flatten", text_of(json_object({{"data_format", "channels_last"}}))};
 }
 
 LayerSpec Dense(int64_t units, const DenseOptions& options) {
-  return {"Dense", json_object({{"units", units},
-                                {"activation", options.activation},
-                                {"use_bias", options.use_bias},
-                                {"kernel_initializer", initializer("GlorotUniform")},
-                                {"bias_initializer", initializer("Zeros")}})
-                       .dump()};
+  return {"Dense", text_of(json_object({{"units", units},
+                                        {"activation", options.activation},
+                                        {"use_bias", options.use_bias},
+                                        {"kernel_initializer", initializer("GlorotUniform")},
+                                        {"bias_initializer", initializer("Zeros")}}))};
 }
 
 LayerSpec Dropout(double rate) {
-  return {"Dropout", json_object({{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}).dump()};
+  return {"Dropout", text_of(json_object({{"rate", rate}, {"seed", nullptr}, {"noise_shape", nullptr}}))};
 }
 
 LayerSpec BatchNormalization() {
-  return {"BatchNormalization", json_object({{"axis", -1},
-                                             {"momentum", 0.99},
-                                             {"epsilon", 0.001},
-                                             {"center", true},
-                                             {"scale", true},
-                                             {"beta_initializer", initializer("Zeros")},
-                                             {"gamma_initializer", initializer("Ones")},
-                                             {"moving_mean_initializer", initializer("Zeros")},
-                                             {"moving_variance_initializer", initializer("Ones")},
-                                             {"synchronized", false}})
-                                    .dump()};
+  return {"BatchNormalization", text_of(json_object({{"axis", -1},
+                                                     {"momentum", 0.99},
+                                                     {"epsilon", 0.001},
+                                                     {"center", true},
+                                                     {"scale", true},
+                                                     {"beta_initializer", initializer("Zeros")},
+                                                     {"gamma_initializer", initializer("Ones")},
+                                                     {"moving_mean_initializer", initializer("Zeros")},
+                                                     {"moving_variance_initializer", initializer("Ones")},
+                                                     {"synchronized", false}}))};
 }
 
 LayerSpec Rescaling(double scale, double offset) {
-  return {"Rescaling", json_object({{"scale", scale}, {"offset", offset}}).dump()};
+  return {"Rescaling", text_of(json_object({{"scale", scale}, {"offset", offset}}))};
 }
 LayerSpec Activation(const std::string& activation) {
-  return {"Activation", json_object({{"activation", activation}}).dump()};
+  return {"Activation", text_of(json_object({{"activation", activation}}))};
 }
 
 Sequential::Sequential(const std::vector<LayerSpec>& layers, const std::string& name) {
   json list = json::array();
   std::map<std::string, int> used;
   for (const LayerSpec& layer : layers) {
-    json config = json::parse(layer.config);
+    auto parsed = parse_config(layer.config);
+    if (!parsed) {
+      fault_ = "layer " + std::to_string(list.size()) + " (" + layer.class_name + "): " + parsed.error().what;
+      return;
+    }
+    json& config = *parsed;
     const std::string base = snake_case(layer.class_name);
     const int count = used[base]++;
     config["name"] = count == 0 ? base : base + "_" + std::to_string(count);
@@ -129,12 +147,11 @@ Sequential::Sequential(const std::vector<LayerSpec>& layers, const std::string& 
                                   {"class_name", "DTypePolicy"},
                                   {"config", json_object({{"name", "float32"}})},
                                   {"registered_name", nullptr}});
-  config_ =
+  config_ = text_of(
       json_object({{"module", "keras"},
                    {"class_name", "Sequential"},
                    {"config", json_object({{"name", name}, {"trainable", true}, {"dtype", dtype}, {"layers", list}})},
-                   {"registered_name", nullptr}})
-          .dump();
+                   {"registered_name", nullptr}}));
 }
 
 namespace {
@@ -151,19 +168,14 @@ OptimizerSpec optimizer(const char* class_name, json config) {
                                    {"gradient_accumulation_steps", nullptr}});
   for (const auto& [key, value] : common.items())
     if (!config.contains(key)) config[key] = value;
-  return {json_object({{"module", "keras.optimizers"},
-                       {"class_name", class_name},
-                       {"config", config},
-                       {"registered_name", nullptr}})
-              .dump()};
+  return {text_of(json_object(
+      {{"module", "keras.optimizers"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}))};
 }
 
 LossSpec loss(const char* class_name, json config) {
   config["reduction"] = "sum_over_batch_size";
-  return {
-      json_object(
-          {{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}})
-          .dump()};
+  return {text_of(json_object(
+      {{"module", "keras.losses"}, {"class_name", class_name}, {"config", config}, {"registered_name", nullptr}}))};
 }
 
 json adam(double learning_rate) {

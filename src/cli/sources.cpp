@@ -102,7 +102,7 @@ Result<TrainingRequest> training_request(const CommonFlags& common, const DataFl
       request.evaluate_samples = sources.validation ? sources.validation->samples() : 0;
       request.evaluate_batch = flags.validation_batch > 0 ? flags.validation_batch : batch_size;
     }
-    request.data = data_demand(model, sources.types);
+    request.data = data_demand(model, sources.types, true);
     return request;
   };
   const auto why = [&](int64_t chosen) -> std::string {

@@ -148,4 +148,44 @@ std::string element_text(DType dtype, const void* data, int64_t index) {
   return fmt::format("{}", element(dtype, data, index));
 }
 
+namespace {
+
+// " at (3, 4, 0)": where in a sample the element with this index lies; nothing for a sample of one number.
+std::string position_text(const Shape& shape, int64_t index) {
+  if (shape.rank() == 0) return "";
+  std::vector<int64_t> at(shape.rank());
+  for (size_t i = shape.rank(); i-- > 0; index /= shape[i]) at[i] = index % shape[i];
+  return fmt::format(" at ({}{})", fmt::join(at, ", "), at.size() == 1 ? "," : "");
+}
+
+}  // namespace
+
+std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* data, int64_t samples) {
+  const int64_t count = samples * array.sample.elements();
+  if (const auto index = first_not_finite(array.dtype, data, count)) return index;
+  return array.is_labels ? first_bad_label(array.dtype, data, count, array.classes) : std::nullopt;
+}
+
+Error bad_element(const CheckedArray& array, const void* data, int64_t index, int64_t sample) {
+  const std::string value = element_text(array.dtype, data, index);
+  const std::string position = position_text(array.sample, index % array.sample.elements());
+  if (!std::isfinite(element(array.dtype, data, index))) {
+    Error error{ErrorCode::kDataNotFinite,
+                fmt::format("{}: sample {} holds {}{}", array.label, sample, value, position),
+                {"one such element makes the loss and then every weight NaN"},
+                {}};
+    return error.remedy("remove the sample, or replace the element (np.nan_to_num)");
+  }
+  Error error{ErrorCode::kLabelOutOfRange,
+              fmt::format("{}: sample {} has the label {}{}", array.label, sample, value, position),
+              {},
+              {}};
+  error.fact(array.classes == 0 ? "labels are whole numbers from 0"
+                                : fmt::format("the output has {} classes: labels are whole numbers from 0 to {}",
+                                              array.classes, array.classes - 1));
+  if (array.classes > 0 && value == fmt::format("{}", array.classes))
+    return error.remedy("labels that count from 1: subtract 1");
+  return error.remedy("mend the labels, or give the model's last layer more outputs");
+}
+
 }  // namespace plimsoll

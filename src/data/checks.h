@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "base/tensor.h"
 
 namespace plimsoll {
@@ -22,5 +23,20 @@ double element(DType dtype, const void* data, int64_t index);
 
 // One element as a message shows it: "7", "0.5", "nan", "-inf".
 std::string element_text(DType dtype, const void* data, int64_t index);
+
+// An array as both checks and their messages need it.
+struct CheckedArray {
+  std::string_view label;  // its file, or what the caller knows it by
+  DType dtype;
+  const Shape& sample;  // the shape of one sample
+  bool is_labels = false;
+  int64_t classes = 0;  // of labels; 0: unknown
+};
+
+// The index of the first element of `samples` samples that is not finite, or else of the first label that names no
+// class.
+std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* data, int64_t samples);
+// P403 or P404 for that element, where `sample` is the number of its sample in the whole array.
+Error bad_element(const CheckedArray& array, const void* data, int64_t index, int64_t sample);
 
 }  // namespace plimsoll

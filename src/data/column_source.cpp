@@ -33,39 +33,6 @@ Status read_weights(const Column& column, int64_t first, int64_t count, float* i
   return {};
 }
 
-// "(3, 4, 0)": where in a sample the element with this index lies; nothing for a sample of one number.
-std::string position_text(const Shape& shape, int64_t index) {
-  if (shape.rank() == 0) return "";
-  std::vector<int64_t> at(shape.rank());
-  for (size_t i = shape.rank(); i-- > 0; index /= shape[i]) at[i] = index % shape[i];
-  return fmt::format(" at ({}{})", fmt::join(at, ", "), at.size() == 1 ? "," : "");
-}
-
-Error not_finite(const Column& column, int64_t sample, const std::string& value, const std::string& position) {
-  Error error{ErrorCode::kDataNotFinite,
-              fmt::format("{}: sample {} holds {}{}", column.label, sample, value, position),
-              {},
-              {}};
-  error.fact("one such element makes the loss and then every weight NaN");
-  return error.remedy("remove the sample, or replace the element (np.nan_to_num)");
-}
-
-Error bad_label(const Column& column, int64_t sample, const std::string& value, const std::string& position) {
-  Error error{ErrorCode::kLabelOutOfRange,
-              fmt::format("{}: sample {} has the label {}{}", column.label, sample, value, position),
-              {},
-              {}};
-  if (column.classes > 0) {
-    error.fact(fmt::format("the output has {} classes: labels are whole numbers from 0 to {}", column.classes,
-                           column.classes - 1));
-    if (value == fmt::format("{}", column.classes)) error.remedy("labels that count from 1: subtract 1");
-  } else {
-    error.fact("labels are whole numbers from 0");
-  }
-  if (error.remedies.empty()) error.remedy("mend the labels, or give the model's last layer more outputs");
-  return error;
-}
-
 Status check_class_weights(const DataSet& data) {
   const auto refused = [](std::string what) {
     return fail(
@@ -132,18 +99,13 @@ Status ColumnSource::read_columns(const SampleOrder* order, int64_t first, int64
 
 Status ColumnSource::check(const Column& column, const void* data, const SampleOrder* order, int64_t first,
                            int64_t count) const {
+  static const Shape kOneNumber;
   const bool is_weight = column.role == Role::kWeights;
-  const DType dtype = is_weight ? DType::kFloat32 : column.type.dtype;
-  const int64_t elements = is_weight ? 1 : column.type.shape.elements();
-  const auto report = [&](int64_t index, auto make_error) {
-    return fail(make_error(column, sample_at(order, first + index / elements), element_text(dtype, data, index),
-                           is_weight ? "" : position_text(column.type.shape, index % elements)));
-  };
-  if (const auto index = first_not_finite(dtype, data, count * elements)) return report(*index, not_finite);
-  if (column.role != Role::kLabels) return {};
-  if (const auto index = first_bad_label(dtype, data, count * elements, column.classes))
-    return report(*index, bad_label);
-  return {};
+  const CheckedArray array{column.label, is_weight ? DType::kFloat32 : column.type.dtype,
+                           is_weight ? kOneNumber : column.type.shape, column.role == Role::kLabels, column.classes};
+  const auto index = first_bad_element(array, data, count);
+  if (!index) return {};
+  return fail(bad_element(array, data, *index, sample_at(order, first + *index / array.sample.elements())));
 }
 
 Status ColumnSource::check_columns(const SampleOrder* order, int64_t first, int64_t count,

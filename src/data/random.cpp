@@ -34,7 +34,7 @@ std::vector<float> random_uniform(const Shape& shape, uint64_t seed, float low, 
 }
 
 std::vector<int32_t> random_integers(int32_t limit, int64_t count, uint64_t seed) {
-  assert(limit > 0);
+  if (limit <= 0 || count <= 0) return {};
   std::vector<int32_t> numbers(static_cast<size_t>(count));
   draw_words(count, seed, kIntegersDomain, [&](int64_t i, uint32_t word) {
     numbers[static_cast<size_t>(i)] = static_cast<int32_t>((uint64_t{word} * static_cast<uint64_t>(limit)) >> 32);

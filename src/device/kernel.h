@@ -77,6 +77,9 @@ class Backend {
   virtual Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const = 0;
   virtual Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const = 0;
 
+  // What the process held of this device's memory before this backend took any, where the device has memory of its
+  // own: the caller's own allocations, and those of other backends.
+  virtual Bytes held_before_bytes() const { return 0; }
   // What the process holds of this device's memory now and at most so far, as the keeper of that memory counts it.
   virtual Bytes held_bytes() const = 0;
   virtual Bytes peak_held_bytes() const = 0;

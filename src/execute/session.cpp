@@ -52,7 +52,7 @@ Bytes end_of(const PersistentSlot& slot) {
 
 TensorView HostView::operator[](const std::string& name) const {
   const PersistentSlot* slot = plan_->slot(name);
-  assert(slot != nullptr);
+  if (slot == nullptr) return {};
   return {slot->type, const_cast<std::byte*>(base_) + slot->offset};
 }
 
@@ -67,7 +67,7 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
-  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes() - held_before));  // somebody may have come since it was made
+  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // somebody may have come since it was made
   PLIMSOLL_ASSIGN(auto memory, backend.reserve(plan.arena_bytes));
   std::unique_ptr<Memory> host;
   if (plan.host_bytes > 0) {
@@ -146,6 +146,9 @@ Status Session::dry_run(Bytes held_before) {
 Status Session::bind() {
   if (!plan_.phases.empty() && plan_.phases.front().name != "predict")
     tallies_ = tallies_of(model_, Mode::kEvaluate, options_);
+  for (const Tally& tally : tallies_)
+    if (!has_persistent(tally_value(tally.name)))
+      return fail(ErrorCode::kBadPlan, fmt::format("the plan has no place for the sum of '{}'", tally.name));
   weight_sums_.assign(model_.outputs().size(), 0);
   for (Sums& sums : sums_) sums = {std::vector<double>(tallies_.size(), 0), weight_sums_};
   micro_batched_ = plan_.batch.micro < plan_.batch.effective;
@@ -164,11 +167,16 @@ Status Session::bind() {
 Status Session::open_queues() {
   if (memory_->host_visible()) return {};
   Bytes batch = 0;
+  size_t arrays = 0;
   for (const auto& phase : phases_) {
     Bytes sum = 0;
     for (const Feed::Slot& slot : phase->feed) sum += align_up(slot.bytes);
     batch = std::max(batch, sum);
+    arrays = std::max(arrays, phase->feed.size());
   }
+  if (batch - static_cast<Bytes>(arrays) * kAlignment > plan_.data_bytes)  // an older plan counts no padding
+    return fail(ErrorCode::kBadPlan, fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
+                                                 format_bytes(plan_.data_bytes), format_bytes(batch)));
   PLIMSOLL_ASSIGN(feed_, backend_.open_feed(batch));
   Bytes begin = std::numeric_limits<Bytes>::max(), end = 0;
   for (const Tally& tally : tallies_) {
@@ -179,7 +187,7 @@ Status Session::open_queues() {
   if (tallies_.empty()) return {};
   tally_begin_ = begin;
   PLIMSOLL_ASSIGN(readback_, backend_.open_readback(*memory_, begin, end - begin));
-  if (!has_persistent(kKnownSkips)) return {};
+  if (!has_persistent(kKnownSkips) || !has_persistent(kSkippedUpdates)) return {};
   const PersistentSlot* skips = plan_.slot(kSkippedUpdates);
   PLIMSOLL_ASSIGN(skips_, backend_.open_readback(*memory_, skips->offset, skips->type.bytes()));
   return {};
@@ -270,7 +278,7 @@ Result<HostView> Session::look() const {
 
 Status Session::store(const std::string& name, const std::function<Status(const TensorView&)>& write) {
   const PersistentSlot* slot = plan_.slot(name);
-  assert(slot != nullptr);
+  if (slot == nullptr) return fail(ErrorCode::kBadPlan, fmt::format("the plan has no persistent value '{}'", name));
   skipped_.reset();
   if (memory_->host_visible()) return write({slot->type, memory_->at(slot->offset)});
   std::vector<std::byte> staged(static_cast<size_t>(slot->type.bytes()));
@@ -428,7 +436,10 @@ Status Session::predict(int64_t count, const Fill& fill) {
 }
 
 Result<TensorView> Session::prediction(int64_t count, size_t output) {
-  const TensorView view = find("predict", count)->predictions[output];
+  PLIMSOLL_ASSIGN(const BoundPhase* const phase, ready("predict", count));
+  const TensorView view = output < phase->predictions.size() ? phase->predictions[output] : TensorView{};
+  if (view.data == nullptr)
+    return fail(ErrorCode::kBadPlan, fmt::format("the plan's phase predict has no prediction {}", output));
   if (memory_->host_visible()) return view;
   staged_prediction_.resize(std::max(staged_prediction_.size(), static_cast<size_t>(view.type.bytes())));
   PLIMSOLL_TRY(

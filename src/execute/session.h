@@ -44,7 +44,7 @@ class HostView {
   HostView(const Plan& plan, std::vector<std::byte> copy) : plan_(&plan), copy_(std::move(copy)), base_(copy_.data()) {}
   HostView(HostView&&) = default;
 
-  TensorView operator[](const std::string& name) const;
+  TensorView operator[](const std::string& name) const;  // without data where the plan has no such value
 
  private:
   const Plan* plan_;
@@ -56,8 +56,9 @@ class Session {
  public:
   // Binds every kernel and runs, before any weight is loaded, one node of each kind, or, on a device whose phases are
   // recorded, every phase: after this dry run the process must hold no more beside its arena than the plan's overhead
-  // bound allows (kOverheadAboveBound). `held_before` is what a host program held before it called us; the plan counts
-  // it among its data. The backend outlives the session.
+  // bound allows (kOverheadAboveBound). `held_before` is what the program held of the device's memory before this
+  // (Backend::held_before_bytes, or the process's own bytes on the host): no overhead of ours. The plan counts it among
+  // its data (DataDemand). The backend outlives the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();

@@ -32,7 +32,7 @@ void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
 }
 
 Result<const Sums*> Session::collect() {
-  assert(collected_ < requested_);
+  if (collected_ == requested_) return fail(ErrorCode::kInternal, "there is nothing to collect: no window was applied");
   Sums& sums = sums_[readback_ ? collected_ % 2 : 0];
   if (readback_) {
     PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());

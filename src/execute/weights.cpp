@@ -149,7 +149,8 @@ struct OptimizerEntries {
   }
 
   void add(const Session& session, const HostView& values, std::vector<WeightEntry>& entries) {
-    const bool scaled = session.has_persistent(kLossScale);
+    const bool scaled = session.has_persistent(kLossScale) && session.has_persistent(kLossScaleSteps) &&
+                        session.has_persistent(kSkippedUpdates);
     if (!scaled && !kept) return add_plain(session, values, kOptimizerVars, 0, entries);
     entries.push_back({optimizer_path(0), {DType::kInt64, {}}, &unused_iteration});
     entries.push_back({optimizer_path(1), {DType::kFloat32, {}}, &unused_rate});

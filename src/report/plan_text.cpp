@@ -89,7 +89,8 @@ std::string layers_table(const PlanReport& report) {
   }
   std::string text = table.text();
   if (layers.size() > kMostLayers)
-    text += fmt::format("  ... {} more layers: --json lists all\n", layers.size() - kMostLayers);
+    text += fmt::format("  ... {} more layers{}\n", layers.size() - kMostLayers,
+                        report.in_program ? "" : ": --json lists all");
   return text + "\n";
 }
 
@@ -109,7 +110,10 @@ std::string bytes_table(const PlanReport& report) {
   table.row({"arena", with_commas(plan.arena_bytes), format_bytes(plan.arena_bytes)});
   table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_at_peak()),
              format_bytes(plan.overhead_at_peak())});
-  table.row({"data buffers", with_commas(plan.data_bytes), format_bytes(plan.data_bytes)});
+  const Bytes data = plan.data_bytes - report.held_before;
+  table.row({"data buffers", with_commas(data), format_bytes(data)});
+  if (report.held_before > 0)
+    table.row({"held by the program before", with_commas(report.held_before), format_bytes(report.held_before)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
   if (plan.host_bytes > 0)
     table.row({"in the host's memory, pinned", with_commas(plan.host_bytes), format_bytes(plan.host_bytes)});

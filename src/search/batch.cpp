@@ -9,7 +9,7 @@ Result<bool> runs_whole(const SearchRequest& request) {
   // A batch too large to count bytes for is too large for any budget.
   if (!request.model->check_batch(request.batch)) return false;
   PLIMSOLL_ASSIGN(const Plan plan, build_plan(request, request.piece(), 0));
-  const bool waits = plan.prefetch == 0 && request.data.per_sample > 0 && request.forbidden.count("prefetch") == 0;
+  const bool waits = plan.prefetch == 0 && request.data.reads_ahead && request.forbidden.count("prefetch") == 0;
   return !waits && (request.budget == 0 || plan.peak_bytes() <= request.budget);
 }
 

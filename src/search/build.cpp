@@ -213,6 +213,7 @@ class Builder {
     int64_t nodes = 0;
     for (const PhasePlan& phase : plan_.phases) nodes += static_cast<int64_t>(phase.nodes.size());
     plan_.planning_bytes = request_.device->planning_bound(nodes);
+    if (plan_.planning_bytes > 0) plan_.planning_bytes += request_.data.held_before;
     for (const PhasePlan& phase : plan_.phases) plan_.host_bytes = std::max(plan_.host_bytes, phase.host_bytes);
     if (offloaded_ > 0) plan_.levers.push_back({"offload", offloaded_, 0, 0, Effect::kBitwise});
     if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
@@ -230,7 +231,7 @@ class Builder {
     plan_.data_bytes = least_data();
     plan_.prefetch = 1;
     if (request_.device->info().own_memory) return;
-    const Bytes staged = staged_bytes(request_, plan_.phases);
+    const Bytes staged = request_.data.reads_ahead ? staged_bytes(request_, plan_.phases) : 0;
     plan_.data_bytes += staged;
     const bool too_much = request_.budget > 0 && plan_.peak_bytes() > request_.budget;
     if (staged == 0 || too_much || request_.forbidden.count("prefetch") != 0) {
@@ -332,7 +333,10 @@ Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phas
 }
 
 Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
-  return request.device->info().own_memory ? staged_bytes(request, phases) : request.data.fixed;
+  const DataDemand& data = request.data;
+  const Bytes staged = staged_bytes(request, phases);
+  if (request.device->info().own_memory) return data.held_before + (staged > 0 ? staged + data.padding : 0);
+  return data.held_before + (data.reads_ahead ? data.fixed : 0);
 }
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {

@@ -43,8 +43,8 @@ Status build_plans(const SearchRequest& request, int64_t micro, int recompute, s
 
 // A batch of the largest phase on its way in.
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
-// What data take at least. Into memory of its own a batch is always on its way, and what the host holds is the host's;
-// elsewhere reading ahead can be given up.
+// What data take at least. A device with memory of its own always has a batch staged there, and what the host holds is
+// the host's; elsewhere reading ahead can be given up.
 Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
 
 // What the whole batch takes without levers, and how the arena then grows with it: unlevered_*, fixed_bytes and

@@ -137,9 +137,11 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   error.fact(fmt::format("the smallest plan found needs {} ({} bytes), {} more than the budget",
                          format_bytes(result.least_bytes), result.least_bytes,
                          format_bytes(result.least_bytes - request.budget)));
-  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers",
+  const Bytes held = request.data.held_before;
+  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers{}",
                          format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_at_peak()),
-                         format_bytes(result.plan.data_bytes)));
+                         format_bytes(result.plan.data_bytes - held),
+                         held > 0 ? fmt::format(", {} held by the program before", format_bytes(held)) : ""));
   if (result.plan.planning_bytes == result.plan.peak_bytes())
     error.fact(fmt::format("planning holds more than training would: up to {} for the nodes of its graphs",
                            format_bytes(result.plan.planning_bytes)));

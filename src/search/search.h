@@ -13,10 +13,14 @@
 
 namespace plimsoll {
 
-// What the input pipeline needs beside the arena.
+// What data take beside the arena. On a device with memory of its own a batch is always staged there; elsewhere it is
+// read straight into the arena, unless a thread reads the next one ahead.
 struct DataDemand {
-  Bytes per_sample = 0;  // of one staged sample: inputs, targets and weights
-  Bytes fixed = 0;       // readers, indices, progress
+  Bytes per_sample = 0;      // of one staged sample: inputs, targets and weights
+  Bytes padding = 0;         // of a staged batch: each of its arrays starts on a cache line
+  bool reads_ahead = false;  // the caller has a Prefetcher (data/prefetcher.h)
+  Bytes fixed = 0;           // of reading ahead: what does not grow with the batch
+  Bytes held_before = 0;     // of the device's memory, by the program that calls us: it counts against the budget too
 };
 
 struct SearchRequest {

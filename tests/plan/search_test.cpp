@@ -23,7 +23,7 @@ struct Problem {
     request.device = &backend->device();
     request.graph = {device == "reference" ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
     request.batch = batch;
-    request.data = data_demand(open.model, request.graph.data);
+    request.data = data_demand(open.model, request.graph.data, true);
   }
 };
 

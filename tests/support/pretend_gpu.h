@@ -11,13 +11,23 @@
 
 #include "device/host_memory.h"
 #include "device/kernel.h"
+#include "tests/support/forwarding_device.h"
 
 namespace plimsoll::testing {
 
 struct PretendState {
   Bytes room = std::numeric_limits<Bytes>::max();  // of the arena
-  Bytes mapped = 0;
-  std::vector<Bytes> commits;  // each time more was taken: up to where
+  Bytes before = 0;                                // held by the program before the device was opened
+  Bytes mapped = 0;                                // of the arena
+  Bytes staged = 0;                                // of a batch on its way
+  Bytes peak = 0;                                  // of all three together
+  std::vector<Bytes> commits;                      // each time more was taken: up to where
+
+  Bytes held() const { return before + mapped + staged; }
+  void count() { peak = std::max(peak, held()); }
+
+  // What the session asked whether there is room for.
+  Bytes asked_room = 0;
   bool lost = false;
 };
 
@@ -51,6 +61,7 @@ class PretendMemory final : public Memory {
     if (end > state_->room) return fail(ErrorCode::kOutOfMemory, "the pretended device has no room");
     mprotect(base_, static_cast<size_t>(end), PROT_READ | PROT_WRITE);
     state_->mapped = end;
+    state_->count();
     state_->commits.push_back(end);
     return {};
   }
@@ -90,7 +101,11 @@ class PretendMemory final : public Memory {
 class PretendFeed final : public Feed {
  public:
   PretendFeed(std::shared_ptr<PretendState> state, Bytes bytes)
-      : state_(std::move(state)), batch_(static_cast<size_t>(bytes)) {}
+      : state_(std::move(state)), batch_(static_cast<size_t>(bytes)) {
+    state_->staged = bytes;
+    state_->count();
+  }
+  ~PretendFeed() override { state_->staged = 0; }
 
   Result<std::span<void* const>> acquire(std::span<const Slot> slots) override {
     slots_ = slots;
@@ -139,21 +154,37 @@ class PretendReadback final : public Readback {
   size_t requested_ = 0, waited_ = 0;
 };
 
+class OwnMemoryDevice final : public ForwardingDevice {
+ public:
+  explicit OwnMemoryDevice(const Device& device) : ForwardingDevice(device), info_(device.info()) {
+    info_.own_memory = true;
+  }
+  const DeviceInfo& info() const override { return info_; }
+
+ private:
+  DeviceInfo info_;
+};
+
 }  // namespace pretend
 
 class PretendGpu final : public Backend {
  public:
   PretendGpu(std::unique_ptr<Backend> host, std::shared_ptr<PretendState> state)
-      : host_(std::move(host)), state_(std::move(state)) {}
+      : host_(std::move(host)), device_(host_->device()), state_(std::move(state)) {}
 
-  const Device& device() const override { return host_->device(); }
+  const Device& device() const override { return device_; }
+  Status check_room(Bytes bytes) const override {
+    state_->asked_room = bytes;
+    return {};
+  }
   Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
   Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
     return std::make_unique<pretend::PretendMemory>(state_, bytes);
   }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return host_->bind(node); }
-  Bytes held_bytes() const override { return state_->mapped; }
-  Bytes peak_held_bytes() const override { return state_->mapped; }
+  Bytes held_before_bytes() const override { return state_->before; }
+  Bytes held_bytes() const override { return state_->held(); }
+  Bytes peak_held_bytes() const override { return state_->peak; }
   std::string counted_by() const override { return "itself"; }
   Status finish() const override { return pretend::alive(*state_); }
   Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override {
@@ -165,6 +196,7 @@ class PretendGpu final : public Backend {
 
  private:
   std::unique_ptr<Backend> host_;
+  pretend::OwnMemoryDevice device_;
   std::shared_ptr<PretendState> state_;
 };
 

@@ -97,6 +97,7 @@ class ModelRun {
     request.device = options.kept < 1 ? &linked : &backend->device();
     const Precision plain = options.device == "reference" ? DType::kFloat64 : DType::kFloat32;
     request.graph = {options.precision.value_or(plain), assumed_data_types(open.model, options.sample_weights)};
+    request.data = data_demand(open.model, request.graph.data);
     request.batch = options.batch;
     request.partial_window = options.partial_window;
     request.evaluate_batch = options.evaluate_batch;

@@ -92,6 +92,7 @@ class CudaBackend final : public Backend {
     return binder(*context_, node);
   }
 
+  Bytes held_before_bytes() const override { return context_->held.before(); }
   Bytes held_bytes() const override { return context_->held.now(); }
   Bytes peak_held_bytes() const override { return context_->held.peak(); }
   std::string counted_by() const override { return context_->held.counted_by(); }

@@ -75,6 +75,10 @@ Result<HeldMemory> HeldMemory::open(int ordinal) {
   } else {
     held.state_->counted_by = "cudaMemGetInfo, others' memory included, since there is no NVML";
   }
+  // Where the driver lists this process, a backend came before this one, or the program uses the GPU itself; where it
+  // does not, now() counts from here on.
+  if (held.state_->device != nullptr)
+    held.state_->before = std::max<Bytes>(listed(**nvml, static_cast<NvmlDevice>(held.state_->device)), 0);
   return held;
 }
 

@@ -24,14 +24,16 @@ class HeldMemory {
   // cannot see us (containers, WSL) by how much less is free than was at this call.
   static Result<HeldMemory> open(int ordinal);
 
-  Bytes now() const;  // 0 before open()
+  Bytes before() const { return state_->before; }  // at open()
+  Bytes now() const;                               // 0 before open()
   Bytes peak() const;
   const std::string& counted_by() const { return state_->counted_by; }
 
  private:
   struct State {
     void* device = nullptr;  // NVML's
-    Bytes used_before = 0;
+    Bytes used_before = 0;   // of the card, by everybody
+    Bytes before = 0;        // by this process
     Bytes peak = 0;
     std::string counted_by;
   };

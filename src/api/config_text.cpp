@@ -1,0 +1,18 @@
+#include "api/config_text.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll {
+
+Result<nlohmann::json> parse_config(const std::string& text) {
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
+  if (json.is_object()) return json;
+  constexpr size_t kShown = 60;
+  std::string shown = text.substr(0, kShown);
+  for (char& c : shown)
+    if (c < ' ' || c > '~') c = '?';
+  return fail(ErrorCode::kBadConfig,
+              fmt::format("the configuration is not a JSON object: '{}{}'", shown, text.size() > kShown ? "..." : ""));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,173 @@
+// A device with memory of its own has a batch staged there, whoever drives it: every plan counts it, and what the
+// program held of that memory before. The host's bytes are no part of either.
+#include "api/trainer_state.h"
+#include "backends/cuda/cuda.h"
+#include "device/process_memory.h"
+#include "tests/support/memory_data.h"
+#include "tests/support/pretend_gpu.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr int64_t kBatch = 6;
+
+SearchRequest request_for(const Model& model, const Device& device, int64_t batch, bool predict,
+                          const DataTypes& types) {
+  SearchRequest request = base_request({}, model, device, DType::kFloat32, types, {});
+  request.batch = 0;
+  (predict ? request.predict_batch : request.evaluate_batch) = batch;
+  return request;
+}
+
+// Bytes of one staged batch, from the model's own shapes.
+Bytes batch_bytes(const Model& model, int64_t batch, bool targets) {
+  Bytes bytes = 0;
+  for (const Port& port : model.inputs()) bytes += align_up(batch * port.sample.elements() * size_of(port.dtype));
+  for (const Port& port : model.outputs())
+    if (targets) bytes += align_up(batch * port.target.elements() * 4);
+  return bytes;
+}
+
+DataTypes types_of(const Model& model, bool predict) {
+  DataTypes types = assumed_data_types(model, false);
+  if (predict) types.targets.clear();
+  return types;
+}
+
+TEST(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
+  const OpenModel open = require(open_model("seed-2", {}));
+  const auto card = make_planned_gpu(require(cuda::card_from_profile("rtx-4090-24g")));
+  for (const bool predict : {false, true}) {
+    const DataTypes types = types_of(open.model, predict);
+    const Plan plan = require(search(request_for(open.model, card->device(), 64, predict, types))).plan;
+    EXPECT_GE(plan.data_bytes, batch_bytes(open.model, 64, !predict)) << predict;
+    EXPECT_LT(plan.data_bytes, batch_bytes(open.model, 64, !predict) + kKiB) << predict;
+  }
+}
+
+TEST(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
+  const OpenModel open = require(open_model("seed-2", {}));
+  const auto host = open_device(fast_device());
+  for (const bool predict : {false, true}) {
+    const DataTypes types = types_of(open.model, predict);
+    const Plan plan = require(search(request_for(open.model, host->device(), 64, predict, types))).plan;
+    EXPECT_EQ(plan.data_bytes, 0) << predict;
+    EXPECT_EQ(plan.prefetch, 0) << predict;
+  }
+}
+
+// A session on a pretended GPU with exactly the plan's bytes.
+TEST(StagedBatch, EvaluationAndPredictionHoldNoMoreThanTheirPlan) {
+  for (const bool predict : {false, true}) {
+    const OpenModel open = require(open_model(golden("cnn.keras"), {}));
+    const auto state = std::make_shared<PretendState>();
+    const PretendGpu gpu(open_device(fast_device()), state);
+    SearchRequest request = request_for(open.model, gpu.device(), kBatch, predict, types_of(open.model, predict));
+    const Plan plan = require(search(request)).plan;
+    EXPECT_GE(plan.data_bytes, batch_bytes(open.model, kBatch, !predict));
+    const auto session = require(Session::create(open.model, plan, gpu, request.graph));
+    EXPECT_EQ(state->asked_room, plan.peak_bytes());
+    EXPECT_GT(state->staged, 0);
+    EXPECT_LE(state->staged, plan.data_bytes);
+    require(load_weights(*session, *open.archive, false));
+    MemoryData data(open.model, kBatch, 5);
+    const auto fill = [&](const BatchBuffers& into) { return data.source().read(0, 0, kBatch, into); };
+    require(predict ? session->predict(kBatch, fill) : session->evaluate(kBatch, fill));
+    const Bytes page = sysconf(_SC_PAGESIZE);
+    EXPECT_LE(gpu.peak_held_bytes(), align_up(plan.arena_bytes + Memory::kGuard, page) + plan.data_bytes);
+  }
+}
+
+TEST(StagedBatch, APlanThatDoesNotCountItIsRefused) {
+  const OpenModel open = require(open_model(golden("cnn.keras"), {}));
+  const auto state = std::make_shared<PretendState>();
+  const PretendGpu gpu(open_device(fast_device()), state);
+  SearchRequest request = request_for(open.model, gpu.device(), kBatch, true, types_of(open.model, true));
+  Plan plan = require(search(request)).plan;
+  plan.data_bytes = 0;
+  const auto session = Session::create(open.model, plan, gpu, request.graph);
+  ASSERT_FALSE(session);
+  EXPECT_EQ(session.error().code, ErrorCode::kBadPlan) << to_text(session.error());
+  EXPECT_EQ(state->staged, 0);
+}
+
+Description small_description() {
+  const Sequential model({Input({8, 8, 1}), Conv2D(4, {3, 3}), Flatten(), Dense(3, {.activation = "softmax"})});
+  return {nlohmann::json::parse(model.config()),
+          {{"optimizer", nlohmann::json::parse(SGD(0.1).config)},
+           {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}}};
+}
+
+Result<std::unique_ptr<TrainerState>> trainer_on(const std::shared_ptr<PretendState>& state,
+                                                 const std::string& budget = "1GiB", int64_t batch_size = kBatch) {
+  return TrainerState::create(small_description(), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
+                              [&](const JobOptions&) -> Result<std::unique_ptr<Backend>> {
+                                return std::make_unique<PretendGpu>(open_device(fast_device()), state);
+                              });
+}
+
+TEST(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
+  const auto state = std::make_shared<PretendState>();
+  const auto trainer = require(trainer_on(state));
+  const Plan& plan = trainer->session().plan();
+  EXPECT_EQ(plan.data_bytes, align_up(kBatch * (64 * 4 + 4)) + 2 * kAlignment);
+  EXPECT_LE(state->staged, plan.data_bytes);
+  EXPECT_EQ(state->asked_room, plan.peak_bytes());
+  EXPECT_EQ(trainer->session().overhead_measured_bytes(), 0);
+  const auto x = random_uniform(std::vector<int64_t>{kBatch, 8, 8, 1}, 1);
+  const auto y = random_integers(3, kBatch, 2);
+  EXPECT_TRUE(trainer->step({x, y, {}, kBatch}));
+  EXPECT_TRUE(trainer->step({x.data(), y.data(), {}, kBatch - 2}));
+  EXPECT_LE(state->peak, plan.peak_bytes());
+}
+
+TEST(TrainerOnADevice, CountsWhatTheProgramHeldThereBefore) {
+  const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
+  held->before = 100 * kMiB;
+  const Bytes needed = require(trainer_on(plain))->session().plan().peak_bytes();
+  const auto trainer = require(trainer_on(held));
+  EXPECT_EQ(trainer->session().plan().peak_bytes(), needed + held->before);
+  EXPECT_EQ(held->asked_room, needed + held->before);
+  EXPECT_EQ(trainer->session().overhead_measured_bytes(), 0);
+  const std::string text = trainer->plan_text();
+  const size_t line = text.find("held by the program before");
+  ASSERT_NE(line, std::string::npos) << text;
+  EXPECT_NE(text.substr(line, text.find('\n', line) - line).find("104,857,600"), std::string::npos) << text;
+}
+
+// The smallest plan of an error that says it does not fit: "... needs 32.1 MiB (33608960 bytes), ...".
+Bytes least_of(const Result<std::unique_ptr<TrainerState>>& refused) {
+  if (refused) throw std::runtime_error("it fits");
+  const std::string fact = refused.error().facts.at(0);
+  return std::stoll(fact.substr(fact.find('(') + 1));
+}
+
+TEST(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
+  const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
+  held->before = 100 * kMiB;
+  const Bytes least = least_of(trainer_on(plain, "1MiB"));
+  EXPECT_EQ(least_of(trainer_on(held, "1MiB")), least + held->before);
+  EXPECT_TRUE(trainer_on(held, std::to_string(least + held->before)));
+  EXPECT_FALSE(trainer_on(held, std::to_string(least + held->before - 1)));
+}
+
+// A batch of another size needs kernels of its own, and they count: as many sizes run as the budget has room for, and
+// what ran before still does.
+TEST(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
+  constexpr int64_t kMost = 128;
+  const auto state = std::make_shared<PretendState>();
+  const Bytes whole = require(trainer_on(state, "1GiB", kMost))->session().plan().peak_bytes();
+  const auto trainer = require(trainer_on(state, std::to_string(whole + 2 * kMiB), kMost));
+  const auto x = random_uniform(std::vector<int64_t>{kMost, 8, 8, 1}, 1);
+  const auto y = random_integers(3, kMost, 2);
+  Result<double> result = 0.0;
+  for (int64_t count = 1; count <= kMost && result; ++count) result = trainer->step({x.data(), y.data(), {}, count});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);
+  EXPECT_NE(result.error().what.find("a size that was not seen before"), std::string::npos) << result.error().what;
+  EXPECT_TRUE(trainer->step({x.data(), y.data(), {}, 1}));
+  EXPECT_TRUE(trainer->step({x, y, {}, kMost}));
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
