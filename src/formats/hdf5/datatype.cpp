@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "formats/hdf5/dataset.h"
+#include "formats/hdf5/dense.h"
 
 namespace plimsoll {
 namespace {
@@ -184,14 +185,22 @@ Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std
 
 Result<bool> is_marked_bfloat16(Hdf5Reader& reader, const Hdf5Header& header) {
   constexpr std::string_view kMark = "bfloat16";
-  for (const auto& message : header.messages) {
-    if (message.type != Hdf5MessageType::kAttribute || message.shared) continue;
-    const auto attribute = parse_attribute(message.body);
-    if (!attribute || attribute->name != "dtype") continue;
+  bool marked = false;
+  const auto look = [&](std::span<const std::byte> message) -> Status {
+    const auto attribute = parse_attribute(message);
+    if (!attribute || attribute->name != "dtype") return {};
     PLIMSOLL_ASSIGN(const auto text, attribute_text(reader, *attribute, kMark.size()));
-    return text == kMark;
+    marked = text == kMark;
+    return {};
+  };
+  for (const auto& message : header.messages) {
+    if (message.shared) continue;
+    if (message.type == Hdf5MessageType::kAttribute)
+      PLIMSOLL_TRY(look(message.body));
+    else if (message.type == Hdf5MessageType::kAttributeInfo)
+      PLIMSOLL_TRY(read_dense(reader, Hdf5Dense::kAttributes, message.body, look));
   }
-  return false;
+  return marked;
 }
 
 }  // namespace plimsoll

@@ -5,10 +5,39 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "formats/hdf5/dense.h"
 #include "formats/limits.h"
 
 namespace plimsoll {
 namespace {
+
+// Adds a link after checking its name and the number of links.
+Status add_link(Hdf5Reader& reader, std::string_view name, uint64_t address, std::vector<Hdf5Link>& links) {
+  if (name.size() > static_cast<size_t>(limits::kHdf5NameBytes))
+    return reader.damaged(fmt::format("a name of {} bytes is longer than {}", name.size(), limits::kHdf5NameBytes));
+  if (name.empty() || name == "." || name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos)
+    return reader.damaged("a group has a member without a proper name");
+  if (links.size() >= static_cast<size_t>(limits::kHdf5Objects))
+    return reader.damaged(fmt::format("a group has more than {} members", limits::kHdf5Objects));
+  links.push_back({std::string(name), address});
+  return {};
+}
+
+// Nothing is added for a soft or external link.
+Status take_link(Hdf5Reader& reader, std::span<const std::byte> message, std::vector<Hdf5Link>& links) {
+  Hdf5Cursor cursor(message);
+  const int version = cursor.u8();
+  const uint8_t flags = cursor.u8();
+  const int kind = (flags & 8) != 0 ? cursor.u8() : 0;
+  if ((flags & 4) != 0) cursor.skip(8);
+  if ((flags & 16) != 0) cursor.skip(1);
+  const auto name = cursor.text(cursor.number(size_t{1} << (flags & 3)));
+  constexpr int kHardLink = 0;
+  if (cursor.ok() && version == 1 && kind != kHardLink) return {};
+  const uint64_t address = reader.region().address(cursor);
+  if (!cursor.ok() || version != 1) return reader.damaged("a link message is damaged");
+  return add_link(reader, name, address, links);
+}
 
 // The names of a symbol table's entries.
 class LocalHeap {
@@ -112,42 +141,7 @@ Status read_symbol_table(Hdf5Reader& reader, std::span<const std::byte> message,
   return SymbolTable(reader, std::move(heap), links).walk(tree);
 }
 
-Status read_link_info(Hdf5Reader& reader, std::span<const std::byte> message, std::vector<Hdf5Link>& links) {
-  Hdf5Cursor cursor(message);
-  cursor.skip(1);
-  if ((cursor.u8() & 1) != 0) cursor.skip(8);
-  const uint64_t heap = reader.region().address(cursor), names = reader.region().address(cursor);
-  if (!cursor.ok()) return reader.damaged("a link info message is cut short");
-  return heap == kHdf5Nowhere ? Status{} : read_dense_links(reader, heap, names, links);
-}
-
 }  // namespace
-
-Status add_link(Hdf5Reader& reader, std::string_view name, uint64_t address, std::vector<Hdf5Link>& links) {
-  if (name.size() > static_cast<size_t>(limits::kHdf5NameBytes))
-    return reader.damaged(fmt::format("a name of {} bytes is longer than {}", name.size(), limits::kHdf5NameBytes));
-  if (name.empty() || name == "." || name.find_first_of(std::string_view("/\0", 2)) != std::string_view::npos)
-    return reader.damaged("a group has a member without a proper name");
-  if (links.size() >= static_cast<size_t>(limits::kHdf5Objects))
-    return reader.damaged(fmt::format("a group has more than {} members", limits::kHdf5Objects));
-  links.push_back({std::string(name), address});
-  return {};
-}
-
-Status take_link(Hdf5Reader& reader, std::span<const std::byte> message, std::vector<Hdf5Link>& links) {
-  Hdf5Cursor cursor(message);
-  const int version = cursor.u8();
-  const uint8_t flags = cursor.u8();
-  const int kind = (flags & 8) != 0 ? cursor.u8() : 0;
-  if ((flags & 4) != 0) cursor.skip(8);
-  if ((flags & 16) != 0) cursor.skip(1);
-  const auto name = cursor.text(cursor.number(size_t{1} << (flags & 3)));
-  constexpr int kHardLink = 0;
-  if (cursor.ok() && version == 1 && kind != kHardLink) return {};
-  const uint64_t address = reader.region().address(cursor);
-  if (!cursor.ok() || version != 1) return reader.damaged("a link message is damaged");
-  return add_link(reader, name, address, links);
-}
 
 Result<std::vector<Hdf5Link>> read_links(Hdf5Reader& reader, const Hdf5Header& group) {
   std::vector<Hdf5Link> links;
@@ -156,7 +150,8 @@ Result<std::vector<Hdf5Link>> read_links(Hdf5Reader& reader, const Hdf5Header& g
     if (message.type == Hdf5MessageType::kSymbolTable)
       PLIMSOLL_TRY(read_symbol_table(reader, message.body, links));
     else if (message.type == Hdf5MessageType::kLinkInfo)
-      PLIMSOLL_TRY(read_link_info(reader, message.body, links));
+      PLIMSOLL_TRY(read_dense(reader, Hdf5Dense::kLinks, message.body,
+                              [&](std::span<const std::byte> link) { return take_link(reader, link, links); }));
     else if (message.type == Hdf5MessageType::kLink)
       PLIMSOLL_TRY(take_link(reader, message.body, links));
   }

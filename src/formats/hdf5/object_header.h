@@ -21,6 +21,7 @@ enum class Hdf5MessageType : uint16_t {
   kAttribute = 0x000c,
   kContinuation = 0x0010,
   kSymbolTable = 0x0011,
+  kAttributeInfo = 0x0015,
 };
 
 struct Hdf5Message {

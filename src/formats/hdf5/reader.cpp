@@ -53,11 +53,11 @@ Result<std::vector<std::byte>> Hdf5Reader::block(uint64_t address, uint64_t byte
   const auto begin = place(region_, address);
   const auto size = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
   if (!begin || !lies_within(*begin, size, region_.bytes))
-    return damaged(fmt::format("a {} of {} bytes at byte {} would lie outside of the file's {} bytes", what, bytes,
+    return damaged(fmt::format("{} of {} bytes at byte {} would lie outside of the file's {} bytes", what, bytes,
                                address, region_.bytes));
   if (size > limits::kHdf5BlockBytes)
     return damaged(
-        fmt::format("a {} of {} is larger than {}", what, format_bytes(size), format_bytes(limits::kHdf5BlockBytes)));
+        fmt::format("{} of {} is larger than {}", what, format_bytes(size), format_bytes(limits::kHdf5BlockBytes)));
   if (--blocks_left_ < 0 || size > bytes_left_)
     return damaged("its structures refer to each other more often than those of a good file");
   bytes_left_ -= size;
@@ -122,9 +122,9 @@ Status read_superblock(Hdf5Region& region) {
   }
   region.root = region.address(cursor);
   if (!cursor.ok()) return reader.damaged("it ends inside its superblock");
-  if (end > static_cast<uint64_t>(region.bytes - region.base))
+  if (end > static_cast<uint64_t>(region.bytes))  // the one address that counts from before the user block
     return reader.damaged(
-        fmt::format("it is cut short: its superblock says {} bytes, {} are there", end, region.bytes - region.base));
+        fmt::format("it is cut short: its superblock says {} bytes, {} are there", end, region.bytes));
   return {};
 }
 

@@ -1,12 +1,12 @@
-// Groups of many links in HDF5's newer format: a B-tree of version 2 holds a hash and a heap ID for each name, and the
-// fractal heap holds the link messages.
+#include "formats/hdf5/dense.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
+#include <vector>
 
 #include "base/checked.h"
-#include "formats/hdf5/links.h"
 
 namespace plimsoll {
 namespace {
@@ -42,7 +42,7 @@ class FractalHeap {
     heap.root_ = region.address(cursor);
     heap.root_rows_ = cursor.u16();
     if (!is_heap || !cursor.ok()) return reader.damaged(fmt::format("no fractal heap was found at byte {}", address));
-    if (filter_bytes != 0) return reader.damaged("the links of a group are compressed");
+    if (filter_bytes != 0) return reader.damaged("its links or attributes are compressed");
     const bool sane = heap.width_ > 0 && std::has_single_bit(heap.width_) && std::has_single_bit(heap.start_) &&
                       std::has_single_bit(heap.largest_direct_) && heap.start_ <= heap.largest_direct_ &&
                       heap.largest_direct_ <= uint64_t{1} << 32 && heap_bits > 0 && heap_bits <= 62;
@@ -54,12 +54,17 @@ class FractalHeap {
 
   size_t id_bytes() const { return id_bytes_; }
 
+  // Whether the object lies in a block of the heap, as all but very long ones do.
+  static bool is_managed(std::span<const std::byte> id) {
+    return !id.empty() && (id[0] & std::byte{0xf0}) == std::byte{0};
+  }
+
   // The object that a heap ID stands for: its bytes lie in one block.
   Result<std::vector<std::byte>> object(std::span<const std::byte> id) const {
     Hdf5Cursor cursor(id);
-    const uint8_t kind = cursor.u8();
+    cursor.skip(1);
     const uint64_t offset = cursor.number(offset_bytes_), size = cursor.number(size_bytes_);
-    if (!cursor.ok() || (kind & 0xf0) != 0) return reader_.damaged("a link lies where it cannot be read");
+    if (!cursor.ok() || !is_managed(id)) return reader_.damaged("a link or an attribute lies where it cannot be read");
     return object_at(offset, size);
   }
 
@@ -73,7 +78,7 @@ class FractalHeap {
       const uint64_t row_bytes = width_ * start_;  // of rows 0 and 1
       const uint64_t doublings = static_cast<uint64_t>(std::bit_width(offset / row_bytes));
       const uint64_t row = doublings;
-      if (row >= rows || doublings > 62) return reader_.damaged("a link lies outside of its heap");
+      if (row >= rows || doublings > 62) return reader_.damaged("a link or an attribute lies outside of its heap");
       block_bytes = row == 0 ? start_ : start_ << (row - 1);
       if (row > 0 && block_bytes >> (row - 1) != start_) return reader_.damaged("a fractal heap is damaged");
       const uint64_t row_begin = row == 0 ? 0 : row_bytes << (row - 1);
@@ -92,8 +97,8 @@ class FractalHeap {
     }
     const auto place = checked_add(block, offset);
     if (!place || block == kHdf5Nowhere || offset > block_bytes || size > block_bytes - offset)
-      return reader_.damaged("a link lies outside of its heap");
-    return reader_.block(*place, size, "link");
+      return reader_.damaged("a link or an attribute lies outside of its heap");
+    return reader_.block(*place, size, "message");
   }
 
   Hdf5Reader& reader_;
@@ -102,25 +107,26 @@ class FractalHeap {
   uint64_t root_ = kHdf5Nowhere, root_rows_ = 0;
 };
 
+// The B-tree of the names.
 class NameIndex {
  public:
-  NameIndex(Hdf5Reader& reader, const FractalHeap& heap, std::vector<Hdf5Link>& links)
-      : reader_(reader), heap_(heap), links_(links) {}
+  NameIndex(Hdf5Reader& reader, const FractalHeap& heap, Hdf5Dense kind, const Hdf5TakeMessage& take)
+      : reader_(reader), heap_(heap), kind_(kind), take_(take) {}
 
   Status walk(uint64_t address) {
     const auto& region = reader_.region();
     PLIMSOLL_ASSIGN(const auto bytes,
                     reader_.block(address, 18 + region.address_bytes + region.length_bytes, "B-tree header"));
     Hdf5Cursor cursor(bytes);
-    constexpr int kLinkNames = 5;
-    const bool is_tree = cursor.signature("BTHD") && cursor.u8() == 0 && cursor.u8() == kLinkNames;
+    const bool is_tree = cursor.signature("BTHD") && cursor.u8() == 0 && cursor.u8() == static_cast<int>(kind_);
     const uint64_t node_bytes = cursor.u32();
     record_bytes_ = cursor.u16();
     const size_t depth = cursor.u16();
     cursor.skip(2);
     const uint64_t root = region.address(cursor), root_records = cursor.u16();
     if (!is_tree || !cursor.ok()) return reader_.damaged(fmt::format("no B-tree was found at byte {}", address));
-    if (record_bytes_ != kHash + heap_.id_bytes() || depth > 16 || node_bytes < kNodeFrame + record_bytes_)
+    if (record_bytes_ != before_id() + heap_.id_bytes() + after_id() || depth > 16 ||
+        node_bytes < kNodeFrame + record_bytes_)
       return reader_.damaged("a B-tree of names is damaged");
     if (root == kHdf5Nowhere) return {};
     measure(node_bytes, depth);
@@ -128,8 +134,12 @@ class NameIndex {
   }
 
  private:
-  static constexpr size_t kHash = 4;
   static constexpr size_t kNodeFrame = 10;  // signature, version, type, checksum
+
+  // A record has the hash of the name before a link's ID; flags, the order of creation and the hash after an
+  // attribute's.
+  size_t before_id() const { return kind_ == Hdf5Dense::kLinks ? 4 : 0; }
+  size_t after_id() const { return kind_ == Hdf5Dense::kLinks ? 0 : 9; }
 
   // The width of the counts in child pointers follows from how many records nodes can hold.
   void measure(uint64_t node_bytes, size_t depth) {
@@ -158,9 +168,12 @@ class NameIndex {
       return reader_.damaged(fmt::format("no B-tree node was found at byte {}", address));
     cursor.skip(2);
     for (uint64_t i = 0; i < records; ++i) {
-      cursor.skip(kHash);
-      PLIMSOLL_ASSIGN(const auto message, heap_.object(cursor.bytes(heap_.id_bytes())));
-      PLIMSOLL_TRY(take_link(reader_, message, links_));
+      cursor.skip(before_id());
+      const auto id = cursor.bytes(heap_.id_bytes());
+      cursor.skip(after_id());
+      if (kind_ == Hdf5Dense::kAttributes && !FractalHeap::is_managed(id)) continue;  // too long to be one of ours
+      PLIMSOLL_ASSIGN(const auto message, heap_.object(id));
+      PLIMSOLL_TRY(take_(message));
     }
     for (uint64_t i = 0; depth > 0 && i <= records; ++i) {
       const uint64_t child = region.address(cursor), count = cursor.number(count_bytes_);
@@ -172,16 +185,24 @@ class NameIndex {
 
   Hdf5Reader& reader_;
   const FractalHeap& heap_;
-  std::vector<Hdf5Link>& links_;
+  Hdf5Dense kind_;
+  const Hdf5TakeMessage& take_;
   size_t record_bytes_ = 0, count_bytes_ = 0;
   std::vector<size_t> total_bytes_;  // by level, of all records under a child; a leaf has none
 };
 
 }  // namespace
 
-Status read_dense_links(Hdf5Reader& reader, uint64_t heap, uint64_t names, std::vector<Hdf5Link>& links) {
+Status read_dense(Hdf5Reader& reader, Hdf5Dense kind, std::span<const std::byte> info, const Hdf5TakeMessage& take) {
+  Hdf5Cursor cursor(info);
+  cursor.skip(1);
+  const bool counted = (cursor.u8() & 1) != 0;
+  if (counted) cursor.skip(kind == Hdf5Dense::kLinks ? 8 : 2);
+  const uint64_t heap = reader.region().address(cursor), names = reader.region().address(cursor);
+  if (!cursor.ok()) return reader.damaged("a link info or attribute info message is cut short");
+  if (heap == kHdf5Nowhere) return {};
   PLIMSOLL_ASSIGN(const auto opened, FractalHeap::read(reader, heap));
-  return NameIndex(reader, opened, links).walk(names);
+  return NameIndex(reader, opened, kind, take).walk(names);
 }
 
 }  // namespace plimsoll
