@@ -91,6 +91,9 @@ TEST_P(Hdf5File, IsReadAsH5pyReadsIt) {
     ASSERT_NE(dataset, nullptr) << name;
     if (want.is_null() || name == "lzf" || is_growing(GetParam(), name)) {
       EXPECT_NE(dataset->unreadable, "") << name;
+      if (!want.is_null()) {
+        EXPECT_EQ(dataset->type.shape.dims, want["shape"].get<std::vector<int64_t>>()) << name;
+      }
       std::vector<char> nothing;
       EXPECT_FAILS(file->read_into(name, dataset->type, nothing.data()), kBadWeightsFile, name);
       continue;

@@ -93,17 +93,18 @@ class Listing {
   Status add_dataset(Found object, const Hdf5Header& header) {
     PLIMSOLL_ASSIGN(const auto stored, describe_dataset(reader_, header));
     Dataset dataset{std::move(object.path), {}, stored.unreadable, object.address};
-    if (dataset.unreadable.empty()) {
-      PLIMSOLL_TRY(check_place(dataset.path, stored));
-      if (!stored.element.dtype) dataset.unreadable = stored.element.unreadable;
-      if (array_bytes(DType::kFloat64, stored.shape))  // whatever the type, its bytes can be asked for
-        dataset.type = {stored.element.dtype.value_or(DType::kFloat32), Shape(stored.shape)};
-      else if (dataset.unreadable.empty())
-        dataset.unreadable = fmt::format("the shape {} is too large", dims_text(stored.shape));
-      dataset.kept = stored.can_be_copied();
-      if (dataset.kept && stored.is_allocated()) dataset.kept_bytes = stored.bytes;
+    const bool in_reach = dataset.unreadable.empty();
+    if (in_reach) PLIMSOLL_TRY(check_place(dataset.path, stored));
+    dataset.kept = in_reach && stored.can_be_copied();
+    if (dataset.kept) {
+      dataset.kept_bytes = stored.is_allocated() ? stored.bytes : 0;
       dataset.type_bytes = static_cast<int64_t>(stored.element.datatype.size() + stored.fill.size());
     }
+    if (in_reach && !stored.element.dtype) dataset.unreadable = stored.element.unreadable;
+    if (array_bytes(DType::kFloat64, stored.shape))  // whatever the type, its bytes can be asked for
+      dataset.type = {stored.element.dtype.value_or(DType::kFloat32), Shape(stored.shape)};
+    else if (dataset.unreadable.empty())
+      dataset.unreadable = fmt::format("the shape {} is too large", dims_text(stored.shape));
     datasets_.push_back(std::move(dataset));
     return {};
   }
