@@ -27,10 +27,10 @@ inline constexpr Bytes kHdf5PathBytes = 32 * kMiB;       // of the paths of all 
 inline constexpr Bytes kHdf5HeaderBytes = 1 * kMiB;      // of one object header
 inline constexpr int64_t kHdf5Messages = 10'000;         // of one object header
 inline constexpr Bytes kHdf5CopiedTypeBytes = 8 * kKiB;  // of the type of a dataset that is copied
-inline constexpr Bytes kHdf5HeapBytes = 64 * kKiB;       // of one global heap
+inline constexpr Bytes kHdf5HeapBytes = 16 * kKiB;       // of one global heap
 inline constexpr Bytes kHdf5BlockBytes = 16 * kMiB;      // of any one structure
 inline constexpr Bytes kHdf5MetadataBytes = 256 * kMiB;  // of all structures that are read; also 8 times the file
-inline constexpr int64_t kHdf5Blocks = 2'000'000;        // structures that are read
+inline constexpr int64_t kHdf5Blocks = 1'000'000;        // structures that are read
 inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;       // of one chunk, unpacked; two are held
 
 // What may come out of compressed weights, also when the file is small: a model's zeros pack well, its weights do not.

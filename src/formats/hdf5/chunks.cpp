@@ -71,22 +71,24 @@ Result<std::vector<std::byte>> unpack(const Hdf5Reader& reader, const Hdf5Datase
   return data;
 }
 
-// Row by row, without what hangs over the dataset's edges.
+// Row by row, without what hangs over the dataset's edges. Where a chunk is as wide as the dataset, its rows are one.
 Status place_chunk(const Hdf5Dataset& dataset, const Chunk& chunk, std::span<const std::byte> data,
                    const Hdf5Place& place) {
   const size_t rank = dataset.shape.size();
   std::vector<int64_t> extent(rank), index(rank, 0);
   for (size_t d = 0; d < rank; ++d) extent[d] = std::min(dataset.chunk[d], dataset.shape[d] - chunk.origin[d]);
-  const size_t row_bytes = static_cast<size_t>(extent[rank - 1] * dataset.element.bytes);
+  size_t row = rank - 1;  // the first dimension that a row covers
+  int64_t row_bytes = dataset.element.bytes * extent[row];
+  while (row > 0 && dataset.chunk[row] == dataset.shape[row]) row_bytes *= extent[--row];
   for (;;) {
     int64_t from = 0, to = 0;
     for (size_t d = 0; d < rank; ++d) {
       from = from * dataset.chunk[d] + index[d];
       to = to * dataset.shape[d] + chunk.origin[d] + index[d];
     }
-    const auto row = data.subspan(static_cast<size_t>(from * dataset.element.bytes), row_bytes);
-    PLIMSOLL_TRY(place(to * dataset.element.bytes, row));
-    size_t d = rank - 1;  // the last dimension is the row itself
+    const auto first = static_cast<size_t>(from * dataset.element.bytes);
+    PLIMSOLL_TRY(place(to * dataset.element.bytes, data.subspan(first, static_cast<size_t>(row_bytes))));
+    size_t d = row;
     while (d > 0 && ++index[d - 1] == extent[d - 1]) index[--d] = 0;
     if (d == 0) return {};
   }

@@ -185,7 +185,8 @@ void check_chunks(Hdf5Dataset& dataset) {
   // Chunks at the edges hang over, at most by half in each of a few dimensions.
   const auto most = checked_multiply<int64_t>(dataset.bytes, 32);
   if (!all || !most || *all - limits::kHdf5ChunkBytes > *most)
-    refuse(dataset, "its chunks are far larger than the dataset");
+    return refuse(dataset, "its chunks are far larger than the dataset");
+  dataset.unpacked_bytes = *all;
 }
 
 }  // namespace

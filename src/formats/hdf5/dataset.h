@@ -41,6 +41,7 @@ struct Hdf5Dataset {
   std::span<const std::byte> compact;   // the elements themselves
   std::vector<int64_t> chunk;           // the shape of a chunk
   int64_t chunk_bytes = 0;              // of one chunk, unpacked
+  int64_t unpacked_bytes = 0;           // of all chunks that the shape has room for
   std::vector<Hdf5FilterStep> filters;  // in the order of writing
   uint64_t single_bytes = 0;            // of a single chunk that went through filters
   uint32_t single_mask = 0;

@@ -60,9 +60,12 @@ class LocalHeap {
 
   Result<std::string_view> name(const Hdf5Reader& reader, uint64_t offset) const {
     if (offset >= names_.size()) return reader.damaged("a name lies outside of its heap");
-    const auto rest = std::span(names_).subspan(static_cast<size_t>(offset));
+    auto rest = std::span(names_).subspan(static_cast<size_t>(offset));
+    rest = rest.first(std::min<size_t>(rest.size(), limits::kHdf5NameBytes + 1));
     const auto end = std::ranges::find(rest, std::byte{0});
-    if (end == rest.end()) return reader.damaged("a name does not end inside its heap");
+    if (end == rest.end())
+      return reader.damaged(
+          fmt::format("a name does not end inside its heap, or is longer than {} bytes", limits::kHdf5NameBytes));
     return std::string_view(reinterpret_cast<const char*>(rest.data()), static_cast<size_t>(end - rest.begin()));
   }
 

@@ -114,7 +114,7 @@ class Listing {
     const int64_t bytes = region.bytes - region.base;
     if (!stored.is_allocated()) return {};
     if (stored.is_chunked()) {
-      unpacked_ += stored.bytes;
+      unpacked_ += std::max(stored.bytes, stored.unpacked_bytes);
       const auto most =
           checked_add(checked_multiply(bytes, limits::kUnpackedRatio).value_or(INT64_MAX / 2), limits::kUnpackedBytes);
       if (!unpacked_.value() || !most || *unpacked_.value() > *most)

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
 #include "base/checked.h"
 #include "formats/hdf5/elements.h"
@@ -149,7 +150,8 @@ class WeightsTree {
   }
 
   Status copy_dataset(AtomicFile& file, const Dataset& dataset, Hdf5DatasetText& text) {
-    Hdf5Reader reader(source_->impl_->region);
+    if (!reader_) reader_.emplace(source_->impl_->region);
+    Hdf5Reader& reader = *reader_;
     PLIMSOLL_ASSIGN(const auto header, read_object_header(reader, dataset.address));
     if (!header.is_dataset()) return bad_weights(source_->label(), "it changed while it was open");
     PLIMSOLL_ASSIGN(const auto stored, describe_dataset(reader, header));
@@ -199,6 +201,7 @@ class WeightsTree {
 
   Node root_;
   const WeightsFile* source_;
+  std::optional<Hdf5Reader> reader_;  // one for all copies: its limits are on all of them together
   int64_t begin_ = 0;
   Hdf5Mark mark_;
   size_t marks_left_ = 0;

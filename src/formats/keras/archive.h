@@ -1,5 +1,6 @@
 // The .keras file of Keras 3 (3.0.0 to 3.15.1): a zip of config.json, metadata.json and model.weights.h5.
-// Memory held: the text of config.json and its parse; never the weights. MEASURED
+// Memory held: the text of config.json and its parse; never the weights. Beyond that some 0.4 KiB
+// for each dataset, with 400 MB of weights as with 400 bytes.
 #pragma once
 
 #include <nlohmann/json.hpp>
