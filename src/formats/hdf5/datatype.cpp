@@ -121,41 +121,23 @@ std::optional<Attribute> parse_attribute(std::span<const std::byte> body) {
   return attribute;
 }
 
-// An object of a global heap, where texts of any length lie. Objects follow each other, each behind its index and size.
-Result<std::string> heap_text(Hdf5Reader& reader, uint64_t address, uint64_t index, uint64_t bytes) {
-  const auto& region = reader.region();
-  PLIMSOLL_ASSIGN(const auto collection, reader.global_heap(address));
-  Hdf5Cursor cursor(collection);
-  while (cursor.left() >= 8 + region.length_bytes) {
-    const uint64_t found = cursor.u16();
-    cursor.skip(6);
-    const uint64_t size = region.length(cursor);
-    if (found == 0) break;  // the free space behind the last object
-    const auto object = cursor.bytes(size);
-    if (!cursor.ok()) return reader.damaged("an object of a global heap is longer than its heap");
-    if (found == index) return std::string(Hdf5Cursor(object).text(std::min(size, bytes)));
-    cursor.skip(std::min<uint64_t>((8 - size % 8) % 8, cursor.left()));
-  }
-  return std::string();
-}
-
-// A text of at most `most` bytes; a longer one, or what is no text, is "".
-Result<std::string> attribute_text(Hdf5Reader& reader, const Attribute& attribute, uint64_t most) {
+// Whether the attribute's value is the text kHdf5Mark, stored in place or in a global heap.
+Result<bool> holds_mark(Hdf5Reader& reader, const Attribute& attribute) {
   Hdf5Cursor type(attribute.datatype);
   const int kind = type.u8() & 0x0f;
-  const uint32_t bits = static_cast<uint32_t>(type.number(3));
+  const auto bits = static_cast<uint32_t>(type.number(3));
   const uint64_t size = type.u32();
   Hdf5Cursor value(attribute.value);
-  if (!type.ok()) return std::string();
-  if (kind == kString && size <= most) {
+  if (!type.ok()) return false;
+  if (kind == kString) {
     const auto text = value.text(size);
-    return std::string(text.substr(0, text.find('\0')));
+    return text.substr(0, text.find('\0')) == kHdf5Mark;
   }
   constexpr uint32_t kText = 1;
-  if (kind != kVariable || (bits & 0xf) != kText) return std::string();
-  const uint64_t bytes = value.u32(), address = reader.region().address(value), index = value.u32();
-  if (!value.ok() || bytes > most) return std::string();
-  return heap_text(reader, address, index, bytes);
+  if (kind != kVariable || (bits & 0xf) != kText) return false;
+  const uint64_t bytes = value.u32(), heap = reader.region().address(value), index = value.u32();
+  if (!value.ok() || bytes != kHdf5Mark.size()) return false;
+  return reader.is_mark(heap, index);
 }
 
 }  // namespace
@@ -184,13 +166,11 @@ Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std
 }
 
 Result<bool> is_marked_bfloat16(Hdf5Reader& reader, const Hdf5Header& header) {
-  constexpr std::string_view kMark = "bfloat16";
   bool marked = false;
   const auto look = [&](std::span<const std::byte> message) -> Status {
     const auto attribute = parse_attribute(message);
     if (!attribute || attribute->name != "dtype") return {};
-    PLIMSOLL_ASSIGN(const auto text, attribute_text(reader, *attribute, kMark.size()));
-    marked = text == kMark;
+    PLIMSOLL_ASSIGN(marked, holds_mark(reader, *attribute));
     return {};
   };
   for (const auto& message : header.messages) {

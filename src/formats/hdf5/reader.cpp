@@ -72,19 +72,41 @@ Result<std::vector<std::byte>> Hdf5Reader::start_of(uint64_t address, uint64_t b
   return block(address, std::min(bytes, static_cast<uint64_t>(region_.bytes - *begin)), what);
 }
 
-Result<std::span<const std::byte>> Hdf5Reader::global_heap(uint64_t address) {
+Result<bool> Hdf5Reader::is_mark(uint64_t heap, uint64_t index) {
   constexpr size_t kKept = 16;
-  if (const auto kept = heaps_.find(address); kept != heaps_.end()) return std::span<const std::byte>(kept->second);
-  const uint64_t before = 8 + region_.length_bytes;
-  PLIMSOLL_ASSIGN(const auto head, block(address, before, "global heap"));
-  Hdf5Cursor cursor(head);
-  if (!cursor.signature("GCOL")) return damaged(fmt::format("no global heap was found at byte {}", address));
-  cursor.skip(4);
-  const uint64_t size = std::min<uint64_t>(region_.length(cursor), limits::kHdf5HeapBytes);
-  if (size < before) return damaged("a global heap is damaged");
-  PLIMSOLL_ASSIGN(auto objects, block(address + before, size - before, "global heap"));
-  if (heaps_.size() >= kKept) heaps_.clear();
-  return std::span<const std::byte>(heaps_[address] = std::move(objects));
+  auto found = marks_.find(heap);
+  if (found == marks_.end()) {
+    PLIMSOLL_ASSIGN(auto marks, read_marks(heap));
+    if (marks_.size() >= kKept) marks_.clear();
+    found = marks_.emplace(heap, std::move(marks)).first;
+  }
+  return index < found->second.size() && found->second[static_cast<size_t>(index)];
+}
+
+// Objects follow each other, each behind its number and size.
+Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
+  const uint64_t head_bytes = 8 + region_.length_bytes;
+  PLIMSOLL_ASSIGN(const auto head, block(heap, head_bytes, "global heap"));
+  Hdf5Cursor start(head);
+  if (!start.signature("GCOL")) return damaged(fmt::format("no global heap was found at byte {}", heap));
+  start.skip(4);
+  const uint64_t size = std::min<uint64_t>(region_.length(start), limits::kHdf5HeapBytes);
+  if (size < head_bytes) return damaged("a global heap is damaged");
+  PLIMSOLL_ASSIGN(const auto objects, block(heap + head_bytes, size - head_bytes, "global heap"));
+  std::vector<bool> marks;
+  Hdf5Cursor cursor(objects);
+  while (cursor.left() >= head_bytes) {
+    const size_t index = cursor.u16();
+    cursor.skip(6);
+    const uint64_t bytes = region_.length(cursor);
+    if (index == 0) break;  // the free space behind the last object
+    const bool mark = cursor.text(bytes) == kHdf5Mark;
+    cursor.skip(std::min<uint64_t>((8 - bytes % 8) % 8, cursor.left()));
+    if (!mark || !cursor.ok()) continue;
+    if (index >= marks.size()) marks.resize(index + 1);
+    marks[index] = true;
+  }
+  return marks;
 }
 
 Status Hdf5Reader::elements(uint64_t address, std::span<std::byte> out) const {

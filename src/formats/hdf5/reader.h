@@ -17,6 +17,7 @@
 namespace plimsoll {
 
 inline constexpr uint64_t kHdf5Nowhere = ~uint64_t{0};
+inline constexpr std::string_view kHdf5Mark = "bfloat16";  // in the attribute "dtype" of a dataset
 
 // Where an HDF5 file lies, and what its superblock says of all of it.
 struct Hdf5Region {
@@ -46,15 +47,17 @@ class Hdf5Reader {
   Result<std::vector<std::byte>> block(uint64_t address, uint64_t bytes, std::string_view what);
   // The same for a structure whose first bytes tell its size: ends early where the file does.
   Result<std::vector<std::byte>> start_of(uint64_t address, uint64_t bytes, std::string_view what);
-  // The objects of a global heap collection; valid until the next call.
-  Result<std::span<const std::byte>> global_heap(uint64_t address);
+  // Whether the object of this number in a global heap, where texts of any length lie, is kHdf5Mark.
+  Result<bool> is_mark(uint64_t heap, uint64_t index);
   // Elements, into memory that the caller already has.
   Status elements(uint64_t address, std::span<std::byte> out) const;
 
  private:
+  Result<std::vector<bool>> read_marks(uint64_t heap);
+
   const Hdf5Region& region_;
   int64_t blocks_left_, bytes_left_;
-  std::map<uint64_t, std::vector<std::byte>> heaps_;  // the last few: the marks of many datasets lie in one
+  std::map<uint64_t, std::vector<bool>> marks_;  // by heap and number; of the last few heaps, as datasets share them
 };
 
 // Finds the superblock and fills in what it says. P213 when this is not HDF5 or ends too early.
