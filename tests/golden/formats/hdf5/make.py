@@ -83,6 +83,12 @@ def links(file):
     file.create_group("empty/vars")
 
 
+def large_heap(file):
+    """The mark of bfloat16 lies behind many other texts."""
+    file.create_dataset("text", data=["some text"] * 1000, dtype=h5py.string_dtype())
+    file.create_dataset("bfloat16", data=RAMP[3].astype(ml_dtypes.bfloat16)).attrs["dtype"] = "bfloat16"
+
+
 def members(count):
     def make(file):
         for i in range(count):
@@ -124,6 +130,7 @@ def main():
             make(expected, f"{kind}-{version}.h5", fill, libver=libver)
     make(expected, "300-members-earliest.h5", many_members, libver="earliest")
     make(expected, "300-members-latest.h5", many_members, libver="latest")
+    make(expected, "large-heap.h5", large_heap)
     make(expected, "user-block.h5", members(3), userblock_size=1024)
     make(expected, "creation-order.h5", members(30), libver="latest", track_order=True)
     (HERE / "expected.json").write_text(json.dumps(expected, indent=None, sort_keys=True) + "\n")
