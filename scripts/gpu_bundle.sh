@@ -15,7 +15,7 @@ for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan; do
   [ -x "$build/$program" ] || continue
   cp "$build/$program" "$into/"
   strip "$into/$program"
-  # fmt's version differs between systems; HDF5, zlib and OpenMP are the GPU machine's own.
+  # fmt's version differs between systems; zlib and OpenMP are the GPU machine's own.
   ldd "$build/$program" | awk '$3 ~ /libfmt/ { print $3 }' | xargs -r cp -Lu -t "$into"
 done
 # What test_execute loads into the program to make it fail.

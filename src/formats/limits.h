@@ -19,12 +19,22 @@ inline constexpr Bytes kZipDirectoryBytes = 64 * kMiB;
 inline constexpr int64_t kZipEntries = 100'000;
 
 // HDF5.
-inline constexpr int kHdf5Depth = 64;                    // of groups within groups
-inline constexpr int64_t kHdf5Objects = 200'000;         // groups and datasets
-inline constexpr int64_t kHdf5Attributes = 1'000;        // of one object
-inline constexpr Bytes kHdf5AttributeBytes = 64 * kKiB;  // of one attribute's value
-inline constexpr Bytes kHdf5NameBytes = 4 * kKiB;
-inline constexpr Bytes kHdf5ChunkBytes = 16 * kMiB;  // of one chunk, unpacked
+inline constexpr int kHdf5Depth = 64;             // of groups within groups
+inline constexpr int64_t kHdf5Objects = 200'000;  // groups and datasets
 inline constexpr int kHdf5Rank = 32;
+inline constexpr Bytes kHdf5NameBytes = 1 * kKiB;        // of one member of a group
+inline constexpr Bytes kHdf5PathBytes = 32 * kMiB;       // of the paths of all objects together
+inline constexpr Bytes kHdf5HeaderBytes = 1 * kMiB;      // of one object header
+inline constexpr int64_t kHdf5Messages = 10'000;         // of one object header
+inline constexpr Bytes kHdf5CopiedTypeBytes = 8 * kKiB;  // of the type of a dataset that is copied
+inline constexpr Bytes kHdf5HeapBytes = 1 * kMiB;        // of one global heap
+inline constexpr Bytes kHdf5BlockBytes = 16 * kMiB;      // of any one structure
+inline constexpr Bytes kHdf5MetadataBytes = 256 * kMiB;  // of all structures that are read; also 8 times the file
+inline constexpr int64_t kHdf5Blocks = 1'000'000;        // structures that are read
+inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;       // of one chunk, unpacked; two are held
+
+// What may come out of compressed weights, also when the file is small: a model's zeros pack well, its weights do not.
+inline constexpr int64_t kUnpackedRatio = 100;
+inline constexpr Bytes kUnpackedBytes = 64 * kMiB;
 
 }  // namespace plimsoll::limits

@@ -4,17 +4,17 @@
 
 #include <algorithm>
 #include <charconv>
+#include <unordered_set>
 
+#include "base/checked.h"
 #include "formats/file/array_source.h"
+#include "formats/hdf5/elements.h"
 #include "formats/hdf5/impl.h"
+#include "formats/hdf5/links.h"
+#include "formats/limits.h"
 
 namespace plimsoll {
 namespace {
-
-tl::unexpected<Error> bad(const std::string& label, std::string_view what) {
-  Error error{ErrorCode::kBadWeightsFile, fmt::format("{}: {}", label, what), {}, {}};
-  return fail(std::move(error.remedy("save the model again; the HDF5 file is damaged or of another kind")));
-}
 
 std::optional<uint64_t> as_number(std::string_view text) {
   uint64_t value = 0;
@@ -23,13 +23,14 @@ std::optional<uint64_t> as_number(std::string_view text) {
   return value;
 }
 
-// Part by part, numbers as numbers.
+// Part by part, numbers as numbers and before names.
 bool counted_less(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     const auto part_a = a.substr(0, a.find('/')), part_b = b.substr(0, b.find('/'));
     if (part_a != part_b) {
       const auto number_a = as_number(part_a), number_b = as_number(part_b);
       if (number_a && number_b && *number_a != *number_b) return *number_a < *number_b;
+      if (number_a.has_value() != number_b.has_value()) return number_a.has_value();
       return part_a < part_b;
     }
     a.remove_prefix(std::min(a.size(), part_a.size() + 1));
@@ -38,52 +39,109 @@ bool counted_less(std::string_view a, std::string_view b) {
   return a.size() < b.size();
 }
 
-Dataset describe(hid_t dataset, const char* path) {
-  Dataset result{path, {}, ""};
-  const Hdf5Id space(H5Dget_space(dataset), H5Sclose);
-  const int rank = H5Sget_simple_extent_ndims(space.get());
-  if (rank < 0 || H5Sget_simple_extent_type(space.get()) == H5S_NULL) {
-    result.unreadable = "it has no elements";
-    return result;
-  }
-  std::vector<hsize_t> dims(static_cast<size_t>(rank));
-  if (rank > 0) H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
-  std::vector<int64_t> shape(dims.begin(), dims.end());
-  auto element = hdf5_element(dataset);
-  result.unreadable = std::move(element.unreadable);
-  if (!array_bytes(element.dtype.value_or(DType::kFloat64), shape)) {
-    result.unreadable = fmt::format("the shape {} is too large", dims_text(shape));
-    return result;
-  }
-  result.type = {element.dtype.value_or(DType::kFloat32), Shape(std::move(shape))};
-  return result;
-}
+struct Found {
+  std::string path;
+  uint64_t address;
+  int depth;
+};
 
-herr_t list_dataset(hid_t root, const char* name, const H5O_info_t* info, void* list) {
-  return hdf5_callback([&] {
-    if (info->type != H5O_TYPE_DATASET) return true;
-    const Hdf5Id dataset(H5Dopen2(root, name, H5P_DEFAULT), H5Dclose);
-    if (dataset) static_cast<std::vector<Dataset>*>(list)->push_back(describe(dataset.get(), name));
-    return static_cast<bool>(dataset);
-  });
-}
+// Visits every object once, under the first path that leads to it: links that lead back end nowhere.
+class Listing {
+ public:
+  Listing(const Hdf5Region& region, std::vector<Dataset>& datasets, std::vector<std::string>& groups)
+      : reader_(region), datasets_(datasets), groups_(groups) {}
+
+  Status run() {
+    std::vector<Found> pending = {{"", reader_.region().root, 0}};
+    std::unordered_set<uint64_t> visited;
+    while (!pending.empty()) {
+      Found object = std::move(pending.back());
+      pending.pop_back();
+      if (!visited.insert(object.address).second) continue;
+      if (visited.size() > static_cast<size_t>(limits::kHdf5Objects))
+        return reader_.damaged(fmt::format("it has more than {} groups and datasets", limits::kHdf5Objects));
+      PLIMSOLL_ASSIGN(const auto header, read_object_header(reader_, object.address));
+      if (header.is_dataset()) {
+        PLIMSOLL_TRY(add_dataset(std::move(object), header));
+      } else if (header.is_group()) {
+        PLIMSOLL_TRY(enter_group(object, header, pending));
+        if (!object.path.empty()) groups_.push_back(std::move(object.path));
+      } else if (object.depth == 0) {
+        return reader_.damaged("its root is not a group");
+      }
+    }
+    std::ranges::sort(datasets_, counted_less, &Dataset::path);
+    return {};
+  }
+
+ private:
+  Status enter_group(const Found& group, const Hdf5Header& header, std::vector<Found>& pending) {
+    if (group.depth >= limits::kHdf5Depth)
+      return reader_.damaged(fmt::format("its groups are nested deeper than {} levels", limits::kHdf5Depth));
+    PLIMSOLL_ASSIGN(auto links, read_links(reader_, header));
+    for (auto link = links.rbegin(); link != links.rend(); ++link) {  // the first name is visited first
+      std::string path = group.path.empty() ? std::move(link->name) : group.path + "/" + link->name;
+      path_bytes_ += static_cast<int64_t>(path.size());
+      if (path_bytes_ > limits::kHdf5PathBytes)
+        return reader_.damaged(
+            fmt::format("the names in it are longer than {} in all", format_bytes(limits::kHdf5PathBytes)));
+      pending.push_back({std::move(path), link->address, group.depth + 1});
+    }
+    return {};
+  }
+
+  Status add_dataset(Found object, const Hdf5Header& header) {
+    PLIMSOLL_ASSIGN(const auto stored, describe_dataset(reader_, header));
+    Dataset dataset{std::move(object.path), {}, stored.unreadable, object.address};
+    const bool in_reach = dataset.unreadable.empty();
+    if (in_reach) PLIMSOLL_TRY(check_place(dataset.path, stored));
+    dataset.kept = in_reach && stored.can_be_copied();
+    if (dataset.kept) {
+      dataset.kept_bytes = stored.is_allocated() ? stored.bytes : 0;
+      dataset.type_bytes = static_cast<int64_t>(stored.element.datatype.size() + stored.fill.size());
+    }
+    if (in_reach && !stored.element.dtype) dataset.unreadable = stored.element.unreadable;
+    if (array_bytes(DType::kFloat64, stored.shape))  // whatever the type, its bytes can be asked for
+      dataset.type = {stored.element.dtype.value_or(DType::kFloat32), Shape(stored.shape)};
+    else if (dataset.unreadable.empty())
+      dataset.unreadable = fmt::format("the shape {} is too large", dims_text(stored.shape));
+    datasets_.push_back(std::move(dataset));
+    return {};
+  }
+
+  Status check_place(const std::string& path, const Hdf5Dataset& stored) {
+    const auto& region = reader_.region();
+    const int64_t bytes = region.bytes - region.base;
+    if (!stored.is_allocated()) return {};
+    if (stored.is_chunked()) {
+      unpacked_ += std::max(stored.bytes, stored.unpacked_bytes);
+      const auto most =
+          checked_add(checked_multiply(bytes, limits::kUnpackedRatio).value_or(INT64_MAX / 2), limits::kUnpackedBytes);
+      if (!unpacked_.value() || !most || *unpacked_.value() > *most)
+        return reader_.damaged("its compressed datasets are too large for the file");
+    }
+    if (stored.storage != Hdf5Storage::kContiguous) return {};
+    const auto address = static_cast<int64_t>(std::min<uint64_t>(stored.address, INT64_MAX));
+    if (!lies_within(address, stored.bytes, bytes))
+      return reader_.damaged(fmt::format("the elements of {} would lie outside of the file's {} bytes", path, bytes));
+    contiguous_ += stored.bytes;  // datasets never share bytes, so all of them together are no more than the file
+    if (!contiguous_.value() || *contiguous_.value() > bytes) return reader_.damaged("its datasets overlap");
+    return {};
+  }
+
+  Hdf5Reader reader_;
+  std::vector<Dataset>& datasets_;
+  std::vector<std::string>& groups_;
+  int64_t path_bytes_ = 0;
+  CheckedSum contiguous_, unpacked_;
+};
 
 }  // namespace
 
 WeightsFile::WeightsFile(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 WeightsFile::WeightsFile(WeightsFile&&) noexcept = default;
-
-WeightsFile& WeightsFile::operator=(WeightsFile&& other) noexcept {
-  impl_.swap(other.impl_);
-  return *this;
-}
-
-WeightsFile::~WeightsFile() {
-  if (!impl_) return;
-  const Hdf5Lock lock;
-  impl_.reset();
-  H5garbage_collect();  // HDF5 keeps what it freed on lists of its own
-}
+WeightsFile& WeightsFile::operator=(WeightsFile&& other) noexcept = default;
+WeightsFile::~WeightsFile() = default;
 
 Result<WeightsFile> WeightsFile::open(const std::string& path, const std::string& label) {
   PLIMSOLL_ASSIGN(auto file, File::open_read(path));
@@ -92,30 +150,20 @@ Result<WeightsFile> WeightsFile::open(const std::string& path, const std::string
 }
 
 Result<WeightsFile> WeightsFile::open(File file, int64_t offset, int64_t bytes, const std::string& label) {
-  WeightsFile result(std::make_unique<Impl>());  // its destructor takes the lock, so it must outlive ours
-  const Hdf5Lock lock;
+  WeightsFile result(std::make_unique<Impl>());
   auto& opened = *result.impl_;
-  opened.label = label;
-  opened.input = std::move(file);
-  opened.region = {&opened.input, nullptr, offset, bytes, {}};
-  const Hdf5Id access = hdf5_access();
-  hdf5_use_region(access, opened.region);
-  opened.file = Hdf5Id(H5Fopen(label.c_str(), H5F_ACC_RDONLY, access.get()), H5Fclose);
-  if (!opened.file) {
-    hdf5_rethrow();
-    return bad(label, fmt::format("HDF5 cannot open it: {}", hdf5_reason()));
-  }
-  if (H5Ovisit(opened.file.get(), H5_INDEX_NAME, H5_ITER_NATIVE, list_dataset, &opened.datasets) < 0) {
-    hdf5_rethrow();
-    return bad(label, fmt::format("HDF5 cannot list it: {}", hdf5_reason()));
-  }
-  std::sort(opened.datasets.begin(), opened.datasets.end(),
-            [](const Dataset& a, const Dataset& b) { return counted_less(a.path, b.path); });
+  if (!lies_within(offset, bytes, file.size())) return bad_weights(label, "it would lie outside of the archive");
+  opened.region.file = std::move(file);
+  opened.region.offset = offset;
+  opened.region.bytes = bytes;
+  opened.region.label = label;
+  PLIMSOLL_TRY(read_superblock(opened.region));
+  PLIMSOLL_TRY(Listing(opened.region, opened.datasets, opened.groups).run());
   return result;
 }
 
 const std::string& WeightsFile::label() const {
-  return impl_->label;
+  return impl_->region.label;
 }
 const std::vector<Dataset>& WeightsFile::datasets() const {
   return impl_->datasets;
@@ -138,26 +186,33 @@ std::vector<const Dataset*> WeightsFile::under(std::string_view group) const {
 }
 
 Status WeightsFile::read_into(std::string_view path, const TensorType& type, void* destination) const {
-  const auto* stored = find(path);
-  if (stored == nullptr)
+  const auto* listed = find(path);
+  if (listed == nullptr)
     return fail(ErrorCode::kWeightMissing,
                 fmt::format("{} has no weight at {}; {} was expected", label(), path, to_text(type)));
-  if (!stored->unreadable.empty()) return bad(label(), fmt::format("{} cannot be read: {}", path, stored->unreadable));
+  if (!listed->unreadable.empty())
+    return bad_weights(label(), fmt::format("{} cannot be read: {}", path, listed->unreadable));
   const auto convertible = [](DType dtype) { return dtype != DType::kBFloat16 && dtype != DType::kBool; };
-  const bool same = stored->type.dtype == type.dtype;
-  if (stored->type.shape != type.shape || (!same && !(convertible(type.dtype) && convertible(stored->type.dtype))))
+  const bool same = listed->type.dtype == type.dtype;
+  if (listed->type.shape != type.shape || (!same && !(convertible(type.dtype) && convertible(listed->type.dtype))))
     return fail(ErrorCode::kWeightShape, fmt::format("{}: the weight at {} is {}, {} was expected", label(), path,
-                                                     to_text(stored->type), to_text(type)));
-  const Hdf5Lock lock;
-  const Hdf5Id dataset(H5Dopen2(impl_->file.get(), stored->path.c_str(), H5P_DEFAULT), H5Dclose);
-  if (!dataset) return bad(label(), fmt::format("HDF5 cannot open {}: {}", path, hdf5_reason()));
-  // bfloat16 and bool come in more than one guise; without conversion each is its own.
-  const Hdf5Id memory = convertible(type.dtype) ? hdf5_type(type.dtype) : Hdf5Id(H5Dget_type(dataset.get()), H5Tclose);
-  const Hdf5Id transfer(H5Pcreate(H5P_DATASET_XFER), H5Pclose);
-  H5Pset_buffer(transfer.get(), static_cast<size_t>(kStreamBuffer), nullptr, nullptr);
-  if (H5Dread(dataset.get(), memory.get(), H5S_ALL, H5S_ALL, transfer.get(), destination) < 0)
-    return bad(label(), fmt::format("HDF5 cannot read {}: {}", path, hdf5_reason()));
-  return {};
+                                                     to_text(listed->type), to_text(type)));
+  Hdf5Reader reader(impl_->region);
+  PLIMSOLL_ASSIGN(const auto header, read_object_header(reader, listed->address));
+  if (!header.is_dataset()) return bad_weights(label(), "it changed while it was open");
+  PLIMSOLL_ASSIGN(const auto stored, describe_dataset(reader, header));
+  if (!stored.unreadable.empty() || stored.element.dtype != listed->type.dtype ||
+      stored.shape != listed->type.shape.dims)
+    return bad_weights(label(), "it changed while it was open");
+  auto* const out = static_cast<std::byte*>(destination);
+  const bool straight = same && !stored.element.big_endian && type.dtype != DType::kBool;
+  if (straight && stored.storage == Hdf5Storage::kContiguous && stored.address != kHdf5Nowhere)
+    return reader.elements(stored.address, {out, static_cast<size_t>(type.bytes())});
+  const int64_t from = stored.element.bytes, to = size_of(type.dtype);
+  return read_elements(reader, stored, [&](int64_t offset, std::span<const std::byte> piece) -> Status {
+    convert_elements(stored.element, piece, type.dtype, out + offset / from * to);
+    return {};
+  });
 }
 
 }  // namespace plimsoll

@@ -1,5 +1,10 @@
-// The HDF5 file inside a .keras file (or a bare .weights.h5): datasets by path.
-// Elements go straight from the file into the caller's memory. Calls are serialised by one lock, as HDF5 wants it.
+// The HDF5 file inside a .keras file (or a bare .weights.h5): datasets by path, read and written without the HDF5
+// library. Elements go straight from the file into the caller's memory. Reading is safe from several threads.
+//
+// Read are the structures of HDF5 1.6 to 2.0 that h5py writes for numbers: all superblocks, object headers and groups;
+// compact, contiguous and chunked datasets (but not chunks of datasets with unlimited dimensions in the format
+// from 1.10 on), with the filters deflate, shuffle and fletcher32. Links to other places and other files are not
+// followed.
 #pragma once
 
 #include <memory>
@@ -16,7 +21,11 @@ namespace plimsoll {
 struct Dataset {
   std::string path;        // "layers/conv2d/vars/0"
   TensorType type;         // a scalar has no dimensions; a dimension may be 0
-  std::string unreadable;  // empty, or why read_into cannot read it: "text", "external storage"
+  std::string unreadable;  // empty, or why read_into cannot read it: "text", "its elements lie in another file"
+  uint64_t address = 0;    // of its object header, in the file it was read from
+  bool kept = false;       // write_weights() can copy it, whether or not read_into() can read it
+  int64_t kept_bytes = 0;  // of its elements in such a copy
+  int64_t type_bytes = 0;  // of the description of its elements there
 };
 
 class WeightsFile {
@@ -34,12 +43,13 @@ class WeightsFile {
   const Dataset* find(std::string_view path) const;
   std::vector<const Dataset*> under(std::string_view group) const;  // in the same order
 
-  // `destination` takes type.bytes(). The shape must be the file's (P207); the dtype may be another one, HDF5 converts.
+  // `destination` takes type.bytes(). The shape must be the file's (P207); the dtype may be another one: values are
+  // converted.
   // P206 when there is no such dataset, P213 when it cannot be read.
   Status read_into(std::string_view path, const TensorType& type, void* destination) const;
 
  private:
-  friend Status write_weights(AtomicFile& file, std::span<const struct WeightEntry> entries, const WeightsFile* source);
+  friend class WeightsTree;  // of write_weights()
   struct Impl;
   explicit WeightsFile(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
@@ -52,12 +62,16 @@ struct WeightEntry {
   const void* data = nullptr;
 };
 
-// Writes an HDF5 file at the position of `file` and moves that to its end: the entries, and everything of `source` (may
-// be null) that no entry replaces, with the attributes of its groups and datasets. Entries under "optimizer/" replace
-// all of the source's "optimizer/". P601/P602.
+// Writes an HDF5 file at the position of `file` and moves that to its end: the entries, and the groups and datasets of
+// `source` (may be null) that no entry replaces. Entries under "optimizer/" replace all datasets of the source's
+// "optimizer/". The same contents make the same bytes. P601/P602.
+//
+// Left behind are the source's attributes, but for the mark of bfloat16, and datasets that are not `kept`: elements
+// that refer to other places of the file (text of any length, references), structures and arrays as elements, and what
+// is not stored in the file itself. Copied datasets become contiguous.
 Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, const WeightsFile* source);
 
-// Close to the bytes that write_weights() will need, on the safe side.
+// The bytes that write_weights() will need, or a little more.
 int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source);
 
 }  // namespace plimsoll

@@ -1,163 +1,218 @@
 #include <fmt/format.h>
 
-#include <unordered_map>
-#include <unordered_set>
+#include <map>
+#include <optional>
 
+#include "base/checked.h"
+#include "formats/hdf5/elements.h"
 #include "formats/hdf5/impl.h"
+#include "formats/hdf5/structures.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr std::string_view kOptimizer = "optimizer/";
+constexpr int64_t kDataAlignment = 64;
 
-bool copy_attribute(hid_t from, hid_t to, const char* name) {
-  const Hdf5Id attribute(H5Aopen(from, name, H5P_DEFAULT), H5Aclose);
-  const Hdf5Id type(H5Aget_type(attribute.get()), H5Tclose);
-  const Hdf5Id space(H5Aget_space(attribute.get()), H5Sclose);
-  const Hdf5Id copy(H5Acreate2(to, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  if (!attribute || !copy) return false;
-  const auto points = H5Sget_simple_extent_npoints(space.get());
-  if (points <= 0) return true;
-  std::vector<std::byte> value(H5Tget_size(type.get()) * static_cast<size_t>(points));
-  if (H5Aread(attribute.get(), type.get(), value.data()) < 0) return false;
-  const bool written = H5Awrite(copy.get(), type.get(), value.data()) >= 0;
-  H5Dvlen_reclaim(type.get(), space.get(), H5P_DEFAULT, value.data());  // strings are pointers into HDF5's memory
-  return written;
-}
+struct Node {
+  std::map<std::string, Node, std::less<>> members;  // of a group, in the order that HDF5 wants
+  const WeightEntry* entry = nullptr;                // a dataset from memory
+  const Dataset* copied = nullptr;                   // a dataset of the source
 
-herr_t copy_one_attribute(hid_t from, const char* name, const H5A_info_t*, void* to) {
-  return hdf5_callback([&] { return copy_attribute(from, *static_cast<hid_t*>(to), name); });
-}
-
-bool copy_attributes(hid_t from, hid_t to) {
-  return H5Aiterate2(from, H5_INDEX_NAME, H5_ITER_NATIVE, nullptr, copy_one_attribute, &to) >= 0;
-}
-
-bool mark_bfloat16(hid_t dataset) {
-  if (H5Aexists(dataset, "dtype") > 0) return true;
-  const Hdf5Id type(H5Tcopy(H5T_C_S1), H5Tclose);
-  H5Tset_size(type.get(), H5T_VARIABLE);
-  H5Tset_cset(type.get(), H5T_CSET_UTF8);
-  const Hdf5Id space(H5Screate(H5S_SCALAR), H5Sclose);
-  const Hdf5Id attribute(H5Acreate2(dataset, "dtype", type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT), H5Aclose);
-  const char* text = "bfloat16";
-  return attribute && H5Awrite(attribute.get(), type.get(), &text) >= 0;
-}
-
-class Writer {
- public:
-  Writer(hid_t file, const Hdf5Region& region, std::span<const WeightEntry> entries)
-      : file_(file), region_(region), entries_(entries), written_(entries.size(), false) {
-    for (size_t i = 0; i < entries.size(); ++i) {
-      by_path_.emplace(entries[i].path, i);
-      if (entries[i].path.starts_with(kOptimizer)) replaces_optimizer_ = true;
-    }
-    H5Pset_create_intermediate_group(links_.get(), 1);
-    H5Pset_obj_track_times(datasets_.get(), 0);  // as h5py does: the same weights make the same file
-  }
-
-  bool copy_source(hid_t source) { return H5Ovisit(source, H5_INDEX_NAME, H5_ITER_NATIVE, copy_object, this) >= 0; }
-
-  bool write_rest() {
-    for (size_t i = 0; i < entries_.size(); ++i)
-      if (!written_[i] && !write(i, -1)) return false;
-    // Keras 3.0.0 opens "vars" of the model itself without asking whether it is there.
-    if (H5Lexists(file_, "vars", H5P_DEFAULT) > 0) return true;
-    return bool(Hdf5Id(H5Gcreate2(file_, "vars", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose));
-  }
-
- private:
-  static herr_t copy_object(hid_t root, const char* name, const H5O_info_t* info, void* self) {
-    auto& writer = *static_cast<Writer*>(self);
-    return hdf5_callback([&] { return writer.copy(root, name, info->type) && !writer.region_.error; });
-  }
-
-  bool copy(hid_t root, const std::string& name, H5O_type_t kind) {
-    if (kind == H5O_TYPE_GROUP) {
-      const Hdf5Id from(H5Gopen2(root, name.c_str(), H5P_DEFAULT), H5Gclose);
-      const Hdf5Id to(name == "." ? H5Gopen2(file_, "/", H5P_DEFAULT)
-                                  : H5Gcreate2(file_, name.c_str(), links_.get(), H5P_DEFAULT, H5P_DEFAULT),
-                      H5Gclose);
-      return from && to && copy_attributes(from.get(), to.get());
-    }
-    const auto entry = by_path_.find(name);
-    if (entry != by_path_.end()) {
-      const Hdf5Id from(H5Dopen2(root, name.c_str(), H5P_DEFAULT), H5Dclose);
-      return from && write(entry->second, from.get());
-    }
-    if (replaces_optimizer_ && std::string_view(name).starts_with(kOptimizer)) return true;
-    return H5Ocopy(root, name.c_str(), file_, name.c_str(), H5P_DEFAULT, links_.get()) >= 0;
-  }
-
-  // Straight from the caller's memory; `from`, when there is one, gives its attributes.
-  bool write(size_t index, hid_t from) {
-    const auto& entry = entries_[index];
-    written_[index] = true;
-    const auto& dims = entry.type.shape.dims;
-    const std::vector<hsize_t> extent(dims.begin(), dims.end());
-    const Hdf5Id space(
-        dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), extent.data(), nullptr),
-        H5Sclose);
-    const Hdf5Id type = hdf5_type(entry.type.dtype);
-    const Hdf5Id dataset(
-        H5Dcreate2(file_, entry.path.c_str(), type.get(), space.get(), links_.get(), datasets_.get(), H5P_DEFAULT),
-        H5Dclose);
-    if (!dataset) return false;
-    if (from >= 0 && hdf5_element(from).dtype == entry.type.dtype && !copy_attributes(from, dataset.get()))
-      return false;
-    if (entry.type.dtype == DType::kBFloat16 && !mark_bfloat16(dataset.get())) return false;
-    return H5Dwrite(dataset.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, entry.data) >= 0 && !region_.error;
-  }
-
-  hid_t file_;
-  const Hdf5Region& region_;
-  std::span<const WeightEntry> entries_;
-  std::vector<bool> written_;
-  std::unordered_map<std::string, size_t> by_path_;
-  bool replaces_optimizer_ = false;
-  Hdf5Id links_{H5Pcreate(H5P_LINK_CREATE), H5Pclose}, datasets_{H5Pcreate(H5P_DATASET_CREATE), H5Pclose};
+  bool is_dataset() const { return entry != nullptr || copied != nullptr; }
 };
+
+// The node at `path`, made together with its groups; null when a dataset stands in the way.
+Node* make_node(Node& root, std::string_view path) {
+  Node* node = &root;
+  while (!path.empty()) {
+    if (node->is_dataset()) return nullptr;
+    const auto name = path.substr(0, path.find('/'));
+    path.remove_prefix(std::min(path.size(), name.size() + 1));
+    node = &node->members.try_emplace(std::string(name)).first->second;
+  }
+  return node;
+}
+
+bool is_new(const Node* node) {
+  return node != nullptr && !node->is_dataset() && node->members.empty();
+}
+
+bool is_marked(const Node& node) {
+  return (node.entry != nullptr ? node.entry->type.dtype : node.copied->type.dtype) == DType::kBFloat16;
+}
 
 }  // namespace
 
-int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source) {
-  int64_t bytes = 64 * kKiB;  // elements, and two KiB of HDF5's own for every dataset with its groups
-  bool replaces_optimizer = false;
-  std::unordered_set<std::string_view> replaced;
-  for (const auto& entry : entries) {
-    bytes += entry.type.bytes() + 2 * kKiB;
-    replaced.insert(entry.path);
-    replaces_optimizer |= entry.path.starts_with(kOptimizer);
+// What will be in the file. The paths of a source have limits (formats/limits.h), and so has the depth of the
+// recursions.
+class WeightsTree {
+ public:
+  WeightsTree(std::span<const WeightEntry> entries, const WeightsFile* source) : source_(source) {
+    bool replaces_optimizer = false;
+    for (const auto& entry : entries) {
+      if (Node* node = make_node(root_, entry.path); is_new(node)) node->entry = &entry;
+      replaces_optimizer |= entry.path.starts_with(kOptimizer);
+    }
+    // Keras 3.0.0 opens "vars" of the model itself without asking whether it is there.
+    make_node(root_, "vars");
+    if (source == nullptr) return;
+    for (const auto& group : source->impl_->groups) make_node(root_, group);
+    for (const auto& dataset : source->datasets()) {
+      if (!dataset.kept || (replaces_optimizer && dataset.path.starts_with(kOptimizer))) continue;
+      if (Node* node = make_node(root_, dataset.path); is_new(node)) node->copied = &dataset;
+    }
   }
-  if (source == nullptr) return bytes;
-  for (const auto& dataset : source->datasets())
-    if (!replaced.contains(dataset.path) && !(replaces_optimizer && dataset.path.starts_with(kOptimizer)))
-      bytes += dataset.type.bytes() + 2 * kKiB;
-  return bytes;
+
+  CheckedSum bytes() const {
+    CheckedSum sum;
+    sum += kHdf5SuperblockBytes;
+    size_t marks = 0;
+    add_bytes(root_, sum, marks);
+    sum += static_cast<int64_t>(marks / kHdf5MarksPerHeap + 1) * kHdf5MarkHeapBytes;
+    return sum;
+  }
+
+  Status write(AtomicFile& file) {
+    begin_ = file.position();
+    PLIMSOLL_TRY(file.pad_to(begin_ + kHdf5SuperblockBytes));
+    marks_left_ = count_marks(root_);
+    PLIMSOLL_ASSIGN(const Hdf5Group root, write_group(file, root_));
+    const auto end = static_cast<uint64_t>(file.position() - begin_);
+    return file.write_at(begin_, bytes_of_text(hdf5_superblock(root, end)));
+  }
+
+ private:
+  static void add_bytes(const Node& node, CheckedSum& sum, size_t& marks) {  // NOLINT(misc-no-recursion)
+    constexpr int64_t kDatasetHeader = 512;
+    if (node.is_dataset()) {
+      marks += is_marked(node) ? 1 : 0;
+      const auto rank = node.entry != nullptr ? node.entry->type.shape.rank() : node.copied->type.shape.rank();
+      sum += kDatasetHeader + kDataAlignment + static_cast<int64_t>(8 * rank);
+      sum += node.entry != nullptr ? node.entry->type.bytes() : node.copied->kept_bytes;
+      if (node.copied != nullptr) sum += node.copied->type_bytes;
+      return;
+    }
+    size_t names = 0;
+    for (const auto& [name, member] : node.members) {
+      names += name.size() + 8;
+      add_bytes(member, sum, marks);
+    }
+    sum += hdf5_group_bytes(node.members.size(), names);
+  }
+
+  static size_t count_marks(const Node& node) {  // NOLINT(misc-no-recursion)
+    if (node.is_dataset()) return is_marked(node) ? 1 : 0;
+    size_t count = 0;
+    for (const auto& [name, member] : node.members) count += count_marks(member);
+    return count;
+  }
+
+  // Members first: whoever refers to them must know where they are.
+  Result<Hdf5Group> write_group(AtomicFile& file, const Node& group) {  // NOLINT(misc-no-recursion)
+    std::vector<Hdf5Member> members;
+    for (const auto& [name, member] : group.members) {
+      if (member.is_dataset()) {
+        PLIMSOLL_ASSIGN(const uint64_t address, write_dataset(file, member));
+        members.push_back({name, address});
+      } else {
+        PLIMSOLL_ASSIGN(const Hdf5Group written, write_group(file, member));
+        members.push_back({name, written.header});
+      }
+    }
+    PLIMSOLL_TRY(align(file, 8));
+    return hdf5_write_group(file, begin_, members);
+  }
+
+  Result<uint64_t> write_dataset(AtomicFile& file, const Node& node) {
+    Hdf5DatasetText text;
+    if (node.entry != nullptr)
+      PLIMSOLL_TRY(write_entry(file, *node.entry, text));
+    else
+      PLIMSOLL_TRY(copy_dataset(file, *node.copied, text));
+    Hdf5Mark mark;
+    if (is_marked(node)) {
+      PLIMSOLL_ASSIGN(mark, next_mark(file));
+      text.mark = &mark;
+    }
+    PLIMSOLL_TRY(align(file, 8));
+    const uint64_t address = here(file);
+    PLIMSOLL_TRY(file.write(bytes_of_text(hdf5_dataset_header(text))));
+    return address;
+  }
+
+  Status write_entry(AtomicFile& file, const WeightEntry& entry, Hdf5DatasetText& text) {
+    text.datatype = hdf5_datatype(entry.type.dtype);
+    text.shape = entry.type.shape.dims;
+    text.bytes = entry.type.bytes();
+    PLIMSOLL_TRY(begin_elements(file, text));
+    return file.write({static_cast<const std::byte*>(entry.data), static_cast<size_t>(text.bytes)});
+  }
+
+  Status copy_dataset(AtomicFile& file, const Dataset& dataset, Hdf5DatasetText& text) {
+    if (!reader_) reader_.emplace(source_->impl_->region);
+    Hdf5Reader& reader = *reader_;
+    PLIMSOLL_ASSIGN(const auto header, read_object_header(reader, dataset.address));
+    if (!header.is_dataset()) return bad_weights(source_->label(), "it changed while it was open");
+    PLIMSOLL_ASSIGN(const auto stored, describe_dataset(reader, header));
+    if (!stored.can_be_copied() || (stored.is_allocated() && stored.bytes != dataset.kept_bytes))
+      return bad_weights(source_->label(), "it changed while it was open");
+    const auto as_text = [](std::span<const std::byte> bytes) {
+      return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    };
+    text.datatype = as_text(stored.element.datatype);
+    text.fill = as_text(stored.fill);
+    text.shape = stored.shape;
+    text.bytes = stored.bytes;
+    text.address = kHdf5Nowhere;
+    if (!stored.is_allocated()) return {};
+    PLIMSOLL_TRY(begin_elements(file, text));
+    const int64_t begin = file.position();
+    PLIMSOLL_TRY(read_elements(reader, stored, [&](int64_t offset, std::span<const std::byte> piece) {
+      return file.write_at(begin + offset, piece);
+    }));
+    return file.skip_to(begin + text.bytes);
+  }
+
+  Status begin_elements(AtomicFile& file, Hdf5DatasetText& text) const {
+    text.address = kHdf5Nowhere;
+    if (text.bytes == 0) return {};
+    PLIMSOLL_TRY(align(file, kDataAlignment));
+    text.address = here(file);
+    return {};
+  }
+
+  // A text of its own for each dataset: whoever changes or removes an attribute later touches no other.
+  Result<Hdf5Mark> next_mark(AtomicFile& file) {
+    if (mark_.heap == 0 || mark_.index == kHdf5MarksPerHeap) {
+      PLIMSOLL_TRY(align(file, 8));
+      mark_ = {here(file), 0};
+      PLIMSOLL_TRY(file.write(bytes_of_text(hdf5_mark_heap(std::min(marks_left_, kHdf5MarksPerHeap)))));
+    }
+    --marks_left_;
+    ++mark_.index;
+    return mark_;
+  }
+
+  Status align(AtomicFile& file, int64_t alignment) const {
+    return file.pad_to(begin_ + align_up(file.position() - begin_, alignment));
+  }
+  uint64_t here(const AtomicFile& file) const { return static_cast<uint64_t>(file.position() - begin_); }
+
+  Node root_;
+  const WeightsFile* source_;
+  std::optional<Hdf5Reader> reader_;  // one for all copies: its limits are on all of them together
+  int64_t begin_ = 0;
+  Hdf5Mark mark_;
+  size_t marks_left_ = 0;
+};
+
+int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source) {
+  return WeightsTree(entries, source).bytes().value().value_or(INT64_MAX);
 }
 
 Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, const WeightsFile* source) {
-  const Hdf5Lock lock;
-  Hdf5Region region{nullptr, &file, file.position(), 0, {}};
-  const auto failed = [&](const std::string& reason) -> Status {
-    if (region.error) return fail(*region.error);
-    if (source != nullptr && source->impl_->region.error) return fail(*source->impl_->region.error);
-    hdf5_rethrow();
-    return fail(ErrorCode::kBadWeightsFile,
-                fmt::format("HDF5 could not write the weights of {}: {}", file.target(), reason));
-  };
-  const Hdf5Id access = hdf5_access();
-  hdf5_use_region(access, region);
-  Hdf5Id out(H5Fcreate(file.target().c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
-  if (!out) return failed(hdf5_reason());
-  {
-    Writer writer(out.get(), region, entries);
-    if (source != nullptr && !writer.copy_source(source->impl_->file.get())) return failed(hdf5_reason());
-    if (!writer.write_rest()) return failed(hdf5_reason());
-  }
-  if (!out.close() || region.error) return failed(hdf5_reason());
-  H5garbage_collect();
-  return file.skip_to(region.offset + region.bytes);
+  return WeightsTree(entries, source).write(file);
 }
 
 }  // namespace plimsoll

@@ -5,7 +5,9 @@
 #include <array>
 #include <charconv>
 
+#include "base/checked.h"
 #include "formats/keras/json_text.h"
+#include "formats/limits.h"
 #include "formats/zip/zip_writer.h"
 
 namespace plimsoll {
@@ -27,8 +29,23 @@ Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
   return fail(std::move(error.remedy("model.save('model.keras') in Keras 3")));
 }
 
+// A deflated entry is unpacked to a disk that others need too.
+Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry, const std::string& copy) {
+  const auto most = checked_multiply(entry.compressed_bytes, limits::kUnpackedRatio);
+  if (entry.bytes > limits::kUnpackedBytes && most && entry.bytes > *most) {
+    Error error{ErrorCode::kNotAKerasFile,
+                fmt::format("{}: entry {} unpacks from {} to {}", zip.file().path(), entry.name,
+                            format_bytes(entry.compressed_bytes), format_bytes(entry.bytes)),
+                {},
+                {}};
+    error.fact(fmt::format("weights that are packed {} times smaller are refused", limits::kUnpackedRatio));
+    return fail(std::move(error.remedy("save the model again: Keras stores its weights without packing them")));
+  }
+  return check_free_space(copy, entry.bytes);
+}
+
 // In place when it is stored, as Keras does; from a temporary copy when somebody deflated it. Either way its CRC32 is
-// checked first: HDF5 does not always survive damaged files.
+// checked first: damage among the weights themselves shows nowhere else.
 Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, const std::string& label) {
   if (!entry.deflated) {
     PLIMSOLL_TRY(zip.extract(entry, [](std::span<const std::byte>) { return Status{}; }));
@@ -37,6 +54,7 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
     return WeightsFile::open(std::move(file), offset, entry.bytes, label);
   }
   PLIMSOLL_ASSIGN(auto copy, TemporaryFile::create());
+  PLIMSOLL_TRY(check_unpacked_size(zip, entry, copy.path()));
   PLIMSOLL_TRY(zip.extract(entry, [&](std::span<const std::byte> piece) { return copy.write(piece); }));
   return WeightsFile::open(copy.path(), label);
 }

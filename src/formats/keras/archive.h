@@ -1,7 +1,6 @@
 // The .keras file of Keras 3 (3.0.0 to 3.15.1): a zip of config.json, metadata.json and model.weights.h5.
-// Memory held: the text of config.json and its parse; never the weights. Measured beyond that, with HDF5 1.10.8:
-// opening and writing raise the process's peak by 4 to 6 MiB (mostly HDF5's own code and tables, once) and 0.8 KiB for
-// each dataset, with 400 MB of weights as with 400 bytes.
+// Memory held: the text of config.json and its parse; never the weights. Beyond that some 0.4 KiB
+// for each dataset, with 400 MB of weights as with 400 bytes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -44,8 +43,8 @@ bool has_loss_scale_state(const KerasArchive& archive);
 std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights, std::string_view group = kOptimizerVars);
 std::string optimizer_path(int index, std::string_view group = kOptimizerVars);  // "optimizer/vars/3"
 
-// What to write. Of `source`, when given, everything is kept that is not replaced: datasets, attributes, other zip
-// entries; its "optimizer/" only when no entry lies there.
+// What to write. Of `source`, when given, everything is kept that is not replaced: datasets (write_weights() says
+// which), other zip entries; its "optimizer/" only when no entry lies there.
 struct KerasContents {
   std::string config_text;
   std::string metadata_text;
