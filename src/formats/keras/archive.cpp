@@ -5,7 +5,8 @@
 #include <array>
 #include <charconv>
 
-#include "formats/keras/json_text.h"
+#include "formats/json/parse.h"
+#include "formats/limits.h"
 #include "formats/zip/zip_writer.h"
 
 namespace plimsoll {
@@ -14,7 +15,6 @@ namespace {
 constexpr std::string_view kConfig = "config.json";
 constexpr std::string_view kMetadata = "metadata.json";
 constexpr std::string_view kWeights = "model.weights.h5";
-constexpr int64_t kLargestText = 256 * kMiB;
 
 Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
   if (const auto* entry = zip.find(name)) return entry;
@@ -49,15 +49,15 @@ Result<KerasArchive> open_archive(const std::string& path) {
   PLIMSOLL_ASSIGN(const auto* config, require(zip, kConfig));
   PLIMSOLL_ASSIGN(const auto* metadata, require(zip, kMetadata));
   PLIMSOLL_ASSIGN(const auto* weights, require(zip, kWeights));
-  PLIMSOLL_ASSIGN(archive.metadata_text, zip.text(*metadata, kLargestText));
-  PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, kLargestText));
+  PLIMSOLL_ASSIGN(archive.metadata_text, zip.text(*metadata, limits::kConfigBytes));
+  PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, limits::kConfigBytes));
   PLIMSOLL_ASSIGN(archive.config, parse_json(archive.config_text, fmt::format("{}: {}", path, kConfig)));
   PLIMSOLL_ASSIGN(archive.weights, open_weights(zip, *weights, fmt::format("{}: {}", path, kWeights)));
   return archive;
 }
 
 Result<KerasArchive> open_architecture(const File& file) {
-  if (file.size() > kLargestText)
+  if (file.size() > limits::kConfigBytes)
     return fail(ErrorCode::kNotAKerasFile,
                 fmt::format("{}: {} are too much for an architecture in JSON", file.path(), format_bytes(file.size())));
   KerasArchive archive;
