@@ -4,6 +4,7 @@
 
 #include "backends/cuda/cuda.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "device/host_room.h"
 
@@ -95,7 +96,7 @@ Result<int> doctor(DoctorFlags& flags) {
                                                   {"libraries", {device.library}},
                                                   {"disk_free_bytes", disk_free}});
     add_gpus(json);
-    answer(json.dump(2) + "\n");
+    answer(json_text(json) + "\n");
     return 0;
   }
   answer(fmt::format("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release));

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "device/process_memory.h"
 #include "execute/fit.h"
@@ -53,14 +54,15 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
   PLIMSOLL_ASSIGN(const SearchResult found, search(request));
   if (!found.fits) return fail(does_not_fit(request, found));
   PLIMSOLL_ASSIGN(job->session, Session::create(job->open.model, found.plan, *job->backend, request.graph));
+  if (!tools_note().empty()) message(flags, std::string(tools_note()));
   PLIMSOLL_TRY(load_weights(*job->session, *job->open.archive, false));
   return job;
 }
 
 // "1280/10000" on a terminal, redrawn.
 void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
-  if (flags.quiet || isatty(STDERR_FILENO) != 1) return;
-  tell(fmt::format("\r{}/{} samples\x1b[K{}", done, samples, done == samples ? "\n" : ""));
+  if (flags.quiet || !can_redraw()) return;
+  draw(fmt::format("\r{}/{} samples{}", done, samples, done == samples ? "\n" : ""));  // never shorter than before
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
@@ -71,7 +73,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
-    answer(ordered_object({{"loss", metrics[0].value}, {"metrics", named}}).dump(2) + "\n");
+    answer(json_text(ordered_object({{"loss", metrics[0].value}, {"metrics", named}})) + "\n");
     return 0;
   }
   for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));

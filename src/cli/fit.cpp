@@ -5,9 +5,11 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "cli/sources.h"
+#include "device/process_memory.h"
 #include "execute/fit.h"
 #include "formats/file/file.h"
 #include "report/profile.h"
@@ -204,6 +206,7 @@ class FitCommand {
     if (!flags_.quiet && !flags_.json) tell(plan_text(report) + "\n");
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
+    if (!tools_note().empty()) message(flags_, std::string(tools_note()));
     if (early_stopping_) PLIMSOLL_TRY(check_watched(*early_stopping_, session->tallies(), sources.validates));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
     const bool resuming = flags_.resume && file_exists(checkpoint_path(flags_.checkpoint));
@@ -327,7 +330,7 @@ class FitCommand {
       nlohmann::ordered_json json = done;
       json.erase("event");
       json["metrics"] = metrics;
-      answer(json.dump(2) + "\n");
+      answer(json_text(json) + "\n");
       return;
     }
     if (session.arena_peak_bytes() == 0)

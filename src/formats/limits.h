@@ -19,7 +19,6 @@ inline constexpr Bytes kJsonMemory = 64 * kMiB;  // that the parsed values take
 // Zip archives.
 inline constexpr Bytes kZipDirectoryBytes = 64 * kMiB;
 inline constexpr int64_t kZipEntries = 100'000;
-inline constexpr Bytes kZipUnpackedBytes = Bytes{1} << 40;  // of one deflated entry that is unpacked to disk
 
 // HDF5.
 inline constexpr int kHdf5Depth = 64;                    // of groups within groups

@@ -37,8 +37,10 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
     return WeightsFile::open(std::move(file), offset, entry.bytes, label);
   }
   PLIMSOLL_ASSIGN(auto copy, TemporaryFile::create());
+  PLIMSOLL_TRY(copy.check_space(entry.bytes));
   PLIMSOLL_TRY(zip.extract(entry, [&](std::span<const std::byte> piece) { return copy.write(piece); }));
-  return WeightsFile::open(copy.path(), label);
+  PLIMSOLL_ASSIGN(auto file, std::move(copy).open_read());
+  return WeightsFile::open(std::move(file), 0, entry.bytes, label);
 }
 
 Result<KerasArchive> open_archive(const std::string& path) {
