@@ -166,7 +166,6 @@ Result<Checkpoint> open_checkpoint(const std::string& path) {
       checkpoint.tensors_.push_back(std::move(entry));
     }
     checkpoint.header_ = std::move(json.at("header"));
-    if (!checkpoint.header_.is_object()) return bad(path, "its header is not an object");
   } catch (const Json::exception& error) {
     return bad(path, fmt::format("its header is not what was expected: {}", error.what()));
   }
