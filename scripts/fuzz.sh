@@ -2,8 +2,8 @@
 # Runs the fuzz targets (docs/fuzzing.md), as many at a time as there are processors, and says what each did.
 #
 #   scripts/fuzz.sh [SECONDS [TARGET...]]    each target for SECONDS (60); builds them first
-#   scripts/fuzz.sh --bundle DIR             programs, corpora and the libraries they need in one folder, for another
-#                                            machine: DIR/run.sh SECONDS JOBS [TARGET...]
+#   scripts/fuzz.sh --bundle DIR             programs, corpora and the libraries they need in one folder and, packed, in
+#                                            DIR.tar.gz, for another machine: DIR/run.sh SECONDS JOBS [TARGET...]
 #
 # What fuzzing adds to a corpus, and what it finds, stays in build-fuzz/found/TARGET/. Exits 1 if anything was found.
 set -u
@@ -21,17 +21,18 @@ bundle() {  # folder
   build
   mkdir -p "$1/lib" "$1/corpus" "$1/dictionaries" || exit
   for target in $all; do
-    cp "build-fuzz/fuzz_$target" "$1/" && cp -r "tests/corpus/$target" "$1/corpus/" || exit
+    # Without lines of source: what is found there is run again here.
+    objcopy --strip-debug "build-fuzz/fuzz_$target" "$1/fuzz_$target" && cp -r "tests/corpus/$target" "$1/corpus/" || exit
     # Beside the C library every machine has, what a program is linked with comes along.
     ldd "build-fuzz/fuzz_$target" | awk '$3 ~ /^\// { print $3 }' |
       grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv)\.so' | xargs -r cp -Lut "$1/lib" || exit
   done
   cp tests/fuzz/dictionaries/* "$1/dictionaries/" && cp scripts/fuzz_run.sh "$1/run.sh" || exit
-  du -sh "$1"
+  tar -czf "$1.tar.gz" -C "$(dirname "$1")" "$(basename "$1")" && du -sh "$1" "$1.tar.gz"
 }
 
 if [ "${1-}" = --bundle ]; then
-  [ $# = 2 ] || { sed -n '2,8p' "$0"; exit 2; }
+  [ $# = 2 ] || { sed -n '2,9p' "$0"; exit 2; }
   bundle "$2"
   exit
 fi

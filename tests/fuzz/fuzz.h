@@ -41,10 +41,12 @@ void empty_scratch_folder();
 // Stops with a report. For what must never come out of a bad file though no sanitizer sees it.
 [[noreturn]] void found(const std::string& what);
 
-// Bad input is never an error of the program itself.
+// Bad input is never an error of the program itself, and never takes all memory.
 template <typename T>
 void check_error(const Result<T>& result) {
-  if (!result && result.error().code == ErrorCode::kInternal) found(to_text(result.error()));
+  if (result) return;
+  const ErrorCode code = result.error().code;
+  if (code == ErrorCode::kInternal || code == ErrorCode::kOutOfMemory) found(to_text(result.error()));
 }
 
 // The input with every CRC32 in its zip directory made right, so that mutations reach what lies behind the check.

@@ -1,4 +1,6 @@
-// Runs a fuzz target once on every file named, and on every file of every folder named.
+// Runs a fuzz target once on every file named, and on every file of every folder named, within 2 GiB of addresses.
+#include <sys/resource.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -22,6 +24,10 @@ bool replay(const std::filesystem::path& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
+#ifndef __SANITIZE_ADDRESS__  // which takes all addresses there are
+  const rlimit most{rlim_t{2} << 30, rlim_t{2} << 30};
+  setrlimit(RLIMIT_AS, &most);
+#endif
   size_t count = 0;
   for (int i = 1; i < argc; ++i) {
     if (!std::filesystem::is_directory(argv[i])) {
