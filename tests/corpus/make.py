@@ -71,7 +71,7 @@ def put_golden():
     deflated = io.BytesIO()
     with zipfile.ZipFile(smallest) as source, zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
-            target.writestr(name, source.read(name))
+            target.writestr(zipfile.ZipInfo(name), source.read(name), zipfile.ZIP_DEFLATED)  # no date of today
     put("zip", "mlp-deflated.keras", deflated.getvalue())
     for path in sorted((GOLDEN / "formats").iterdir()):
         for suffix, target in {".npy": "npy", ".npz": "npz", ".idx": "idx", ".gz": "idx"}.items():

@@ -11,7 +11,7 @@ namespace plimsoll::fuzz {
 namespace {
 
 constexpr size_t kEndBytes = 22, kDirectoryBytes = 46, kLocalBytes = 30;
-constexpr size_t kMostUnpacked = 1 << 20;
+constexpr size_t kMostUnpacked = 4 << 20;
 
 class Archive {
  public:
