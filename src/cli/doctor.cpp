@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "cli/command.h"
 #include "device/host_room.h"
+#include "formats/file/cache.h"
 
 namespace plimsoll {
 namespace {
@@ -95,7 +96,10 @@ Result<int> doctor(DoctorFlags& flags) {
                                                   {"default_budget_bytes", budget.bytes},
                                                   {"libraries", {device.library}},
                                                   {"disk_free_bytes", disk_free}});
+    const auto cache = cache_folder();
+    json["cache"] = cache ? *cache : nlohmann::ordered_json();  // null: not used
     add_gpus(json);
+    if (!cache) json["missing"].push_back(error_json(cache.error())["error"]);
     answer(json_text(json) + "\n");
     return 0;
   }
@@ -106,6 +110,8 @@ Result<int> doctor(DoctorFlags& flags) {
   answer(fmt::format("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes)));
   answer(fmt::format("disk      {} free in this folder\n", format_bytes(disk_free)));
   answer(fmt::format("kernels   {}\n", device.library));
+  const auto cache = cache_folder();
+  answer(fmt::format("cache     {}\n", cache ? *cache : fmt::format("none: {}", cache.error().what)));
   print_gpus();
   return 0;
 }

@@ -185,3 +185,20 @@ def test_a_log_into_a_pipe_that_nobody_reads_is_refused(tmp_path):
     code, _, err = run(*fit, "--log", pipe)
     assert code == 0, err
     assert b'"event":"done"' in reader.communicate(timeout=60)[0]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_cache_of_somebody_else_is_not_used(tmp_path):
+    cache = tmp_path / "cache"
+    environment = {**os.environ, "PLIMSOLL_CACHE": str(cache)}
+    _, out, _ = run("doctor", env=environment)
+    assert str(cache).encode() in out and cache.stat().st_mode & 0o777 == 0o700
+    cache.chmod(0o777)
+    _, out, _ = run("doctor", env=environment)
+    assert b"others may write" in out
+    os.chown(cache, 12345, 12345)
+    _, out, _ = run("doctor", env=environment)
+    assert b"belongs to another user" in out
+    data = GOLDEN / "formats" / "compressed.npz"
+    code, _, err = run("evaluate", MODEL, "--data", data, "--device", "cpu", env=environment)
+    assert code == 6 and b"P602" in err and b"PLIMSOLL_CACHE" in err

@@ -277,8 +277,11 @@ TEST(Cache, TheFolderIsForItsOwnerAlone) {
   const auto mode = [&] { return std::filesystem::status(folder / "cache").permissions(); };
   EXPECT_EQ(mode(), std::filesystem::perms::owner_all);
   std::filesystem::permissions(folder / "cache", std::filesystem::perms::all);
+  EXPECT_FAILS(cache_folder(), kNotWritable, "chmod 700");
+  EXPECT_EQ(mode(), std::filesystem::perms::all);  // it may be a folder that others need
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
+  std::filesystem::permissions(folder / "cache", std::filesystem::perms(0755));
   ASSERT_OK(cache_folder());
-  EXPECT_EQ(mode(), std::filesystem::perms::owner_all);
   if (::geteuid() != 0) return;  // only root can give a folder away
   ASSERT_EQ(::chown((folder / "cache").c_str(), 12345, 12345), 0);
   EXPECT_FAILS(cache_folder(), kNotWritable, "12345");
@@ -311,6 +314,26 @@ TEST(Cache, AnEntryOfSomebodyElseIsNotBelieved) {
   write_cache_entry("kernel", "code");
   ASSERT_EQ(::chown((folder / "cache/kernel").c_str(), 12345, 12345), 0);
   EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
+}
+
+TEST(Cache, EntriesAreClosedToOthersWhateverTheMaskOfModes) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  const mode_t before = ::umask(0);
+  write_cache_entry("kernel", "code");
+  spill(folder / "source", "abc");
+  const auto source = File::open_read(folder / "source");
+  const auto array = cached_file(*source, "part", [](const std::string& path) -> Status {
+    spill(path, "unpacked");
+    return {};
+  });
+  ::umask(before);
+  ASSERT_OK(array);
+  EXPECT_EQ(read_cache_entry("kernel"), "code");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
+    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0600)) << entry.path();
+  ::chmod((folder / "cache/kernel").c_str(), 0666);
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);  // somebody may have changed it
 }
 
 TEST(Cache, TheOldestEntriesGoWhenItIsFull) {

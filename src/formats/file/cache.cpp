@@ -31,22 +31,23 @@ uint64_t fnv1a(std::string_view text) {
   return hash;
 }
 
-// The folder for the user alone. One that an earlier version made for everybody to read is closed.
-Status make_private(const std::string& folder) {
+// Whether nobody but the user can write there. Its mode is not changed: the folder may be one that others need.
+Status check_private(const std::string& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0)
     return fail(write_error(errno, folder, fmt::format("creating the cache folder {}", folder)));
-  if (info.st_uid != ::geteuid())
-    return fail(Error{ErrorCode::kNotWritable,
-                      fmt::format("the cache folder {} belongs to another user (number {})", folder, info.st_uid),
-                      {"what lies there would be run and trained on: it must be yours"},
-                      {"set PLIMSOLL_CACHE to a folder of your own"}});
-  if ((info.st_mode & 077) != 0 && ::chmod(folder.c_str(), 0700) != 0)
-    return fail(write_error(errno, folder, fmt::format("closing the cache folder {} to others", folder)));
-  return {};
+  const bool own = info.st_uid == ::geteuid();
+  if (own && (info.st_mode & 022) == 0) return {};
+  Error error{ErrorCode::kNotWritable,
+              own ? fmt::format("others may write in the cache folder {} (mode {:o})", folder, info.st_mode & 07777)
+                  : fmt::format("the cache folder {} belongs to another user (number {})", folder, info.st_uid),
+              {"what lies there is run and trained on: only you may be able to put it there"},
+              {}};
+  if (own) error.remedy(fmt::format("chmod 700 {}", folder));
+  return fail(std::move(error.remedy("set PLIMSOLL_CACHE to a folder of your own")));
 }
 
-// A file of the user's own. Others may have put theirs there while the folder was open to them.
+// A file of the user's own. Others may have put theirs there, or changed one, while the folder was open to them.
 std::optional<File> open_own(const std::string& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat info {};
@@ -71,10 +72,17 @@ std::optional<std::string> digest_of(const std::string& path) {
   return read ? std::optional(digest.text()) : std::nullopt;
 }
 
+// Whatever the user's mask of modes lets through.
+void close_to_others(const std::string& path) {
+  ::chmod(path.c_str(), 0600);
+}
+
 Status write_file(const std::string& path, std::string_view text) {
   PLIMSOLL_ASSIGN(auto file, AtomicFile::create(path));
   PLIMSOLL_TRY(file.write(bytes_of_text(text)));
-  return file.commit();
+  PLIMSOLL_TRY(file.commit());
+  close_to_others(path);
+  return {};
 }
 
 std::optional<std::string> read_file(const std::string& path) {
@@ -121,7 +129,7 @@ Result<std::string> cache_folder() {
     auto failure = write_error(error.value(), folder, fmt::format("creating the cache folder {}", folder));
     return fail(std::move(failure.remedy("set PLIMSOLL_CACHE to a folder on a disk with space")));
   }
-  PLIMSOLL_TRY(make_private(folder));
+  PLIMSOLL_TRY(check_private(folder));
   return folder;
 }
 
@@ -137,6 +145,7 @@ Result<std::string> cached_file(const File& source, const std::string& part,
   auto path = fmt::format("{}/{}-{:016x}.npy", folder, stem, fnv1a(key));
   if (is_whole(path)) return path;
   PLIMSOLL_TRY(fill(path));
+  close_to_others(path);
   const auto digest = digest_of(path);
   if (!digest) return fail(ErrorCode::kFileUnreadable, fmt::format("cannot read {}, which was just written", path));
   PLIMSOLL_TRY(write_file(digest_path(path), fmt::format("{}{}\n", kHeading, *digest)));

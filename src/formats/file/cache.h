@@ -1,7 +1,7 @@
 // What saves work and may be lost: compressed or byte-swapped data unpacked once, so that every later epoch can pread
 // it; compiled kernels; measurements.
 //
-// The folder belongs to the user alone, or it is not used. Every entry has a digest of its contents beside it or in it,
+// Nobody but the user can write in the folder, or it is not used. Every entry has a digest of its contents beside it or in it,
 // checked before use: a damaged entry is made again. The digest finds damage; that nobody else can put an entry there,
 // with its digest, follows from the folder's owner and mode. When an entry is added, the oldest ones go until all of
 // them take no more than $PLIMSOLL_CACHE_SIZE (32 GiB); what was used within the last hour stays.
@@ -18,7 +18,7 @@
 namespace plimsoll {
 
 // $PLIMSOLL_CACHE, $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, made if it is not there. P602 when it cannot be made
-// or belongs to somebody else.
+// or others may write there.
 Result<std::string> cache_folder();
 
 // The .npy file in the cache that holds `part` of `source` unpacked. Its name carries a hash of the source's path,
