@@ -97,7 +97,7 @@ Result<int> doctor(DoctorFlags& flags) {
                                                   {"libraries", {device.library}},
                                                   {"disk_free_bytes", disk_free}});
     const auto cache = cache_folder();
-    json["cache"] = cache ? *cache : nlohmann::ordered_json();  // null: not used
+    json["cache"] = cache ? nlohmann::ordered_json(*cache) : nlohmann::ordered_json();  // null: not used
     add_gpus(json);
     if (!cache) json["missing"].push_back(error_json(cache.error())["error"]);
     answer(json_text(json) + "\n");
