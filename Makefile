@@ -1,6 +1,6 @@
 # Everything one types. Each target installs what it misses first (scripts/packages.txt), so a fresh machine needs no other step.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test sanitize bench check format tidy clean
+.PHONY: help setup build demo test fuzz sanitize bench check format tidy clean
 
 nvcc = $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
@@ -21,6 +21,9 @@ demo: build  ## a model that the kernel kills trains in the same memory; then Fa
 
 test: build  ## all tests: unit tests, checks of the tree, comparisons with Keras
 	@scripts/test.sh
+
+fuzz:  ## every parser of files under libFuzzer: FUZZ_SECONDS=60 each, FUZZ_TARGETS="npy zip" (default: all)
+	@scripts/fuzz.sh $(or $(FUZZ_SECONDS),60) $(FUZZ_TARGETS)
 
 sanitize: setup  ## the unit tests under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer
 	cmake --preset sanitize
@@ -47,4 +50,4 @@ tidy: build  ## clang-tidy over src
 	@find src -name '*.cpp' -print0 | xargs -0 -r -n 1 -P "$$(nproc)" clang-tidy -p build --quiet --extra-arg=-Wno-unknown-warning-option
 
 clean:  ## removes what was built; keeps .venv
-	rm -rf build build-debug build-sanitize build-reference
+	rm -rf build build-debug build-sanitize build-reference build-fuzz

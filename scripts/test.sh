@@ -22,6 +22,7 @@ stage "folder order" sh -c 'python3 scripts/check_folders.py --self-test && pyth
 stage "docs and error pages" python3 scripts/check_docs.py
 stage "memory cgroup" bash scripts/check_cgroup.sh
 stage "unit tests" ctest --preset release --no-tests=error
+stage "fuzzing, 30 s per target" scripts/fuzz.sh "${FUZZ_SECONDS:-30}"
 stage "Python environment" scripts/venv.sh
 stage "against Keras, and the command line" .venv/bin/python -m pytest -q tests/keras tests/cli
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/printable.h"
+
 namespace plimsoll {
 
 std::string code_name(ErrorCode code) {
@@ -13,10 +15,10 @@ int exit_code(ErrorCode code) {
 }
 
 std::string to_text(const Error& error) {
-  std::string text = fmt::format("error {}: {}\n", code_name(error.code), error.what);
-  for (const auto& fact : error.facts) text += fmt::format("  {}\n", fact);
+  std::string text = fmt::format("error {}: {}\n", code_name(error.code), printable(error.what));
+  for (const auto& fact : error.facts) text += fmt::format("  {}\n", printable(fact));
   for (size_t i = 0; i < error.remedies.size(); ++i)
-    text += fmt::format("  {}{}\n", i == 0 ? "try: " : "     ", error.remedies[i]);
+    text += fmt::format("  {}{}\n", i == 0 ? "try: " : "     ", printable(error.remedies[i]));
   return text;
 }
 

@@ -70,10 +70,14 @@ void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 const std::atomic<bool>& stop_requested();
 void install_signal_handlers();
 
-// The answer, to stdout; whether it arrived is asked at the end.
+// The answer, to stdout; whether it arrived is asked at the end. What names from files could do to a terminal is made
+// harmless here and in tell().
 void answer(const std::string& text);
 // To stderr. That nobody reads it any more stops nothing.
 void tell(const std::string& text);
+void draw(const std::string& text);  // the same for a terminal, with controls of our own: names in it must be printable
+// Whether stderr is a terminal on which a line can be drawn again.
+bool can_redraw();
 void message(const CommonFlags& flags, const std::string& text);  // a line of it, unless --quiet
 // "process peak: 41.2 MiB of 47.0 MiB"; on a GPU also who counted.
 std::string peak_text(const Session& session, const Budget& budget);

@@ -4,8 +4,10 @@
 
 #include "backends/cuda/cuda.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "device/host_room.h"
+#include "formats/file/cache.h"
 
 namespace plimsoll {
 namespace {
@@ -94,8 +96,11 @@ Result<int> doctor(DoctorFlags& flags) {
                                                   {"default_budget_bytes", budget.bytes},
                                                   {"libraries", {device.library}},
                                                   {"disk_free_bytes", disk_free}});
+    const auto cache = cache_folder();
+    json["cache"] = cache ? nlohmann::ordered_json(*cache) : nlohmann::ordered_json();  // null: not used
     add_gpus(json);
-    answer(json.dump(2) + "\n");
+    if (!cache) json["missing"].push_back(error_json(cache.error())["error"]);
+    answer(json_text(json) + "\n");
     return 0;
   }
   answer(fmt::format("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release));
@@ -105,6 +110,8 @@ Result<int> doctor(DoctorFlags& flags) {
   answer(fmt::format("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes)));
   answer(fmt::format("disk      {} free in this folder\n", format_bytes(disk_free)));
   answer(fmt::format("kernels   {}\n", device.library));
+  const auto cache = cache_folder();
+  answer(fmt::format("cache     {}\n", cache ? *cache : fmt::format("none: {}", cache.error().what)));
   print_gpus();
   return 0;
 }

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "cli/within_budget.h"
 #include "device/process_memory.h"
@@ -58,14 +59,15 @@ Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
       within_budget(flags.job, planning_budget(job->budget, job->backend->device()), [&] { return search(request); }));
   if (!found.fits) return fail(does_not_fit(request, found));
   PLIMSOLL_ASSIGN(job->session, Session::create(job->open.model, found.plan, *job->backend, request.graph));
+  if (!tools_note().empty()) message(flags, std::string(tools_note()));
   PLIMSOLL_TRY(load_weights(*job->session, *job->open.archive, false));
   return job;
 }
 
 // "1280/10000" on a terminal, redrawn.
 void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
-  if (flags.quiet || isatty(STDERR_FILENO) != 1) return;
-  tell(fmt::format("\r{}/{} samples\x1b[K{}", done, samples, done == samples ? "\n" : ""));
+  if (flags.quiet || !can_redraw()) return;
+  draw(fmt::format("\r{}/{} samples{}", done, samples, done == samples ? "\n" : ""));  // never shorter than before
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
@@ -80,7 +82,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
     nlohmann::ordered_json found = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
     if (const auto& skipped = job->open.model.skipped_metrics(); !skipped.empty()) found["skipped_metrics"] = skipped;
     if (!kept) found.update(error_json(kept.error()));
-    answer(found.dump(2) + "\n");
+    answer(json_text(found) + "\n");
     return kept ? 0 : exit_code(kept.error().code);
   }
   for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));

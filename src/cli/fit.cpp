@@ -5,12 +5,16 @@
 #include <fstream>
 
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "cli/sources.h"
 #include "cli/within_budget.h"
+#include "device/process_memory.h"
 #include "execute/fit.h"
 #include "formats/file/file.h"
+#include "formats/json/parse.h"
+#include "formats/limits.h"
 #include "report/profile.h"
 #include "search/given_plan.h"
 
@@ -87,13 +91,19 @@ Status check_watched(const EarlyStopping& watched, const Model& model, const std
 
 Result<Plan> read_plan(const std::string& path) {
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
+  const auto no_plan = [&](std::string_view what) {
+    return fail(Error{ErrorCode::kBadPlan,
+                      fmt::format("{}: {}, expected a plan saved by plimsoll plan --save", path, what),
+                      {},
+                      {"plimsoll plan ... --save FILE"}});
+  };
+  if (file.size() > limits::kJsonBytes) return no_plan(fmt::format("{} of something", format_bytes(file.size())));
   std::string text(static_cast<size_t>(file.size()), '\0');
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
-  const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (!json.is_object() || !json.contains("format"))
-    return fail(ErrorCode::kBadPlan, fmt::format("{}: {}, expected a plan saved by plimsoll plan --save", path,
-                                                 json.is_discarded() ? "not JSON" : "JSON of something else"));
-  auto plan = plan_from_json(json);
+  const auto json = parse_json(text, path, ErrorCode::kBadPlan);
+  if (!json) return no_plan("not JSON");
+  if (!json->is_object() || !json->contains("format")) return no_plan("JSON of something else");
+  auto plan = plan_from_json(*json);
   if (!plan) plan.error().what = fmt::format("{}: {}", path, plan.error().what);
   return plan;
 }
@@ -182,6 +192,7 @@ class FitCommand {
     if (!flags_.quiet && !flags_.json) tell(plan_text(report) + "\n");
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
+    if (!tools_note().empty()) message(flags_, std::string(tools_note()));
     if (early_stopping_)
       PLIMSOLL_TRY(check_watched(*early_stopping_, open.model, session->tallies(), sources.validates));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
@@ -317,7 +328,7 @@ class FitCommand {
       json.erase("event");
       json["metrics"] = metrics;
       if (!kept) json.update(error_json(kept.error()));
-      answer(json.dump(2) + "\n");
+      answer(json_text(json) + "\n");
       return;
     }
     if (session.arena_peak_bytes() == 0)

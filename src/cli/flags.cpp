@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
@@ -8,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
 #include "execute/session.h"
@@ -300,11 +302,20 @@ Status CommonFlags::check_cut() const {
 }
 
 void answer(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
+  std::fputs(printable_lines(text).c_str(), stdout);
 }
 
 void tell(const std::string& text) {
+  std::fputs(printable_lines(text).c_str(), stderr);
+}
+
+void draw(const std::string& text) {
   std::fputs(text.c_str(), stderr);
+}
+
+bool can_redraw() {
+  const char* terminal = std::getenv("TERM");
+  return isatty(STDERR_FILENO) == 1 && (terminal == nullptr || std::string_view(terminal) != "dumb");
 }
 
 void message(const CommonFlags& flags, const std::string& text) {

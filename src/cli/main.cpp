@@ -10,6 +10,7 @@
 #include <exception>
 #include <new>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "device/heap_limit.h"
 #include "formats/file/file.h"
@@ -24,7 +25,7 @@ void on_signal(int) {
 }
 
 int finish(const Error& error, bool json) {
-  const std::string text = json ? error_json(error).dump(2) + "\n" : to_text(error);
+  const std::string text = json ? json_text(error_json(error)) + "\n" : to_text(error);
   std::fputs(text.c_str(), json ? stdout : stderr);
   if (error.code == ErrorCode::kInternal)
     std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);

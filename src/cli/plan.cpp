@@ -2,6 +2,7 @@
 
 #include "api/builtin.h"
 #include "base/json.h"
+#include "base/json_text.h"
 #include "cli/sources.h"
 #include "cli/within_budget.h"
 #include "formats/file/file.h"
@@ -15,7 +16,7 @@ struct PlanFlags : CommonFlags, DataFlags {
 };
 
 Status save_plan(const Plan& plan, const std::string& path) {
-  const std::string text = to_json(plan).dump(1) + "\n";
+  const std::string text = json_text(to_json(plan), 1) + "\n";
   PLIMSOLL_ASSIGN(AtomicFile file, AtomicFile::create(path));
   PLIMSOLL_TRY(file.write(bytes_of_text(text)));
   return file.commit();
@@ -26,7 +27,7 @@ void print_list(bool json) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const BuiltinModel& model : builtin_models())
       list.push_back(ordered_object({{"name", model.name}, {"summary", model.summary}}));
-    answer(list.dump(2) + "\n");
+    answer(json_text(list) + "\n");
     return;
   }
   for (const BuiltinModel& model : builtin_models()) answer(fmt::format("{:<12}  {}\n", model.name, model.summary));
@@ -58,11 +59,11 @@ Result<int> plan(PlanFlags& flags) {
     if (!flags.json) return fail(error);
     nlohmann::ordered_json both = plan_json(report);  // one document: what was found, and that it is not enough
     both.update(error_json(error));
-    answer(both.dump(2) + "\n");
+    answer(json_text(both) + "\n");
     return exit_code(error.code);
   }
   if (!flags.save.empty()) PLIMSOLL_TRY(save_plan(result.plan, flags.save));
-  answer(flags.json ? plan_json(report).dump(2) + "\n" : plan_text(report));
+  answer(flags.json ? json_text(plan_json(report)) + "\n" : plan_text(report));
   if (!flags.save.empty()) message(flags, fmt::format("plan saved to {}", flags.save));
   return 0;
 }

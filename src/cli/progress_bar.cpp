@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <utility>
 
+#include "base/printable.h"
 #include "cli/command.h"
 
 namespace plimsoll {
@@ -17,7 +19,7 @@ constexpr int kBarWidth = 20, kShortBar = 8;
 
 std::string metrics_text(const std::vector<Metric>& metrics) {
   std::string text;
-  for (const Metric& metric : metrics) text += fmt::format(" - {}: {:.4f}", metric.name, metric.value);
+  for (const Metric& metric : metrics) text += fmt::format(" - {}: {:.4f}", printable(metric.name), metric.value);
   return text;
 }
 
@@ -48,7 +50,7 @@ size_t terminal_columns() {
 
 ProgressBar::ProgressBar(bool quiet, Bytes budget, std::function<Bytes()> held)
     : quiet_(quiet),
-      terminal_(isatty(STDERR_FILENO) == 1),
+      terminal_(can_redraw()),
       color_(terminal_ && std::getenv("NO_COLOR") == nullptr),
       budget_(budget),
       held_(std::move(held)) {}
@@ -85,9 +87,17 @@ void ProgressBar::on_step(const StepEvent& event) {
   if (!fits()) text = left + metrics + rate + memory;
   if (!fits()) text = left + metrics + memory;
   if (!fits()) text.resize(row - std::min(row, counter.size() + static_cast<size_t>(width)));
-  tell(fmt::format("\r{}{}{}\x1b[K", counter,
-                   bar(static_cast<double>(event.window) / static_cast<double>(event.windows), width, color_), text));
+  draw(fmt::format("\r{}{}{}{}", counter,
+                   bar(static_cast<double>(event.window) / static_cast<double>(event.windows), width, color_), text,
+                   clear_rest(counter.size() + static_cast<size_t>(width) + text.size())));
   drawing_ = true;
+}
+
+// What clears the row behind a line of `columns`: without colours also without the terminal's own command.
+std::string ProgressBar::clear_rest(size_t columns) {
+  const size_t before = std::exchange(drawn_columns_, columns);
+  if (color_) return "\x1b[K";
+  return std::string(before > columns ? before - columns : 0, ' ');
 }
 
 void ProgressBar::end_line() {
@@ -101,10 +111,12 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
   const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
   const std::string told = fmt::format("{}{} - {} - {}", pace_text(per_step), metrics_text(event.metrics),
                                        rate_text(epoch_samples_, epoch_seconds_), memory_text());
-  if (terminal_)
-    tell(fmt::format("\r{}/{} {} {:.0f}s {}\x1b[K\n", windows_, windows_, bar(1, kBarWidth, color_), event.seconds,
-                     told));
-  else
+  if (terminal_) {
+    const std::string counter = fmt::format("{}/{} ", windows_, windows_),
+                      text = fmt::format(" {:.0f}s {}", event.seconds, told);
+    draw(fmt::format("\r{}{}{}{}\n", counter, bar(1, kBarWidth, color_), text,
+                     clear_rest(counter.size() + kBarWidth + text.size())));
+  } else
     tell(fmt::format("Epoch {}/{} - {:.1f}s - {}\n", event.epoch + 1, event.epochs, event.seconds, told));
 }
 

@@ -21,12 +21,14 @@ class ProgressBar : public FitObserver {
 
  private:
   std::string memory_text() const;
+  std::string clear_rest(size_t columns);
 
   bool quiet_, terminal_, color_, drawing_ = false;
   Bytes budget_;
   std::function<Bytes()> held_;
   double epoch_seconds_ = 0, drawn_at_ = -1;
   int64_t epoch_samples_ = 0, windows_ = 0;
+  size_t drawn_columns_ = 0;
 };
 
 }  // namespace plimsoll

@@ -27,16 +27,22 @@ Bytes status_field(const char* field) {
   return at == nullptr ? 0 : std::atoll(at + std::strlen(field)) * kKiB;
 }
 
-// compute-sanitizer loads this library into the program once it uses a GPU; the variables are what it tells it by,
-// newer versions by the first.
-bool has_compute_sanitizer() {
-  for (const char* variable : {"NV_SANITIZER_INJECTION_PORT_BASE", "NV_SANITIZER_INJECTION_PORT_RANGE_BEGIN"})
-    if (std::getenv(variable) != nullptr) return true;
-  const auto is_its_library = [](dl_phdr_info* library, size_t, void*) -> int {
-    return library->dlpi_name != nullptr && std::strstr(library->dlpi_name, "libsanitizer-collection.so") != nullptr;
+bool is_loaded(const char* part_of_name) {
+  const auto is_it = [](dl_phdr_info* library, size_t, void* name) -> int {
+    return library->dlpi_name != nullptr && std::strstr(library->dlpi_name, static_cast<const char*>(name)) != nullptr;
   };
-  return dl_iterate_phdr(is_its_library, nullptr) != 0;
+  return dl_iterate_phdr(is_it, const_cast<char*>(part_of_name)) != 0;
 }
+
+// compute-sanitizer loads its library into the program once it uses a GPU; the variables are what it tells it by,
+// newer versions by the first. Without a GPU's driver in the process they mean nothing.
+bool has_compute_sanitizer() {
+  if (is_loaded("libsanitizer-collection.so")) return true;
+  const bool named = std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr ||
+                     std::getenv("NV_SANITIZER_INJECTION_PORT_RANGE_BEGIN") != nullptr;
+  return named && is_loaded("libcuda.so");
+}
+
 // The kernel keeps VmHWM from counters it sums up only now and then, so it can lie some pages below a VmRSS read
 // before.
 std::atomic<Bytes> highest_seen{0};
@@ -61,6 +67,11 @@ Bytes held_by_tools() {
   // Its shadow of device memory grows with what it watches.
   if (has_compute_sanitizer()) return std::numeric_limits<Bytes>::max() / 2;
   return dlsym(RTLD_DEFAULT, "__lsan_do_leak_check") != nullptr ? kGiB : 0;
+}
+
+std::string_view tools_note() {
+  if (!has_compute_sanitizer()) return "";
+  return "compute-sanitizer is attached: what lies outside the arena is not checked against its bound";
 }
 
 }  // namespace plimsoll

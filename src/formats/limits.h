@@ -9,10 +9,12 @@
 
 namespace plimsoll::limits {
 
-// JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header.
-inline constexpr Bytes kJsonBytes = 64 * kMiB;
+// JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header. NASNetLarge, the largest
+// model of keras.applications by its text, has 1.0 MiB, 105,000 values and 10 MiB of memory.
+inline constexpr Bytes kConfigBytes = 16 * kMiB;  // of config.json, metadata.json and an architecture
+inline constexpr Bytes kJsonBytes = 64 * kMiB;    // of any JSON
 inline constexpr int kJsonDepth = 512;
-inline constexpr int64_t kJsonNodes = 2'000'000;  // values and keys; some 100 bytes of memory each
+inline constexpr Bytes kJsonMemory = 64 * kMiB;  // that the parsed values take
 
 // Zip archives.
 inline constexpr Bytes kZipDirectoryBytes = 64 * kMiB;

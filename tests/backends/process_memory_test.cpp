@@ -1,9 +1,11 @@
 #include "device/process_memory.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -31,6 +33,16 @@ TEST(ProcessMemory, PeakIsNoLessThanWhatWasEverSeen) {
   const Bytes seen = *std::max_element(highest.begin(), highest.end());
   EXPECT_GT(seen, 0);
   EXPECT_GE(peak_resident_bytes(), seen);
+}
+
+// A variable in the environment must not switch a check off where no GPU is used.
+TEST(ProcessMemory, AVariableAloneIsNoTool) {
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr) GTEST_SKIP() << "a GPU's driver is in this process";
+  const Bytes before = held_by_tools();
+  ASSERT_EQ(setenv("NV_SANITIZER_INJECTION_PORT_BASE", "1", 1), 0);
+  EXPECT_EQ(held_by_tools(), before);
+  EXPECT_EQ(tools_note(), "");
+  unsetenv("NV_SANITIZER_INJECTION_PORT_BASE");
 }
 
 TEST(ProcessMemory, PeakCountsWhatNobodyLookedAt) {

@@ -169,17 +169,43 @@ TEST(PathAside, RemovesWhatDeadWritersLeftLongAgo) {
 TEST(TemporaryFile, LivesWhileItIsOpen) {
   const TempFolder folder;
   const Environment tmpdir("TMPDIR", folder.path());
-  std::optional<File> opened;
-  {
-    auto file = TemporaryFile::create();
-    ASSERT_OK(file);
-    ASSERT_OK(file->write(bytes_of_text("abc")));
-    opened = std::move(File::open_read(file->path()).value());
-  }
+  auto file = TemporaryFile::create();
+  ASSERT_OK(file);
+  ASSERT_OK(file->write(bytes_of_text("abc")));
+  const auto opened = std::move(*file).open_read();
+  ASSERT_OK(opened);
   EXPECT_EQ(folder.count(), 0u);
   std::array<char, 3> out{};
   ASSERT_OK(opened->pread_exact(0, std::as_writable_bytes(std::span(out))));
   EXPECT_EQ(std::string(out.data(), 3), "abc");
+}
+
+TEST(TemporaryFile, RoomIsAskedForBeforeAnythingIsUnpacked) {
+  const TempFolder folder;
+  const Environment tmpdir("TMPDIR", folder.path());
+  const FileSizeLimit limit(1000);
+  const auto file = TemporaryFile::create();
+  ASSERT_OK(file);
+  ASSERT_OK(file->check_space(1000));
+  EXPECT_FAILS(file->check_space(1001), kWriteFailed, "TMPDIR");
+}
+
+// Whoever may write in the folder must not be able to have another file written: the name is opened once.
+TEST(AtomicFile, WritesTheFileItMadeWhateverBecomesOfItsName) {
+  const TempFolder folder;
+  spill(folder / "victim", "untouched");
+  auto file = AtomicFile::create(folder / "f");
+  ASSERT_OK(file);
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().extension() != ".part") continue;
+    const auto part = entry.path();
+    std::filesystem::remove(part);
+    std::filesystem::create_symlink(folder / "victim", part);
+    break;
+  }
+  ASSERT_OK(file->write(bytes_of_text("new")));
+  (void)file->commit();
+  EXPECT_EQ(slurp(folder / "victim"), "untouched");
 }
 
 TEST(Cache, FolderFollowsTheEnvironment) {
@@ -216,6 +242,121 @@ TEST(Cache, UnpacksOnceAndAgainWhenTheSourceChanges) {
   spill(folder / "source", "abcd");
   EXPECT_NE(fetch().value(), *first);
   EXPECT_EQ(filled, 2);
+}
+
+TEST(Cache, AnEntryThatWasChangedIsMadeAgain) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  spill(folder / "source", "abc");
+  int filled = 0;
+  const auto fetch = [&] {
+    const auto source = File::open_read(folder / "source");
+    return cached_file(*source, "part", [&](const std::string& path) -> Status {
+      ++filled;
+      spill(path, "unpacked");
+      return {};
+    });
+  };
+  const auto path = fetch();
+  ASSERT_OK(path);
+  spill(*path, "Unpacked");
+  ASSERT_OK(fetch());
+  EXPECT_EQ(filled, 2);
+  EXPECT_EQ(slurp(*path), "unpacked");
+  std::filesystem::remove(*path + ".digest");
+  ASSERT_OK(fetch());
+  EXPECT_EQ(filled, 3);
+  ASSERT_OK(fetch());
+  EXPECT_EQ(filled, 3);
+}
+
+TEST(Cache, TheFolderIsForItsOwnerAlone) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  ASSERT_OK(cache_folder());
+  const auto mode = [&] { return std::filesystem::status(folder / "cache").permissions(); };
+  EXPECT_EQ(mode(), std::filesystem::perms::owner_all);
+  std::filesystem::permissions(folder / "cache", std::filesystem::perms::all);
+  EXPECT_FAILS(cache_folder(), kNotWritable, "chmod 700");
+  EXPECT_EQ(mode(), std::filesystem::perms::all);  // it may be a folder that others need
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
+  std::filesystem::permissions(folder / "cache", std::filesystem::perms(0755));
+  ASSERT_OK(cache_folder());
+  if (::geteuid() != 0) return;  // only root can give a folder away
+  ASSERT_EQ(::chown((folder / "cache").c_str(), 12345, 12345), 0);
+  EXPECT_FAILS(cache_folder(), kNotWritable, "12345");
+}
+
+TEST(Cache, SmallEntriesAreReadBackOnlyWhole) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
+  const std::string content("code\n\0code", 10);
+  write_cache_entry("kernel", content);
+  EXPECT_EQ(read_cache_entry("kernel"), content);
+  const std::string path = folder / "cache/kernel", whole = slurp(path);
+  for (size_t at = 0; at < whole.size(); ++at) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    spill(path, damaged);
+    EXPECT_EQ(read_cache_entry("kernel"), std::nullopt) << at;
+    spill(path, whole.substr(0, at));
+    EXPECT_EQ(read_cache_entry("kernel"), std::nullopt) << at;
+  }
+  spill(folder / "cache/other", whole);
+  EXPECT_EQ(read_cache_entry("other"), std::nullopt);  // it is the entry of another name
+}
+
+TEST(Cache, AnEntryOfSomebodyElseIsNotBelieved) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  write_cache_entry("kernel", "code");
+  ASSERT_EQ(::chown((folder / "cache/kernel").c_str(), 12345, 12345), 0);
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
+}
+
+TEST(Cache, EntriesAreClosedToOthersWhateverTheMaskOfModes) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  const mode_t before = ::umask(0);
+  write_cache_entry("kernel", "code");
+  spill(folder / "source", "abc");
+  const auto source = File::open_read(folder / "source");
+  const auto array = cached_file(*source, "part", [](const std::string& path) -> Status {
+    spill(path, "unpacked");
+    return {};
+  });
+  ::umask(before);
+  ASSERT_OK(array);
+  EXPECT_EQ(read_cache_entry("kernel"), "code");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
+    EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0600)) << entry.path();
+  ::chmod((folder / "cache/kernel").c_str(), 0666);
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);  // somebody may have changed it
+}
+
+TEST(Cache, TheOldestEntriesGoWhenItIsFull) {
+  const TempFolder folder;
+  const Environment cache("PLIMSOLL_CACHE", folder / "cache");
+  const Environment size("PLIMSOLL_CACHE_SIZE", "2500");
+  const auto age = [&](const std::string& name, int hours) {
+    std::filesystem::last_write_time(folder / ("cache/" + name),
+                                     std::filesystem::file_time_type::clock::now() - std::chrono::hours(hours));
+  };
+  const std::string thousand(1000, 'x');
+  write_cache_entry("older", thousand);
+  age("older", 3);
+  write_cache_entry("oldest", thousand);
+  age("oldest", 4);
+  write_cache_entry("new", thousand);
+  EXPECT_EQ(read_cache_entry("oldest"), std::nullopt);
+  EXPECT_EQ(read_cache_entry("older"), thousand);
+  EXPECT_EQ(read_cache_entry("new"), thousand);
+  write_cache_entry("newer", thousand);
+  write_cache_entry("newest", thousand);
+  EXPECT_EQ(read_cache_entry("older"), std::nullopt);
+  for (const char* name : {"new", "newer", "newest"}) EXPECT_EQ(read_cache_entry(name), thousand);  // used lately
 }
 
 }  // namespace

@@ -3,8 +3,8 @@
 
 #include <numeric>
 
+#include "formats/json/parse.h"
 #include "formats/keras/archive.h"
-#include "formats/keras/json_text.h"
 #include "formats/keras/layer_paths.h"
 #include "formats/zip/zip_writer.h"
 #include "tests/formats/support.h"

@@ -27,6 +27,40 @@ TEST(Zip, ReadsBackWhatWasWritten) {
   EXPECT_FAILS(zip->text(*zip->find("a.txt"), 4), kNotAKerasFile, "at most");
 }
 
+// Python takes the last entry of a name, others the first: what is read must not depend on who reads.
+TEST(Zip, ANameThatStandsTwiceIsRefused) {
+  const TempFolder folder;
+  write_zip(folder / "z", {{"config.json", "{}"}, {"a", "alpha"}, {"config.json", "{\"b\":1}"}});
+  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "two entries are named config.json");
+}
+
+TEST(Zip, AnEntryThatCannotUnpackToItsSizeIsRefused) {
+  const TempFolder folder;
+  write_zip(folder / "z", {{"a", "alpha"}});
+  auto text = slurp(folder / "z");
+  const auto directory = text.find("PK\x01\x02");
+  text[directory + 10] = 8;                          // deflated
+  text.replace(directory + 24, 4, "\0\0\0\x10", 4);  // to 256 MiB, from five bytes
+  spill(folder / "z", text);
+  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "5 compressed bytes cannot unpack to 268435456");
+}
+
+TEST(Zip, TooManyEntriesAreRefused) {
+  const TempFolder folder;
+  std::string text;
+  const auto put = [&](uint64_t value, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i));
+  };
+  const uint64_t entries = 100'001, bytes = entries * 46;
+  text.assign(bytes, '\0');
+  put(0x06064b50, 4), put(44, 8), put(45, 2), put(45, 2), put(0, 8);  // ZIP64's end of the directory
+  put(entries, 8), put(entries, 8), put(bytes, 8), put(0, 8);
+  put(0x07064b50, 4), put(0, 4), put(bytes, 8), put(1, 4);
+  put(0x06054b50, 4), put(0, 4), put(0xffff, 2), put(0xffff, 2), put(0xffffffff, 4), put(0xffffffff, 4), put(0, 2);
+  spill(folder / "z", text);
+  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "at most 100000");
+}
+
 TEST(Zip, ACommentAtTheEndIsSkipped) {
   const TempFolder folder;
   write_zip(folder / "z", {{"a", "alpha"}});

@@ -12,6 +12,7 @@
 
 #include "base/json.h"
 #include "formats/file/array_source.h"
+#include "formats/json/parse.h"
 
 namespace plimsoll {
 
@@ -156,8 +157,10 @@ Result<Checkpoint> open_checkpoint(const std::string& path) {
   Checkpoint checkpoint;
   PLIMSOLL_ASSIGN(checkpoint.file_, File::open_read(path));
   PLIMSOLL_ASSIGN(const std::string text, read_header(checkpoint.file_));
+  auto parsed = parse_json(text, path, ErrorCode::kBadCheckpoint);
+  if (!parsed) return fail(std::move(parsed.error().remedy("resume from an earlier checkpoint")));
+  Json& json = *parsed;
   try {
-    auto json = Json::parse(text);
     for (const auto& row : json.at("tensors")) {
       PLIMSOLL_ASSIGN(auto entry, parse_entry(row, path, checkpoint.file_.size()));
       checkpoint.tensors_.push_back(std::move(entry));

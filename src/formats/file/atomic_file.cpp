@@ -44,11 +44,15 @@ Status write_all(int fd, int64_t offset, std::span<const std::byte> data, const 
   return {};
 }
 
-Status sync_path(const std::string& path, int flags, const std::string& name) {
-  const Descriptor fd(::open(path.c_str(), flags | O_CLOEXEC));
-  // Some file systems do not sync folders and say EINVAL: then there is nothing more that could be done.
-  if (fd.get() < 0 || (::fsync(fd.get()) != 0 && errno != EINVAL))
-    return fail(write_error(errno, name, fmt::format("flushing {} to the disk", name)));
+// Some file systems do not sync folders and say EINVAL: then there is nothing more that could be done.
+int sync_descriptor(int fd) {
+  return ::fsync(fd) == 0 || errno == EINVAL ? 0 : -1;
+}
+
+Status sync_folder_of(const std::string& path) {
+  const Descriptor fd(::open(folder_of(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() < 0 || sync_descriptor(fd.get()) != 0)
+    return fail(write_error(errno, path, fmt::format("flushing {} to the disk", path)));
   return {};
 }
 
@@ -147,8 +151,8 @@ Result<PathAside> PathAside::create(const std::string& target) {
   static std::atomic<unsigned> counter = 0;
   for (int attempt = 0; attempt < 100; ++attempt) {
     auto candidate = fmt::format("{}.{}-{}.part", aside.target_, ::getpid(), counter++);
-    const Descriptor fd(::open(candidate.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (fd.get() >= 0) {
+    aside.fd_ = Descriptor(::open(candidate.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));
+    if (aside.descriptor() >= 0) {
       aside.temporary_ = std::move(candidate);
       remember(aside.temporary_);
       return aside;
@@ -159,24 +163,26 @@ Result<PathAside> PathAside::create(const std::string& target) {
 }
 
 PathAside::PathAside(PathAside&& other) noexcept
-    : target_(std::move(other.target_)), temporary_(std::exchange(other.temporary_, {})) {}
+    : target_(std::move(other.target_)), temporary_(std::exchange(other.temporary_, {})), fd_(std::move(other.fd_)) {}
 
 PathAside& PathAside::operator=(PathAside&& other) noexcept {
   if (this != &other) {
     discard();
     target_ = std::move(other.target_);
     temporary_ = std::exchange(other.temporary_, {});
+    fd_ = std::move(other.fd_);
   }
   return *this;
 }
 
 Status PathAside::commit() {
-  PLIMSOLL_TRY(sync_path(temporary_, O_RDONLY, target_));
+  if (sync_descriptor(descriptor()) != 0 || fd_.close() != 0)
+    return fail(write_error(errno, target_, fmt::format("flushing {} to the disk", target_)));
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
     return fail(write_error(errno, target_, fmt::format("putting {} in place", target_)));
   forget(temporary_);
   temporary_.clear();
-  return sync_path(folder_of(target_), O_RDONLY | O_DIRECTORY, target_);
+  return sync_folder_of(target_);
 }
 
 void PathAside::discard() {
@@ -185,20 +191,19 @@ void PathAside::discard() {
     forget(temporary_);
   }
   temporary_.clear();
+  fd_.close();
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& target) {
   PLIMSOLL_ASSIGN(auto aside, PathAside::create(target));
-  Descriptor fd(::open(aside.path().c_str(), O_RDWR | O_CLOEXEC));
-  if (fd.get() < 0) return fail(write_error(errno, target, fmt::format("opening {} for writing", target)));
-  return AtomicFile(std::move(aside), std::move(fd));
+  return AtomicFile(std::move(aside));
 }
 
 Status AtomicFile::reserve(int64_t bytes) {
   if (bytes <= 0) return {};
   PLIMSOLL_TRY(check_free_space(target(), bytes));
   int rc = 0;
-  do rc = ::fallocate(fd_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  do rc = ::fallocate(aside_.descriptor(), FALLOC_FL_KEEP_SIZE, 0, bytes);
   while (rc != 0 && errno == EINTR);
   if (rc == 0 || (errno != ENOSPC && errno != EDQUOT)) return {};  // otherwise it cannot reserve: writing will tell
   auto error = write_error(errno, target(), fmt::format("reserving space for {}", target()));
@@ -206,13 +211,13 @@ Status AtomicFile::reserve(int64_t bytes) {
 }
 
 Status AtomicFile::write(std::span<const std::byte> data) {
-  PLIMSOLL_TRY(write_all(fd_.get(), position_, data, target()));
+  PLIMSOLL_TRY(write_all(aside_.descriptor(), position_, data, target()));
   position_ += static_cast<int64_t>(data.size());
   return {};
 }
 
 Status AtomicFile::write_at(int64_t offset, std::span<const std::byte> data) {
-  return write_all(fd_.get(), offset, data, target());
+  return write_all(aside_.descriptor(), offset, data, target());
 }
 
 Status AtomicFile::pad_to(int64_t offset) {
@@ -226,7 +231,8 @@ Status AtomicFile::pad_to(int64_t offset) {
 
 Status AtomicFile::skip_to(int64_t offset) {
   struct stat info {};
-  if (::fstat(fd_.get(), &info) != 0 || (info.st_size < offset && ::ftruncate(fd_.get(), offset) != 0))
+  if (::fstat(aside_.descriptor(), &info) != 0 ||
+      (info.st_size < offset && ::ftruncate(aside_.descriptor(), offset) != 0))
     return fail(write_error(errno, target(), fmt::format("writing {}", target())));
   position_ = offset;
   return {};
@@ -234,7 +240,8 @@ Status AtomicFile::skip_to(int64_t offset) {
 
 Status AtomicFile::read_at(int64_t offset, std::span<std::byte> out) const {
   for (size_t done = 0; done < out.size();) {
-    const ssize_t got = ::pread(fd_.get(), out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
+    const ssize_t got =
+        ::pread(aside_.descriptor(), out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(write_error(errno, target(), fmt::format("reading {} back", target())));
     if (got == 0) {  // beyond what was written so far: zeros, as in a hole
@@ -247,7 +254,6 @@ Status AtomicFile::read_at(int64_t offset, std::span<std::byte> out) const {
 }
 
 Status AtomicFile::commit() {
-  if (fd_.close() != 0) return fail(write_error(errno, target(), fmt::format("closing {}", target())));
   return aside_.commit();
 }
 
@@ -276,14 +282,22 @@ Result<TemporaryFile> TemporaryFile::create() {
   for (const auto& place : {folder, std::string("/tmp")}) {
     std::string name = place + "/plimsoll-XXXXXX";
     Descriptor fd(::mkostemp(name.data(), O_CLOEXEC));
-    if (fd.get() >= 0) return TemporaryFile(std::move(fd), std::move(name));
+    if (fd.get() < 0) continue;
+    ::unlink(name.c_str());
+    return TemporaryFile(std::move(fd), std::move(name));
   }
   auto error = write_error(errno, folder + "/x", fmt::format("creating a temporary file in {}", folder));
   return fail(std::move(error.remedy("set TMPDIR to a folder on a disk with space")));
 }
 
-TemporaryFile::~TemporaryFile() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+Status TemporaryFile::check_space(int64_t bytes) const {
+  auto room = check_free_space(path_, bytes);
+  if (!room) room.error().remedy("set TMPDIR to a folder on a disk with space");
+  return room;
+}
+
+Result<File> TemporaryFile::open_read() && {
+  return File::of(std::move(fd_), std::move(path_));
 }
 
 Status TemporaryFile::write(std::span<const std::byte> data) {

@@ -47,10 +47,14 @@ Result<File> File::open_read(std::string path) {
   do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a named pipe must not hang us
   while (fd < 0 && errno == EINTR);
   if (fd < 0) return fail(read_error(path, errno));
+  return of(Descriptor(fd), std::move(path));
+}
+
+Result<File> File::of(Descriptor descriptor, std::string path) {
   File file;
-  file.fd_ = Descriptor(fd);
+  file.fd_ = std::move(descriptor);
   struct stat info {};
-  if (::fstat(fd, &info) != 0) return fail(read_error(path, errno));
+  if (::fstat(file.fd_.get(), &info) != 0) return fail(read_error(path, errno));
   if (!S_ISREG(info.st_mode))
     return fail(ErrorCode::kFileUnreadable, fmt::format("cannot read {}: it is {}, a regular file was expected", path,
                                                         S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device"));

@@ -39,6 +39,8 @@ class Descriptor {
 class File {
  public:
   static Result<File> open_read(std::string path);
+  // What is open already. `path` is what messages call it.
+  static Result<File> of(Descriptor descriptor, std::string path);
   Result<File> share() const;  // the same open file once more, whatever became of its name
 
   const std::string& path() const { return path_; }
@@ -59,8 +61,8 @@ class File {
   uint64_t inode_ = 0;
 };
 
-// A new, empty file beside `target` that becomes `target` on commit() and is removed otherwise.
-// For libraries that write by path; AtomicFile is for our own writing.
+// A new, empty file beside `target` that becomes `target` on commit() and is removed otherwise. It is opened once, when
+// it is made, so whoever may write in the folder cannot have another file written instead.
 class PathAside {
  public:
   static Result<PathAside> create(const std::string& target);
@@ -70,12 +72,14 @@ class PathAside {
 
   const std::string& path() const { return temporary_; }
   const std::string& target() const { return target_; }
+  int descriptor() const { return fd_.get(); }
   Status commit();  // fsync of the file, rename, fsync of its folder
   void discard();
 
  private:
   PathAside() = default;
   std::string target_, temporary_;
+  Descriptor fd_;
 };
 
 // Removes every file that stands aside and was neither committed nor discarded: for whoever ends the program without
@@ -99,26 +103,22 @@ class AtomicFile {
   Status commit();
 
  private:
-  AtomicFile(PathAside aside, Descriptor fd) : aside_(std::move(aside)), fd_(std::move(fd)) {}
+  explicit AtomicFile(PathAside aside) : aside_(std::move(aside)) {}
   PathAside aside_;
-  Descriptor fd_;
   int64_t position_ = 0;
 };
 
 // P601 unless `bytes` more can be written in the folder of `path`, as far as the file system and RLIMIT_FSIZE say.
 Status check_free_space(const std::string& path, int64_t bytes);
 
-// A file in $TMPDIR or /var/tmp (/tmp is memory on many machines) whose name goes away with this object; whoever has it
-// open by then keeps it.
+// A file in $TMPDIR or /var/tmp (/tmp is memory on many machines) without a name: it goes away when nobody has it open.
 class TemporaryFile {
  public:
   static Result<TemporaryFile> create();
-  TemporaryFile(TemporaryFile&&) noexcept = default;
-  TemporaryFile& operator=(TemporaryFile&&) = delete;
-  ~TemporaryFile();
 
+  Status check_space(int64_t bytes) const;  // P601 unless there is room for so many
   Status write(std::span<const std::byte> data);
-  const std::string& path() const { return path_; }
+  Result<File> open_read() &&;  // the same file, to be read
 
  private:
   TemporaryFile(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}

@@ -6,7 +6,7 @@
 #include <charconv>
 
 #include "base/checked.h"
-#include "formats/keras/json_text.h"
+#include "formats/json/parse.h"
 #include "formats/limits.h"
 #include "formats/zip/zip_writer.h"
 
@@ -16,7 +16,6 @@ namespace {
 constexpr std::string_view kConfig = "config.json";
 constexpr std::string_view kMetadata = "metadata.json";
 constexpr std::string_view kWeights = "model.weights.h5";
-constexpr int64_t kLargestText = 256 * kMiB;
 
 Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
   if (const auto* entry = zip.find(name)) return entry;
@@ -30,7 +29,7 @@ Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
 }
 
 // A deflated entry is unpacked to a disk that others need too.
-Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry, const std::string& copy) {
+Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry) {
   const auto most = checked_multiply(entry.compressed_bytes, limits::kUnpackedRatio);
   if (entry.bytes > limits::kUnpackedBytes && most && entry.bytes > *most) {
     Error error{ErrorCode::kNotAKerasFile,
@@ -41,7 +40,7 @@ Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry, const st
     error.fact(fmt::format("weights that are packed {} times smaller are refused", limits::kUnpackedRatio));
     return fail(std::move(error.remedy("save the model again: Keras stores its weights without packing them")));
   }
-  return check_free_space(copy, entry.bytes);
+  return {};
 }
 
 // In place when it is stored, as Keras does; from a temporary copy when somebody deflated it. Either way its CRC32 is
@@ -54,9 +53,11 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
     return WeightsFile::open(std::move(file), offset, entry.bytes, label);
   }
   PLIMSOLL_ASSIGN(auto copy, TemporaryFile::create());
-  PLIMSOLL_TRY(check_unpacked_size(zip, entry, copy.path()));
+  PLIMSOLL_TRY(check_unpacked_size(zip, entry));
+  PLIMSOLL_TRY(copy.check_space(entry.bytes));
   PLIMSOLL_TRY(zip.extract(entry, [&](std::span<const std::byte> piece) { return copy.write(piece); }));
-  return WeightsFile::open(copy.path(), label);
+  PLIMSOLL_ASSIGN(auto file, std::move(copy).open_read());
+  return WeightsFile::open(std::move(file), 0, entry.bytes, label);
 }
 
 Result<KerasArchive> open_archive(const std::string& path) {
@@ -67,15 +68,15 @@ Result<KerasArchive> open_archive(const std::string& path) {
   PLIMSOLL_ASSIGN(const auto* config, require(zip, kConfig));
   PLIMSOLL_ASSIGN(const auto* metadata, require(zip, kMetadata));
   PLIMSOLL_ASSIGN(const auto* weights, require(zip, kWeights));
-  PLIMSOLL_ASSIGN(archive.metadata_text, zip.text(*metadata, kLargestText));
-  PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, kLargestText));
+  PLIMSOLL_ASSIGN(archive.metadata_text, zip.text(*metadata, limits::kConfigBytes));
+  PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, limits::kConfigBytes));
   PLIMSOLL_ASSIGN(archive.config, parse_json(archive.config_text, fmt::format("{}: {}", path, kConfig)));
   PLIMSOLL_ASSIGN(archive.weights, open_weights(zip, *weights, fmt::format("{}: {}", path, kWeights)));
   return archive;
 }
 
 Result<KerasArchive> open_architecture(const File& file) {
-  if (file.size() > kLargestText)
+  if (file.size() > limits::kConfigBytes)
     return fail(ErrorCode::kNotAKerasFile,
                 fmt::format("{}: {} are too much for an architecture in JSON", file.path(), format_bytes(file.size())));
   KerasArchive archive;

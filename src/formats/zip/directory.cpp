@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <string_view>
+
+#include "formats/limits.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr int64_t kLongestComment = 0xffff;
-constexpr int64_t kLargestDirectory = 256 * kMiB;  // some three million entries
+constexpr uint64_t kLargestRatio = 1032;  // of deflate: 258 bytes from two bits
 
 struct Extent {
   uint64_t entries = 0, bytes = 0, offset = 0;
@@ -30,6 +33,7 @@ class DirectoryReader {
       PLIMSOLL_ASSIGN(auto entry, next(rest));
       entries.push_back(std::move(entry));
     }
+    PLIMSOLL_TRY(check_names(entries));
     return entries;
   }
 
@@ -38,6 +42,18 @@ class DirectoryReader {
     Error error{bad_, fmt::format("{}: {}", file_.path(), what), {}, {}};
     error.fact("expected: a whole zip archive, which .keras and .npz files are");
     return fail(std::move(error.remedy("copy or write the file again")));
+  }
+
+  // Of two entries of one name Python takes the last and others the first: what is planned here must be what Keras
+  // loads.
+  Status check_names(const std::vector<ZipEntry>& entries) const {
+    std::vector<std::string_view> names;
+    names.reserve(entries.size());
+    for (const auto& entry : entries) names.emplace_back(entry.name);
+    std::sort(names.begin(), names.end());
+    const auto twice = std::adjacent_find(names.begin(), names.end());
+    if (twice != names.end()) return broken(fmt::format("two entries are named {}", *twice));
+    return {};
   }
 
   // The end record is the last thing in the file but for a comment of unknown length: searched from the back.
@@ -66,9 +82,13 @@ class DirectoryReader {
     if (found.entries == 0xffff || found.bytes == 0xffffffff || found.offset == 0xffffffff)
       PLIMSOLL_TRY(extent64(record_offset, found, end));
     if (found.bytes > static_cast<uint64_t>(end) || found.offset > static_cast<uint64_t>(end) - found.bytes ||
-        found.bytes > static_cast<uint64_t>(kLargestDirectory) || found.entries * kZipDirectoryBytes > found.bytes)
+        found.entries > found.bytes / kZipDirectoryBytes)
       return broken(fmt::format("the directory ({} entries, {} bytes at {}) does not lie inside the file",
                                 found.entries, found.bytes, found.offset));
+    if (found.entries > static_cast<uint64_t>(limits::kZipEntries) ||
+        found.bytes > static_cast<uint64_t>(limits::kZipDirectoryBytes))
+      return broken(fmt::format("the directory has {} entries in {} bytes; at most {} in {} are read", found.entries,
+                                found.bytes, limits::kZipEntries, limits::kZipDirectoryBytes));
     return found;
   }
 
@@ -87,7 +107,6 @@ class DirectoryReader {
     if (zip_integer<uint32_t>(record, 0) != kZip64End) return broken(fmt::format("no ZIP64 end record at byte {}", at));
     found = {zip_integer<uint64_t>(record, 32), zip_integer<uint64_t>(record, 40), zip_integer<uint64_t>(record, 48)};
     end = static_cast<int64_t>(at);
-    if (found.entries > static_cast<uint64_t>(kLargestDirectory)) return broken("the directory has too many entries");
     return {};
   }
 
@@ -115,6 +134,8 @@ class DirectoryReader {
     if (sizes[0] > uint64_t{1} << 62 || sizes[1] > file_bytes || sizes[2] > file_bytes ||
         (!entry.deflated && sizes[0] != sizes[1]))
       return broken(fmt::format("entry {} does not lie inside the file", entry.name));
+    if (entry.deflated && sizes[0] / kLargestRatio > sizes[1])
+      return broken(fmt::format("entry {}: {} compressed bytes cannot unpack to {}", entry.name, sizes[1], sizes[0]));
     entry.bytes = static_cast<int64_t>(sizes[0]);
     entry.compressed_bytes = static_cast<int64_t>(sizes[1]);
     entry.header_offset = static_cast<int64_t>(sizes[2]);

@@ -2,28 +2,24 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <map>
 #include <mutex>
+#include <sstream>
 
 #include "formats/file/cache.h"
 
 namespace plimsoll::cuda {
 namespace {
 
+constexpr const char* kEntry = "gpu-engines.txt";  // of the cache
 constexpr const char* kHeading = "plimsoll engine choices 1";
 constexpr size_t kLongestLine = 4096, kMostLines = 100000;
 
 using Lines = std::map<std::string, std::string>;
 
-std::string path_of_choices() {
-  const auto folder = cache_folder();
-  return folder ? *folder + "/gpu-engines.txt" : "";
-}
-
-Lines read_lines(const std::string& path) {
+Lines read_lines() {
   Lines lines;
-  std::ifstream file(path);
+  std::istringstream file(read_cache_entry(kEntry).value_or(""));
   std::string line;
   if (!std::getline(file, line) || line != kHeading) return {};
   while (lines.size() < kMostLines && std::getline(file, line)) {
@@ -34,16 +30,15 @@ Lines read_lines(const std::string& path) {
   return lines;
 }
 
-void write_lines(const std::string& path, const Lines& lines) {
+void write_lines(const Lines& lines) {
   std::string text = std::string(kHeading) + "\n";
   for (const auto& [key, choice] : lines) text += fmt::format("{}\t{}\n", key, choice);
-  auto file = AtomicFile::create(path);
-  if (file && file->write(bytes_of_text(text))) (void)file->commit();
+  write_cache_entry(kEntry, text);
 }
 
 class Choices {
  public:
-  Choices() : path_(path_of_choices()), lines_(read_lines(path_)) {}
+  Choices() : lines_(read_lines()) {}
   ~Choices() { save(); }
 
   std::optional<std::string> find(const std::string& key) {
@@ -57,16 +52,15 @@ class Choices {
   }
   void save() {
     const std::lock_guard lock(mutex_);
-    if (new_.empty() || path_.empty()) return;
-    Lines all = read_lines(path_);
+    if (new_.empty()) return;
+    Lines all = read_lines();
     for (const auto& [key, choice] : new_) all[key] = choice;
-    write_lines(path_, all);
+    write_lines(all);
     new_.clear();
   }
 
  private:
   std::mutex mutex_;
-  std::string path_;
   Lines lines_, new_;
 };
 

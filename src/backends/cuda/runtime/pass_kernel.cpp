@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "backends/cuda/pass.h"
-#include "backends/cuda/runtime/cache.h"
 #include "backends/cuda/runtime/check.h"
 #include "backends/cuda/runtime/libraries.h"
+#include "formats/file/cache.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -124,6 +124,15 @@ Result<std::string> compile_source(const std::string& source, int capability) {
   return code;
 }
 
+// The kernel of compiled code.
+Result<cudaKernel_t> load_code(const std::string& code) {
+  cudaLibrary_t library = nullptr;
+  cudaKernel_t kernel = nullptr;
+  PLIMSOLL_CUDA(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  PLIMSOLL_CUDA(cudaLibraryGetKernel(&kernel, library, "pass"));
+  return kernel;
+}
+
 Result<cudaKernel_t> load_pass(const std::string& source, int capability) {
   static std::mutex mutex;
   static std::map<std::string, cudaKernel_t> kernels;
@@ -133,17 +142,14 @@ Result<cudaKernel_t> load_pass(const std::string& source, int capability) {
   const std::lock_guard lock(mutex);
   if (const auto found = kernels.find(key); found != kernels.end()) return found->second;
   const std::string file = fmt::format("pass-{}-sm{}.cubin", digest(source), capability);
-  std::string code = read_cached(file).value_or("");
-  if (code.empty()) {
-    PLIMSOLL_ASSIGN(code, compile_source(source, capability));
-    write_cached(file, code);
+  if (const auto cached = read_cache_entry(file)) {
+    if (const auto kernel = load_code(*cached)) return kernels[key] = *kernel;
+    cudaGetLastError();  // whole, but not for this driver: compiled again
   }
-  cudaLibrary_t library = nullptr;
-  cudaKernel_t kernel = nullptr;
-  PLIMSOLL_CUDA(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
-  PLIMSOLL_CUDA(cudaLibraryGetKernel(&kernel, library, "pass"));
-  kernels[key] = kernel;
-  return kernel;
+  PLIMSOLL_ASSIGN(const std::string code, compile_source(source, capability));
+  write_cache_entry(file, code);
+  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_code(code));
+  return kernels[key] = kernel;
 }
 
 BoundKernel bind_fused(Context& context, const BoundNode& node) {

@@ -1,0 +1,43 @@
+#!/usr/bin/env bash
+# Runs the fuzz targets (docs/fuzzing.md), as many at a time as there are processors, and says what each did.
+#
+#   scripts/fuzz.sh [SECONDS [TARGET...]]    each target for SECONDS (60); builds them first
+#   scripts/fuzz.sh --bundle DIR             programs, corpora and the libraries they need in one folder and, packed, in
+#                                            DIR.tar.gz, for another machine: DIR/run.sh SECONDS JOBS [TARGET...]
+#
+# What fuzzing adds to a corpus, and what it finds, stays in build-fuzz/found/TARGET/. Exits 1 if anything was found.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+all="architecture zip hdf5 npy npz idx plan checkpoint graph_text"
+
+build() {
+  scripts/setup.sh build fuzz || exit
+  mkdir -p build-fuzz
+  cmake --preset fuzz >build-fuzz/configure.log 2>&1 || { cat build-fuzz/configure.log; exit 1; }
+  cmake --build --preset fuzz || exit
+}
+
+bundle() {  # folder
+  build
+  mkdir -p "$1/lib" "$1/corpus" "$1/dictionaries" || exit
+  for target in $all; do
+    # Without lines of source: what is found there is run again here.
+    objcopy --strip-debug "build-fuzz/fuzz_$target" "$1/fuzz_$target" && cp -r "tests/corpus/$target" "$1/corpus/" || exit
+    # Beside the C library every machine has, what a program is linked with comes along.
+    ldd "build-fuzz/fuzz_$target" | awk '$3 ~ /^\// { print $3 }' |
+      grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv)\.so' | xargs -r cp -Lut "$1/lib" || exit
+  done
+  cp tests/fuzz/dictionaries/* "$1/dictionaries/" && cp scripts/fuzz_run.sh "$1/run.sh" || exit
+  tar -czf "$1.tar.gz" -C "$(dirname "$1")" "$(basename "$1")" && du -sh "$1" "$1.tar.gz"
+}
+
+if [ "${1-}" = --bundle ]; then
+  [ $# = 2 ] || { sed -n '2,9p' "$0"; exit 2; }
+  bundle "$2"
+  exit
+fi
+seconds=${1-60}
+[ $# = 0 ] || shift
+build
+PROGRAMS=build-fuzz CORPUS=tests/corpus DICTIONARIES=tests/fuzz/dictionaries FOUND=build-fuzz/found \
+  exec scripts/fuzz_run.sh "$seconds" "$(nproc)" ${@:-$all}

@@ -1,0 +1,18 @@
+// JSON as the program prints it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "base/printable.h"
+
+namespace plimsoll {
+
+// Never throws for what a text holds: a name or a path need not be UTF-8, and JSON must be. Bytes that are not become
+// U+FFFD.
+template <typename Json>
+std::string json_text(const Json& json, int indent = 2) {
+  return escape_json_controls(json.dump(indent, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,25 @@
+// Graph text, as it stands in saved plans: parsed, printed, parsed again to the same text, and verified.
+#include "ops/op.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace plimsoll::fuzz {
+namespace {
+
+void run(std::string_view text) {
+  const auto graph = parse_graph(text);
+  check_error(graph);
+  if (!graph) return;
+  const std::string printed = print(*graph);
+  const auto again = parse_graph(printed);
+  if (!again) found(to_text(again.error()));
+  if (print(*again) != printed) found("a graph that prints as another one");
+  (void)verify(*graph);  // kInternal is what a wrong graph gives, by contract
+}
+
+}  // namespace
+}  // namespace plimsoll::fuzz
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  plimsoll::fuzz::run({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
