@@ -1,27 +1,19 @@
 #include "cli/run_log.h"
 
-#include <fmt/format.h>
-
-#include <cerrno>
 #include <cmath>
-
-#include "formats/file/file.h"
+#include <cstdio>
 
 namespace plimsoll {
 
 Result<RunLog> RunLog::open(const std::string& path, bool append) {
   RunLog log;
-  log.path_ = path;
   if (path.empty()) return log;
-  log.file_.reset(std::fopen(path.c_str(), append ? "a" : "w"));
-  if (!log.file_) return fail(write_error(errno, path, "opening the log"));
+  PLIMSOLL_ASSIGN(log.file_, LogFile::open(path, "--log", append));
   return log;
 }
 
 void RunLog::write(const nlohmann::ordered_json& line) {
-  if (!file_) return;
-  const std::string text = line.dump() + "\n";
-  failed_ = std::fputs(text.c_str(), file_.get()) < 0 || std::fflush(file_.get()) != 0 || failed_;
+  if (file_) file_.write(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 void RunLog::step(const StepEvent& event) {
@@ -34,15 +26,7 @@ void RunLog::step(const StepEvent& event) {
     std::snprintf(loss, sizeof loss, "null");
   const int written = std::fprintf(file_.get(), "{\"event\":\"step\",\"step\":%ld,\"loss\":%s,\"seconds\":%.6f}\n",
                                    static_cast<long>(event.step), loss, event.seconds);
-  failed_ = written < 0 || std::fflush(file_.get()) != 0 || failed_;
-}
-
-Status RunLog::failed() const {
-  if (!failed_) return {};
-  return fail(Error{ErrorCode::kWriteFailed,
-                    fmt::format("{}: the log could not be written", path_),
-                    {},
-                    {"free space on that disk, or --log elsewhere"}});
+  file_.wrote(written >= 0);
 }
 
 }  // namespace plimsoll
