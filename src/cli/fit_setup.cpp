@@ -55,16 +55,17 @@ Result<FitIdentity> identity_of(const FitFlags& flags, const OpenModel& open, co
   if (flags.checkpoint.empty()) return identity;
   PLIMSOLL_ASSIGN(identity.run, data_identity(sources.train->data()));
   const auto given = [](bool is, nlohmann::json value) { return is ? std::move(value) : nlohmann::json(); };
-  for (auto& [key, value] : json_object({{"model", open.model.name()},
-                                         {"samples to train on", sources.train->samples()},
-                                         {"--batch-size", flags.job.batch_size},
-                                         {"--gradient-accumulation-steps", flags.job.accumulation_steps},
-                                         {"--seed", flags.seed},
-                                         {"--shuffle", flags.shuffle},
-                                         {"--steps-per-epoch", given(flags.steps_per_epoch > 0, flags.steps_per_epoch)},
-                                         {"--class-weight", given(!flags.class_weight.empty(), flags.class_weight)},
-                                         {kScheduleIdentity, open.model.optimizer().schedule}})
-                                .items())
+  const nlohmann::json flags_and_model =
+      json_object({{"model", open.model.name()},
+                   {"samples to train on", sources.train->samples()},
+                   {"--batch-size", flags.job.batch_size},
+                   {"--gradient-accumulation-steps", flags.job.accumulation_steps},
+                   {"--seed", flags.seed},
+                   {"--shuffle", flags.shuffle},
+                   {"--steps-per-epoch", given(flags.steps_per_epoch > 0, flags.steps_per_epoch)},
+                   {"--class-weight", given(!flags.class_weight.empty(), flags.class_weight)},
+                   {kScheduleIdentity, open.model.optimizer().schedule}});
+  for (const auto& [key, value] : flags_and_model.items())
     if (!value.is_null()) identity.run[key] = value;
   if (sources.validation) {
     PLIMSOLL_ASSIGN(identity.validation, data_identity(sources.validation->data()));

@@ -91,8 +91,9 @@ EpochDecision Callbacks::end_of_epoch(int64_t epoch, const std::vector<Metric>& 
       decision.keep_weights = options_.early_stopping->restore_best;
     } else if (stopping_->waited >= options_.early_stopping->patience && epoch > 0) {
       decision.stop = stopped_ = true;
-      decision.notes.push_back(fmt::format("stopped early: {} has not improved on {:.4g} for {} epochs",
-                                           stopping_->metric(), *stopping_->best, stopping_->waited));
+      decision.notes.push_back(fmt::format("stopped early: {} has not improved on {:.4g} for {} epoch{}",
+                                           stopping_->metric(), *stopping_->best, stopping_->waited,
+                                           stopping_->waited == 1 ? "" : "s"));
     }
   }
   if (const double* value = saving_ ? saving_->value_in(metrics) : nullptr; value && saving_->improves(*value)) {
@@ -139,7 +140,7 @@ bool Callbacks::read_early_stopping(const Json& json, std::vector<std::string>& 
   const Json &step = member(json, "best_step"), &epoch = member(json, "best_epoch");
   const auto number = whole_number(step, 0, kMostSteps), of_epoch = whole_number(epoch, 0, kMostSteps);
   if ((!number && !step.is_null()) || (!of_epoch && !epoch.is_null())) return false;
-  if (options_.early_stopping->restore_best && !number) {
+  if (options_.early_stopping->restore_best && !number && !member(state, "best").is_null()) {
     notes.push_back("restore-best: no weights were kept before; the best epoch from here on is restored");
     return true;
   }

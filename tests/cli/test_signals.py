@@ -1,0 +1,169 @@
+"""Exit 5 means saved, exit 7 says what is lost; there is nothing between."""
+
+import os
+import pathlib
+import pty
+import signal
+import subprocess
+import time
+
+import numpy as np
+import pytest
+
+import program
+from bad_files import GOLDEN, data
+from checkpoints import MODEL, finish, fit, start, steps_in, wait_until
+
+SLOW = 1 << 14  # samples whose one batch takes far longer than the pause between two signals
+
+
+@pytest.fixture(scope="module")
+def slow_data(tmp_path_factory):
+    x, y = np.load(GOLDEN / "cnn_x.npy"), np.load(GOLDEN / "cnn_y.npy")
+    copies = -(-SLOW // len(x))
+    return program.arrays(
+        tmp_path_factory.mktemp("slow"), x=np.concatenate([x] * copies)[:SLOW], y=np.concatenate([y] * copies)[:SLOW]
+    )
+
+
+def running(folder, *flags, **named):
+    """A run that has made some steps."""
+    log = pathlib.Path(folder) / "log.jsonl"
+    process = start(*fit("--epochs", 100000, "--log", log, *flags), cwd=folder, **named)
+    wait_until(lambda: steps_in(log) > 3, process)
+    return process
+
+
+def signal_on(terminal, process, when):
+    """What the process writes to a terminal, with SIGINT sent as soon as `when` holds of it."""
+    seen, sent = b"", False
+    try:
+        while part := os.read(terminal, 65536):
+            seen += part
+            if not sent and when(seen):
+                process.send_signal(signal.SIGINT)
+                sent = True
+    except OSError:  # Linux's end of a terminal whose other side is closed
+        pass
+    os.close(terminal)
+    process.wait(program.TIMEOUT)
+    return seen.decode()
+
+
+def half_files(folder):
+    return [p for p in pathlib.Path(folder).rglob("*") if ".part" in p.name]
+
+
+@pytest.mark.parametrize("sign", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), ids=lambda s: s.name)
+@pytest.mark.parametrize("flags", (["--checkpoint", "run"], ["--save", "s.keras"], []), ids=lambda f: "".join(f[:1]))
+def test_a_signal_saves(tmp_path, sign, flags):
+    process = running(tmp_path, *flags)
+    process.send_signal(sign)
+    code, text = finish(process)
+    assert code == 5 and "interrupted" in text, text
+    saved = {"--checkpoint": "run/checkpoint.plimsoll", "--save": "s.interrupted.keras"}.get(
+        flags[0] if flags else "", "plimsoll.interrupted.keras"
+    )
+    assert (tmp_path / saved).exists() and saved in text, text
+    assert not half_files(tmp_path)
+
+
+def test_a_hangup_that_was_ignored_stays_ignored(tmp_path):
+    """nohup starts a program so."""
+    process = running(tmp_path, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    process.send_signal(signal.SIGHUP)
+    before = steps_in(tmp_path / "log.jsonl")
+    wait_until(lambda: steps_in(tmp_path / "log.jsonl") > before + 10, process)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 5
+
+
+@pytest.mark.parametrize("pause", (0, 3, 10, 20, 40, 75))
+@pytest.mark.parametrize("flags", (["--checkpoint", "run"], ["--save", "s.keras"]), ids=lambda f: f[0])
+def test_two_signals_of_one_request_save(tmp_path, flags, pause):
+    """A scheduler that signals a process and its group, a terminal that closes: the second comes with the first."""
+    process = running(tmp_path, *flags)
+    process.send_signal(signal.SIGINT)
+    time.sleep(pause / 1000)
+    process.send_signal(signal.SIGTERM)
+    code, text = finish(process)
+    assert code == 5, text
+    assert (tmp_path / ("run/checkpoint.plimsoll" if flags[0] == "--checkpoint" else "s.interrupted.keras")).exists()
+    assert not half_files(tmp_path)
+
+
+def in_its_first_batch(folder, slow_data, *flags, **named):
+    """A process that is busy with a batch for seconds."""
+    process = start(
+        "fit", MODEL, "--data", slow_data, "--batch-size", SLOW, "--micro-batch", SLOW, "--threads", 1, "--epochs", 100,
+        "--log", folder / "log.jsonl", *flags, cwd=folder, **named,
+    )  # fmt: skip
+    wait_until(lambda: steps_in(folder / "log.jsonl") >= 2, process)
+    return process
+
+
+@pytest.mark.parametrize("flags", ([], ["--save", "s.keras"], ["--checkpoint", "run", "--checkpoint-every", 1]), ids=str)
+def test_a_second_signal_says_what_is_lost(tmp_path, slow_data, flags):
+    codes = set()
+    for attempt in range(5):
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        process = in_its_first_batch(folder, slow_data, *flags)
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.12)
+        process.send_signal(signal.SIGINT)
+        code, text = finish(process)
+        codes.add(code)
+        assert not half_files(folder)
+        saved = list(folder.rglob("*.interrupted.keras")) + list(folder.rglob("checkpoint.plimsoll"))
+        if code == 5:
+            assert saved, "exit 5 means saved"
+            continue
+        assert code == 7 and "error P701: interrupted twice" in text, text
+        if "--checkpoint" in flags:
+            assert "lost: the training after step" in text and "--resume   continues from run/checkpoint.plimsoll" in text
+            program.run(
+                "fit", MODEL, "--data", slow_data, "--batch-size", SLOW, "--micro-batch", SLOW, "--threads", 1,
+                "--checkpoint", folder / "run", "--resume", "--epochs", 1,
+            )  # fmt: skip
+        else:
+            assert "lost: all training of this run" in text and not saved, text
+    assert 7 in codes, "no second signal came in time: the batch must take longer"
+
+
+@pytest.mark.parametrize("command", ("evaluate", "predict"))
+def test_signals_in_inference(tmp_path, slow_data, command):
+    flags = ["--data", slow_data] if command == "evaluate" else [
+        "--data", slow_data.split(",")[0], "--output", tmp_path / "p.npy"
+    ]  # fmt: skip
+
+    outer, inner = pty.openpty()
+    process = subprocess.Popen(
+        program.command(command, MODEL, *flags, "--batch-size", 1, "--threads", 1), stdout=subprocess.DEVNULL, stderr=inner
+    )
+    os.close(inner)
+    seen = signal_on(outer, process, lambda seen: b"samples" in seen)
+    assert process.returncode == 5 and "error P501: interrupted after" in seen, seen
+    assert "a second Ctrl-C ends at once" in seen
+    assert not (tmp_path / "p.npy").exists() and not half_files(tmp_path)
+
+
+def test_a_plan_ends_at_once():
+    """It has nothing to save."""
+    process = start("plan", "seed-2", "--batch-size", "auto", "--budget", "4GiB")
+    time.sleep(0.15)
+    process.send_signal(signal.SIGINT)
+    assert finish(process)[0] in (-signal.SIGINT, 0)
+
+
+def test_the_first_ctrl_c_is_answered_on_a_terminal(tmp_path):
+    outer, inner = pty.openpty()
+    log = tmp_path / "log.jsonl"
+    process = subprocess.Popen(
+        program.command(*fit("--epochs", 100000, "--checkpoint", tmp_path / "run", "--log", log)),
+        stdout=subprocess.DEVNULL,
+        stderr=inner,
+    )
+    os.close(inner)
+    text = signal_on(outer, process, lambda _: steps_in(log) > 3)
+    assert process.returncode == 5 and "a second Ctrl-C ends at once, unsaved" in text, text
