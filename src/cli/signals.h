@@ -2,8 +2,8 @@
 // 5. A second one ends the process at once, with exit code 7 and a message of what is lost, unless everything was saved
 // by then. SIGHUP that was ignored at the start (nohup) stays ignored.
 //
-// Some senders signal a process and its group, or send SIGINT and SIGTERM together: what comes within kSameRequest of
-// the first signal is the same request.
+// Some senders signal a process and its group, or send SIGINT and SIGTERM together: a signal within
+// kSameRequestMilliseconds of the first one is the same request.
 #pragma once
 
 #include <string>
