@@ -71,6 +71,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(), [&](int64_t done) {
                     show_progress(flags, done, job->source->samples());
                   }));
+  nothing_to_lose();
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;

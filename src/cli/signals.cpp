@@ -29,7 +29,8 @@ struct Text {
     next = 1 - next;
   }
 };
-Text saving_text, lost_text;
+// Never destroyed: a signal may come while the program ends.
+Text &saving_text = *new Text, &lost_text = *new Text;
 bool on_terminal = false, as_json = false;
 
 // Only what POSIX allows in a handler from here on: write, clock_gettime, unlink, _exit.
