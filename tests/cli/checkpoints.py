@@ -1,13 +1,16 @@
 """A training run that can be stopped, killed and resumed, and its checkpoint file taken apart and put together again."""
 
+import io
 import json
 import pathlib
 import signal
 import struct
 import subprocess
 import time
+import zipfile
 import zlib
 
+import h5py
 import numpy as np
 
 import program
@@ -95,11 +98,6 @@ def flip_a_byte(path):
 
 
 def learning_rate(path):
-    import io
-    import zipfile
-
-    import h5py
-
     with zipfile.ZipFile(path) as archive, h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as file:
         return float(file["optimizer/vars/1"][()])
 

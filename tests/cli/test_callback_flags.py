@@ -6,14 +6,17 @@ import shutil
 import pytest
 
 import program
-from bad_files import GOLDEN, data, refused
+from bad_files import GOLDEN, refused
 from checkpoints import fit
 
 
 @pytest.mark.parametrize(
     "flag, values",
     (
-        ("--early-stopping", ("val_loss", ":3", "loss:", "loss:x", "loss:-1", "loss:1.5", "loss:3:best", "loss:3:restore-best:1")),
+        (
+            "--early-stopping",
+            ("val_loss", ":3", "loss:", "loss:x", "loss:-1", "loss:1.5", "loss:3:best", "loss:3:restore-best:1"),
+        ),
         (
             "--reduce-lr-on-plateau",
             ("loss", "loss:3", "loss:3:1", "loss:3:0", "loss:3:-0.5", "loss:3:nan", "loss:3:0.5:1", ":3:0.5", "loss:x:0.5"),

@@ -1,11 +1,9 @@
 """--resume goes on as if nothing had happened, or says what differs; nothing that was saved is lost by a forgotten flag."""
 
 import os
-import pathlib
 import re
 import shutil
 import signal
-import subprocess
 
 import numpy as np
 import pytest
@@ -21,9 +19,11 @@ from checkpoints import (
     interrupted_run,
     learning_rate,
     many_samples,
+    read,
     start,
     steps_in,
     wait_until,
+    write,
 )
 
 
@@ -56,8 +56,6 @@ def test_a_header_that_is_no_object_is_refused(stopped, tmp_path):
     run = copy_of(stopped, tmp_path)
     for older in run.glob("checkpoint-*"):
         older.unlink()
-    from checkpoints import read, write
-
     document, blob = read(run / "checkpoint.plimsoll")
     write(run / "checkpoint.plimsoll", {**document, "header": [1]}, blob)
     refused(212, *fit("--epochs", 100000, "--checkpoint", run, "--resume"))

@@ -186,3 +186,16 @@ def test_a_schedule_and_a_plateau_exclude_each_other(job):
     ended = program.run(*flags, expect=2)
     assert "error P201: --reduce-lr-on-plateau: a schedule" in ended.stderr and "--learning-rate" in ended.stderr
     program.run(*flags, "--learning-rate", 0.001)
+
+
+def test_a_rate_on_resuming_replaces_a_schedule(job):
+    folder, model, files, _ = job
+    rate = keras.optimizers.schedules.ExponentialDecay(0.01, 10, 0.9)
+    model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    model.save(folder / "model.keras")
+    run = ("fit", folder / "model.keras", "--data", files["data"], "--batch-size", BATCH, "--checkpoint", folder / "run")
+    program.run(*run, "--epochs", 1)
+    program.run(*run, "--epochs", 2, "--resume", "--learning-rate", 0.001, "--save", folder / "s.keras")
+    assert float(keras_side.load(folder / "s.keras").optimizer.learning_rate.numpy()) == np.float32(0.001)
+    ended = program.run(*run, "--epochs", 3, "--resume", expect=2)  # the schedule again, which the checkpoint has left
+    assert "error P212" in ended.stderr and "learning-rate schedule: none then" in ended.stderr, ended.stderr
