@@ -66,9 +66,8 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 
-// Set by Ctrl-C and SIGTERM; a second one ends the process at once.
+// Set by the first signal that asks to end (cli/signals.h).
 const std::atomic<bool>& stop_requested();
-void install_signal_handlers();
 
 // The answer, to stdout; whether it arrived is asked at the end. What names from files could do to a terminal is made
 // harmless here and in tell().

@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/command.h"
+#include "cli/signals.h"
 #include "cli/within_budget.h"
 #include "device/process_memory.h"
 #include "execute/fit.h"
@@ -14,6 +15,8 @@
 
 namespace plimsoll {
 namespace {
+
+constexpr const char* kStopping = "interrupted: stopping after this batch; a second Ctrl-C ends at once";
 
 struct InferenceFlags : CommonFlags {
   std::string data, output;
@@ -75,6 +78,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(), [&](int64_t done) {
                     show_progress(flags, done, job->source->samples());
                   }));
+  nothing_to_lose();
   const Status kept = check_peak(*job->session, job->budget, "");
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
@@ -126,6 +130,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     show_progress(flags, first, samples);
   }
   for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
+  nothing_to_lose();
   message(flags, fmt::format("{} predictions in {}; {}", samples, fmt::join(paths, ", "),
                              peak_text(*job->session, job->budget)));
   PLIMSOLL_TRY(check_peak(*job->session, job->budget, fmt::format("{} was written", fmt::join(paths, ", "))));
@@ -149,7 +154,10 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   CLI::App* command = add_command(app, "evaluate", "loss and metrics over data, inside the budget", flags);
   command->add_option("--data", flags->data, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
   command->footer("Example: plimsoll evaluate out.keras --data x_test.npy,y_test.npy --json");
-  actions[command] = [flags] { return evaluate_command(*flags); };
+  actions[command] = [flags] {
+    install_signal_handlers(kStopping, flags->json);
+    return evaluate_command(*flags);
+  };
 }
 
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
@@ -158,7 +166,10 @@ void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("--data", flags->data, "x.npy, an .npz, or an IDX file")->required();
   command->add_option("--output", flags->output, "write predictions here, as .npy")->required();
   command->footer("Example: plimsoll predict out.keras --data x_test.npy --output predictions.npy");
-  actions[command] = [flags] { return predict_command(*flags); };
+  actions[command] = [flags] {
+    install_signal_handlers(kStopping, flags->json);
+    return predict_command(*flags);
+  };
 }
 
 }  // namespace plimsoll

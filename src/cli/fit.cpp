@@ -6,12 +6,13 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/csv_log.h"
+#include "cli/fit_setup.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
-#include "cli/sources.h"
+#include "cli/signals.h"
 #include "cli/within_budget.h"
 #include "device/process_memory.h"
-#include "execute/fit.h"
 #include "formats/file/file.h"
 #include "formats/json/parse.h"
 #include "formats/limits.h"
@@ -21,16 +22,11 @@
 namespace plimsoll {
 namespace {
 
-struct FitFlags : CommonFlags, DataFlags {
-  std::string save, checkpoint, checkpoint_every = "epoch", plan, log, early_stopping;
-  int64_t epochs = 1, steps_per_epoch = 0;
-  bool resume = false, profile = false;
-};
-
 // The observer that writes the log and draws the bar.
 class Watcher : public FitObserver {
  public:
-  Watcher(ProgressBar& bar, RunLog& log) : bar_(bar), log_(log) {}
+  Watcher(const FitFlags& flags, ProgressBar& bar, RunLog& log, CsvLog& csv)
+      : flags_(flags), bar_(bar), log_(log), csv_(csv) {}
   void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override {
     bar_.on_epoch_begin(epoch, epochs, windows);
   }
@@ -42,52 +38,18 @@ class Watcher : public FitObserver {
     nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
     for (const Metric& metric : event.metrics) metrics[metric.name] = metric.value;
     log_.write(ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}}));
+    csv_.epoch(event);
     bar_.on_epoch_end(event);
   }
   void on_note(const std::string& text) override { bar_.on_note(text); }
+  void on_checkpoint(int64_t step) override { say_when_lost(lost_by_signal(flags_, step)); }
 
  private:
+  const FitFlags& flags_;
   ProgressBar& bar_;
   RunLog& log_;
+  CsvLog& csv_;
 };
-
-Result<EarlyStopping> parse_early_stopping(const std::string& text) {
-  const size_t colon = text.rfind(':');
-  const std::string patience = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (patience.empty() || patience.find_first_not_of("0123456789") != std::string::npos || patience.size() > 9)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--early-stopping takes METRIC:PATIENCE, got '{}'", text),
-                      {},
-                      {"--early-stopping val_loss:3"}});
-  return EarlyStopping{text.substr(0, colon), std::max<int64_t>(1, std::stoll(patience))};
-}
-
-Result<int64_t> parse_every(const std::string& text) {
-  if (text == "epoch") return 0;
-  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos || text.size() > 12 ||
-      std::stoll(text) == 0)
-    return fail(ErrorCode::kUsage,
-                fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));
-  return std::stoll(text);
-}
-
-// A metric that the run does not compute would never stop it.
-Status check_watched(const EarlyStopping& watched, const Model& model, const std::vector<Tally>& tallies,
-                     bool validates) {
-  std::vector<std::string> names;
-  for (const Tally& tally : tallies) names.push_back(tally.name);
-  if (validates)
-    for (const Tally& tally : tallies) names.push_back("val_" + tally.name);
-  if (std::find(names.begin(), names.end(), watched.metric) != names.end()) return {};
-  Error error{ErrorCode::kUsage,
-              fmt::format("--early-stopping {}:{}: this run computes no '{}'", watched.metric, watched.patience,
-                          watched.metric),
-              {fmt::format("it computes {}", fmt::join(names, ", "))},
-              {}};
-  if (const std::string why = skipped_text(model, watched.metric); !why.empty()) error.fact(why);
-  if (!validates && watched.metric.starts_with("val_")) error.remedy("--validation-data x_val.npy,y_val.npy");
-  return fail(std::move(error));
-}
 
 Result<Plan> read_plan(const std::string& path) {
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
@@ -170,15 +132,25 @@ class FitCommand {
   Result<int> run() {
     const auto start = std::chrono::steady_clock::now();
     PLIMSOLL_TRY(check_flags());
+    PLIMSOLL_ASSIGN(const auto folder, take_checkpoint_folder(flags_));
     PLIMSOLL_ASSIGN(OpenModel open, open_model_for(flags_, flags_.data, Split::kTrain));
     PLIMSOLL_ASSIGN(const auto backend, open_backend(flags_.job));
     PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags_, open.model));
     budget_ = choose_budget(flags_.job, backend->device().info());
-    PLIMSOLL_ASSIGN(auto given, given_plan(flags_));
+    PLIMSOLL_ASSIGN(auto given, within_budget(flags_.job, planning_budget(budget_, backend->device()),
+                                              [&] { return given_plan(flags_); }));
     if (given) take_batch(given->plan, sources.samples());
+    const bool resuming = given && given->of_checkpoint;
+    if (resuming) {
+      PLIMSOLL_ASSIGN(identity_, identity_of(flags_, open, sources));
+      PLIMSOLL_TRY(check_checkpoint(flags_.checkpoint, options()));
+    }
     PLIMSOLL_ASSIGN(const TrainingRequest training,
                     training_request(flags_, flags_, open.model, backend->device(), sources, budget_));
     flags_.job.batch_size = training.batch_size;
+    if (!resuming) {
+      PLIMSOLL_ASSIGN(identity_, identity_of(flags_, open, sources));
+    }
     const SearchRequest& request = training.request;
     PLIMSOLL_ASSIGN(SearchResult found, within_budget(flags_.job, planning_budget(budget_, backend->device()), [&] {
                       return given ? accept(flags_, *given, request) : search_plan(request);
@@ -193,14 +165,14 @@ class FitCommand {
 
     PLIMSOLL_ASSIGN(const auto session, Session::create(open.model, found.plan, *backend, request.graph));
     if (!tools_note().empty()) message(flags_, std::string(tools_note()));
-    if (early_stopping_)
-      PLIMSOLL_TRY(check_watched(*early_stopping_, open.model, session->tallies(), sources.validates));
+    PLIMSOLL_TRY(complete_callbacks(callbacks_, session->tallies(), sources.validates, session->model()));
+    PLIMSOLL_TRY(try_space(flags_, callbacks_, *session, open));
     PLIMSOLL_ASSIGN(const OptimizerState state, first_weights(*session, open));
-    const bool resuming = flags_.resume && file_exists(checkpoint_path(flags_.checkpoint));
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming));
+    PLIMSOLL_ASSIGN(CsvLog csv, open_csv_log(resuming));
     log.write(plan_event(found, budget_));
     ProgressBar bar(flags_.quiet, budget_.bytes, [&] { return backend->held_bytes(); });
-    Watcher watcher(bar, log);
+    Watcher watcher(flags_, bar, log, csv);
     if (resuming) {
       PLIMSOLL_ASSIGN(const int64_t step, step_of_checkpoint(flags_.checkpoint));
       log.write(ordered_object({{"event", "resume"}, {"step", step}}));
@@ -208,20 +180,24 @@ class FitCommand {
     } else if (flags_.resume) {
       message(flags_, fmt::format("no checkpoint in {} yet: starting from the beginning", flags_.checkpoint));
     }
-    if (flags_.save.empty() && flags_.checkpoint.empty())
+    if (flags_.save.empty() && flags_.checkpoint.empty() && flags_.save_best.empty())
       message(flags_, "note: neither --save nor --checkpoint: the trained weights will not be kept");
     Profile profile;
     if (flags_.profile) profile.attach(*session);
-    auto fitted = fit(*session, *sources.train, sources.validation.get(), state, options(open), watcher);
+    FitOptions options = this->options();
+    options.save_best = [&](const OptimizerState& reached) {
+      return save(*session, open, reached, callbacks_.save_best->path);
+    };
+    auto fitted = fit(*session, *sources.train, sources.validation.get(), state, options, watcher);
     bar.end_line();
     PLIMSOLL_ASSIGN(const FitResult result, std::move(fitted));
     if (flags_.profile) tell(profile.text());
     if (result.interrupted) return interrupted(*session, open, result);
     if (!flags_.save.empty()) {
-      PLIMSOLL_TRY(save_model(*session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer,
-                              flags_.save));
+      PLIMSOLL_TRY(save(*session, open, result.optimizer, flags_.save));
       message(flags_, fmt::format("saved {}", flags_.save));
     }
+    nothing_to_lose();
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const nlohmann::ordered_json done = ordered_object({{"event", "done"},
                                                         {"steps", result.steps},
@@ -234,6 +210,7 @@ class FitCommand {
                                                         {"seconds", seconds}});
     log.write(done);
     PLIMSOLL_TRY(log.failed());
+    PLIMSOLL_TRY(csv.failed());
     const Status kept = check_peak(*session, budget_, what_is_saved());
     report_end(result, done, *session, kept);
     if (!kept && !flags_.json) return tl::make_unexpected(kept.error());
@@ -247,11 +224,10 @@ class FitCommand {
       return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
     PLIMSOLL_TRY(flags_.check());
     PLIMSOLL_TRY(check_ending(flags_.save, ".keras", "--save"));
-    if (!flags_.early_stopping.empty()) {
-      PLIMSOLL_ASSIGN(early_stopping_, parse_early_stopping(flags_.early_stopping));
-    }
+    PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
     // Found out now, not after the training.
     if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
+    if (callbacks_.save_best) PLIMSOLL_TRY(PathAside::create(callbacks_.save_best->path));
     PLIMSOLL_ASSIGN(every_, parse_every(flags_.checkpoint_every));
     return {};
   }
@@ -279,33 +255,46 @@ class FitCommand {
     return state;
   }
 
-  FitOptions options(const OpenModel& open) const {
+  FitOptions options() const {
     FitOptions options;
     options.epochs = flags_.epochs;
     options.steps_per_epoch = flags_.steps_per_epoch;
     options.seed = flags_.seed;
     options.checkpoint_folder = flags_.checkpoint;
     options.checkpoint_every_steps = every_;
+    options.keep_checkpoints = flags_.keep_checkpoints;
     options.resume = flags_.resume;
-    options.early_stopping = early_stopping_;
+    options.callbacks = callbacks_;
+    options.best_weights_beside = flags_.save;
+    options.learning_rate = flags_.job.overrides.learning_rate;
     options.stop = &stop_requested();
-    options.identity = json_object({{"model", open.model.name()},
-                                    {"data", flags_.data},
-                                    {"batch_size", flags_.job.batch_size},
-                                    {"seed", flags_.seed},
-                                    {"shuffle", flags_.shuffle},
-                                    {"steps_per_epoch", flags_.steps_per_epoch}});
+    options.identity = identity_.run;
+    options.validation_identity = identity_.validation;
     return options;
+  }
+
+  Result<CsvLog> open_csv_log(bool resuming) const {
+    int64_t epoch = 0;
+    if (resuming) {
+      PLIMSOLL_ASSIGN(epoch, epoch_of_checkpoint(flags_.checkpoint));
+    }
+    return CsvLog::open(flags_.csv_log, epoch, callbacks_.reduce_lr.has_value());
+  }
+
+  static Status save(const Session& session, const OpenModel& open, const OptimizerState& state,
+                     const std::string& path) {
+    return save_model(session, open.archive ? &*open.archive : nullptr, open.config_text, state, path);
   }
 
   Result<int> interrupted(const Session& session, const OpenModel& open, const FitResult& result) const {
     if (!flags_.checkpoint.empty()) {
+      nothing_to_lose();
       message(flags_,
               fmt::format("interrupted; state saved in {}: go on with --resume", checkpoint_path(flags_.checkpoint)));
     } else {
       const std::string path = interrupted_path(flags_.save);
-      PLIMSOLL_TRY(
-          save_model(session, open.archive ? &*open.archive : nullptr, open.config_text, result.optimizer, path));
+      PLIMSOLL_TRY(save(session, open, result.optimizer, path));
+      nothing_to_lose();
       message(flags_, fmt::format("interrupted after step {}; weights saved in {}", result.optimizer.iteration, path));
     }
     return exit_code(ErrorCode::kInterrupted);
@@ -331,6 +320,10 @@ class FitCommand {
       answer(json_text(json) + "\n");
       return;
     }
+    if (session.arena_peak_bytes() == 0 && result.stopped_early)
+      return message(flags_,
+                     "nothing was left to train: the run of the checkpoint was stopped early; a larger patience of "
+                     "--early-stopping goes on");
     if (session.arena_peak_bytes() == 0)
       return message(flags_, fmt::format("nothing was left to train: the checkpoint has seen all {} epochs; --epochs N "
                                          "with more of them goes on",
@@ -342,7 +335,8 @@ class FitCommand {
 
   FitFlags& flags_;
   Budget budget_;
-  std::optional<EarlyStopping> early_stopping_;
+  CallbackOptions callbacks_;
+  FitIdentity identity_;
   int64_t every_ = 0;
 };
 
@@ -355,28 +349,16 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
   add_data_flags(*command, *flags, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
-  command->add_option("--epochs", flags->epochs, "passes over the data")
-      ->check(whole_above_zero())
-      ->capture_default_str();
-  command
-      ->add_option("--steps-per-epoch", flags->steps_per_epoch, "optimizer steps an epoch, if fewer than the data has")
-      ->check(whole_above_zero());
-  command->add_option("--shuffle", flags->shuffle, "a new order each epoch, set by --seed")->capture_default_str();
-  command->add_option("--early-stopping", flags->early_stopping, "METRIC:PATIENCE, as val_loss:3");
-  command->add_option("--checkpoint", flags->checkpoint, "folder for checkpoints");
-  command->add_option("--checkpoint-every", flags->checkpoint_every, "STEPS or epoch")->capture_default_str();
-  command->add_flag("--resume", flags->resume, "go on from the checkpoint, if there is one");
-  command->add_option("--save", flags->save, "write the trained model here, as .keras");
-  command->add_option("--plan", flags->plan, "run this plan, saved by plimsoll plan --save");
-  command->add_option("--seed", flags->seed, "of the shuffle, dropout and initial weights")
-      ->check(whole_from_zero())
-      ->capture_default_str();
-  command->add_option("--log", flags->log, "write the run here, one JSON object a line");
-  command->add_flag("--profile", flags->profile, "where the time goes: each node measured beside predicted");
+  add_fit_flags(*command, *flags);
   command->footer(
       "Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save "
       "out.keras");
-  actions[command] = [flags] { return FitCommand(*flags).run(); };
+  actions[command] = [flags] {
+    install_signal_handlers(
+        "interrupted: finishing this micro-batch, then saving; a second Ctrl-C ends at once, unsaved", flags->json);
+    say_when_lost(lost_by_signal(*flags, std::nullopt));
+    return FitCommand(*flags).run();
+  };
 }
 
 }  // namespace plimsoll

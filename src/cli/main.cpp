@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -12,17 +11,12 @@
 
 #include "base/json_text.h"
 #include "cli/command.h"
+#include "cli/signals.h"
 #include "device/heap_limit.h"
 #include "formats/file/file.h"
 
 namespace plimsoll {
 namespace {
-
-std::atomic<bool> stop_flag{false};
-
-void on_signal(int) {
-  if (stop_flag.exchange(true)) _exit(5);
-}
 
 int finish(const Error& error, bool json) {
   const std::string text = json ? json_text(error_json(error)) + "\n" : to_text(error);
@@ -115,7 +109,7 @@ int run(int argc, char** argv) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
     return finish(usage_error(app, e, argc > 1 ? argv[1] : ""), wants_json(argc, argv));
   }
-  install_signal_handlers();
+  ignore_write_signals();
   const Result<int> result = actions.at(app.get_subcommands().front())();
   return result ? *result : finish(result.error(), wants_json(argc, argv));
 }
@@ -132,20 +126,6 @@ int run_guarded(int argc, char** argv) {
 }
 
 }  // namespace
-
-const std::atomic<bool>& stop_requested() {
-  return stop_flag;
-}
-
-void install_signal_handlers() {
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  signal(SIGXFSZ, SIG_IGN);  // a file-size limit shows as a failed write, which is an error like any other
-  signal(SIGPIPE, SIG_IGN);
-}
 
 }  // namespace plimsoll
 

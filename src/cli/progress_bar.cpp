@@ -62,7 +62,7 @@ std::string ProgressBar::memory_text() const {
 void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) {
   epoch_seconds_ = 0;
   drawn_at_ = -1;
-  epoch_samples_ = 0;
+  epoch_samples_ = epoch_steps_ = 0;
   windows_ = windows;
   if (!quiet_ && terminal_) tell(fmt::format("Epoch {}/{}\n", epoch + 1, epochs));
 }
@@ -70,10 +70,11 @@ void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows)
 void ProgressBar::on_step(const StepEvent& event) {
   epoch_seconds_ += event.seconds;
   epoch_samples_ += event.samples;
+  ++epoch_steps_;
   if (quiet_ || !terminal_) return;
   if (event.window != event.windows && epoch_seconds_ - drawn_at_ < 0.1) return;
   drawn_at_ = epoch_seconds_;
-  const double per_step = epoch_seconds_ / static_cast<double>(event.window);
+  const double per_step = epoch_seconds_ / static_cast<double>(epoch_steps_);
   const std::string counter = fmt::format("{}/{} ", event.window, event.windows),
                     left = fmt::format(" {:.0f}s", per_step * static_cast<double>(event.windows - event.window)),
                     pace = " " + pace_text(per_step), metrics = metrics_text(*event.running),
@@ -108,7 +109,7 @@ void ProgressBar::end_line() {
 void ProgressBar::on_epoch_end(const EpochEvent& event) {
   if (quiet_) return;
   drawing_ = false;
-  const double per_step = windows_ > 0 ? epoch_seconds_ / static_cast<double>(windows_) : 0;
+  const double per_step = epoch_steps_ > 0 ? epoch_seconds_ / static_cast<double>(epoch_steps_) : 0;
   const std::string told = fmt::format("{}{} - {} - {}", pace_text(per_step), metrics_text(event.metrics),
                                        rate_text(epoch_samples_, epoch_seconds_), memory_text());
   if (terminal_) {

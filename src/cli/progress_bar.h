@@ -27,7 +27,7 @@ class ProgressBar : public FitObserver {
   Bytes budget_;
   std::function<Bytes()> held_;
   double epoch_seconds_ = 0, drawn_at_ = -1;
-  int64_t epoch_samples_ = 0, windows_ = 0;
+  int64_t epoch_samples_ = 0, epoch_steps_ = 0, windows_ = 0;  // steps: of this process, which may have resumed
   size_t drawn_columns_ = 0;
 };
 

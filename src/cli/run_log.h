@@ -1,11 +1,9 @@
-// `--log FILE.jsonl`: one JSON object a line, appended as things happen.
+// `--log FILE.jsonl`: one JSON object per line, appended as things happen.
 #pragma once
 
-#include <cstdio>
-#include <memory>
 #include <string>
 
-#include "base/error.h"
+#include "cli/log_file.h"
 #include "execute/fit.h"
 
 namespace plimsoll {
@@ -15,15 +13,10 @@ class RunLog {
   static Result<RunLog> open(const std::string& path, bool append);  // "" writes nothing
   void write(const nlohmann::ordered_json& line);
   void step(const StepEvent& event);  // without an allocation
-  Status failed() const;              // of any write so far
+  Status failed() const { return file_.failed(); }
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
-  bool failed_ = false;
+  LogFile file_;
 };
 
 }  // namespace plimsoll

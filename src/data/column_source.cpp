@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
 
+#include "base/checked.h"
 #include "data/checks.h"
 
 namespace plimsoll {
@@ -59,7 +59,9 @@ ColumnSource::ColumnSource(DataSet data, SourceOptions options) : data_(std::mov
 
 Result<ColumnSource> ColumnSource::create(DataSet data, SourceOptions options) {
   if (options.end < 0) options.end = data.samples;
-  assert(options.begin >= 0 && options.begin < options.end && options.end <= data.samples);
+  if (options.begin < 0 || options.begin >= options.end || options.end > data.samples)
+    return fail(ErrorCode::kInternal,
+                fmt::format("samples {} to {} of {} were asked for", options.begin, options.end, data.samples));
   if (!options.class_weights.empty()) PLIMSOLL_TRY(check_class_weights(data));
   return ColumnSource(std::move(data), std::move(options));
 }
@@ -120,18 +122,25 @@ Status ColumnSource::check_columns(const SampleOrder* order, int64_t first, int6
   return {};
 }
 
+bool ColumnSource::suits(const BatchBuffers& into) const {
+  const size_t outputs = data_.targets.size();
+  if (into.inputs.size() != data_.inputs.size()) return false;
+  if (!into.targets.empty() && into.targets.size() != outputs) return false;
+  if (into.weights.empty()) return true;
+  return has_weights() && into.weights.size() == outputs && (options_.class_weights.empty() || !into.targets.empty());
+}
+
 Status ColumnSource::read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) {
-  assert(first >= 0 && count > 0 && first + count <= samples());
-  assert(into.inputs.size() == data_.inputs.size());
-  assert(into.targets.empty() || into.targets.size() == data_.targets.size());
-  assert(into.weights.empty() || (has_weights() && into.weights.size() == data_.targets.size()));
+  if (count <= 0 || !lies_within(first, count, samples()))
+    return fail(ErrorCode::kInternal,
+                fmt::format("{} samples from {} on were asked for, there are {}", count, first, samples()));
+  if (!suits(into)) return fail(ErrorCode::kInternal, "a batch has other arrays than the data");
   std::optional<SampleOrder> shuffled;
   if (options_.shuffle) shuffled.emplace(samples(), options_.seed, epoch);
   const SampleOrder* order = shuffled ? &*shuffled : nullptr;
   PLIMSOLL_TRY(read_columns(order, first, count, into));
   PLIMSOLL_TRY(check_columns(order, first, count, into));
   if (options_.class_weights.empty() || into.weights.empty()) return {};
-  assert(!into.targets.empty());
   const auto& target = target_types_[0];
   options_.class_weights.apply(target.dtype, into.targets[0], target.shape.elements(), count, into.weights[0]);
   return {};

@@ -24,6 +24,8 @@ class ColumnSource : public BatchSource {
   // P201 for class weights Keras has no meaning for: several outputs, or targets with more than one axis.
   static Result<ColumnSource> create(DataSet data, SourceOptions options);
 
+  const DataSet& data() const { return data_; }  // all of the arrays, also where only a part is read
+
   int64_t samples() const override { return options_.end - options_.begin; }
   const std::vector<TensorType>& input_types() const override { return input_types_; }
   const std::vector<TensorType>& target_types() const override { return target_types_; }
@@ -32,12 +34,13 @@ class ColumnSource : public BatchSource {
 
   // Targets and weights are left out where `into` has no buffers for them; weights need the targets when there are
   // class weights. P403 for elements that are not finite, P404 for labels that name no class, P202 for what cannot be
-  // read.
+  // read, P101 for samples that are not there.
   Status read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) override;
 
  private:
   ColumnSource(DataSet data, SourceOptions options);
 
+  bool suits(const BatchBuffers& into) const;
   // The sample of the arrays that stands at `position` of an epoch; `order` is null without shuffling.
   int64_t sample_at(const SampleOrder* order, int64_t position) const;
   Status read_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into) const;

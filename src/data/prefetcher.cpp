@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cassert>
 #include <cstring>
 
 namespace plimsoll {
@@ -34,6 +33,10 @@ BatchBuffers lay_out(const BatchSource& source, int64_t most, std::byte* memory)
   return buffers;
 }
 
+Status past_the_end() {
+  return fail(ErrorCode::kInternal, "a batch was asked for after the last one");
+}
+
 }  // namespace
 
 Bytes Prefetcher::staging_bytes(const BatchSource& source, int depth, int64_t most) {
@@ -47,13 +50,15 @@ Bytes Prefetcher::buffer_bytes(const BatchSource& source, int depth, int64_t mos
 Prefetcher::Prefetcher(BatchSource& source, Schedule schedule, int depth, int64_t most, std::span<std::byte> staging)
     : source_(source), schedule_(std::move(schedule)), most_(most) {
   const Bytes slot = staging_bytes(source, 1, most);
-  assert(static_cast<Bytes>(staging.size()) >= depth * slot);
-  assert(reinterpret_cast<uintptr_t>(staging.data()) % kAlignment == 0);
   for (int i = 0; i < depth; ++i) slots_.push_back({{}, lay_out(source, most, staging.data() + i * slot)});
 }
 
 Result<std::unique_ptr<Prefetcher>> Prefetcher::start(BatchSource& source, Schedule schedule, int depth, int64_t most,
                                                       std::span<std::byte> staging) {
+  if (depth < 0 || most <= 0 || static_cast<Bytes>(staging.size()) < staging_bytes(source, depth, most) ||
+      reinterpret_cast<uintptr_t>(staging.data()) % kAlignment != 0)
+    return fail(ErrorCode::kInternal, fmt::format("{} bytes are no room to read {} batches of {} samples ahead",
+                                                  staging.size(), depth, most));
   std::unique_ptr<Prefetcher> prefetcher(new Prefetcher(source, std::move(schedule), depth, most, staging));
   if (depth == 0) return prefetcher;
   // Signals belong to the threads that know what to do about them; a thread inherits its creator's mask.
@@ -97,8 +102,8 @@ void Prefetcher::read_ahead() {
     }
     const auto request = schedule_();
     Status status;
-    if (request) {
-      assert(request->count <= most_);
+    if (request) status = check(*request);
+    if (request && status) {
       Batch& slot = slots_[static_cast<size_t>(read_ % depth)];
       slot.request = *request;
       status = source_.read(request->epoch, request->first, request->count, slot.buffers);
@@ -114,8 +119,15 @@ void Prefetcher::read_ahead() {
   }
 }
 
+// A batch that is larger than the memory for it would be written beyond its end.
+Status Prefetcher::check(const BatchRequest& request) const {
+  if (request.count > 0 && request.count <= most_) return {};
+  return fail(ErrorCode::kInternal,
+              fmt::format("a batch of {} samples was to be read, there is room for {}", request.count, most_));
+}
+
 Result<const Prefetcher::Batch*> Prefetcher::acquire() {
-  assert(threaded_);
+  if (!threaded_) return fail(ErrorCode::kInternal, "nothing is read ahead");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return read_ > released_ || ended_; });
   if (read_ > released_) return &slots_[static_cast<size_t>(released_ % static_cast<int64_t>(slots_.size()))];
@@ -126,8 +138,7 @@ Result<const Prefetcher::Batch*> Prefetcher::acquire() {
 void Prefetcher::release() {
   {
     std::lock_guard lock(mutex_);
-    assert(read_ > released_);
-    ++released_;
+    if (read_ > released_) ++released_;
   }
   changed_.notify_all();
 }
@@ -146,14 +157,15 @@ void Prefetcher::copy_out(const Batch& batch, const BatchBuffers& into) const {
 Status Prefetcher::next(const BatchBuffers& into) {
   if (threaded_) {
     PLIMSOLL_ASSIGN(const Batch* batch, acquire());
-    assert(batch != nullptr);
+    if (batch == nullptr) return past_the_end();
     copy_out(*batch, into);
     release();
     return {};
   }
   if (error_) return fail(*error_);
   const auto request = schedule_();
-  assert(request && request->count <= most_);
+  if (!request) return past_the_end();
+  PLIMSOLL_TRY(check(*request));
   auto status = source_.read(request->epoch, request->first, request->count, into);
   if (!status) error_ = status.error();
   return status;

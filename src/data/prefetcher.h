@@ -60,6 +60,7 @@ class Prefetcher {
   static void* run(void* self);
   void read_ahead();
   void copy_out(const Batch& batch, const BatchBuffers& into) const;
+  Status check(const BatchRequest& request) const;
 
   BatchSource& source_;
   Schedule schedule_;

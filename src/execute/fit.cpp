@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "data/prefetcher.h"
+#include "execute/best_weights.h"
 #include "execute/progress.h"
 #include "execute/window.h"
 
@@ -43,37 +44,39 @@ class Staging {
 // The cuts of one run: which samples each call of accumulate gets, from where a run stands.
 class Cutter {
  public:
-  Cutter(int64_t samples, int64_t windows, const BatchPlan& batch, const Progress& from, int64_t epochs)
-      : samples_(samples),
-        windows_(windows),
-        batch_(batch),
-        epochs_(epochs),
-        epoch_(from.epoch),
-        window_(from.window),
-        done_(from.done) {}
-
-  static int64_t window_size(int64_t window, int64_t samples, int64_t batch) {
-    return std::min(batch, samples - window * batch);
+  Cutter(const RunCut& cut, const Progress& from, int64_t epochs)
+      : cut_(cut), epochs_(epochs), epoch_(from.epoch), window_(from.window), done_(from.done) {
+    if (window_ < cut.windows) return;
+    window_ = 0;  // only the epoch's validation is left
+    ++epoch_;
   }
 
   std::optional<BatchRequest> next() {
-    if (epoch_ >= epochs_ || windows_ == 0) return std::nullopt;
-    const int64_t size = window_size(window_, samples_, batch_.effective);
-    const BatchRequest request{epoch_, window_ * batch_.effective + done_, std::min(batch_.micro, size - done_)};
+    if (epoch_ >= epochs_ || cut_.windows == 0) return std::nullopt;
+    const int64_t size = cut_.window_size(window_);
+    const BatchRequest request{epoch_, window_ * cut_.batch.effective + done_,
+                               std::min(cut_.batch.micro, size - done_)};
     done_ += request.count;
     if (done_ < size) return request;
     done_ = 0;
-    if (++window_ < windows_) return request;
+    if (++window_ < cut_.windows) return request;
     window_ = 0;
     ++epoch_;
     return request;
   }
 
  private:
-  int64_t samples_, windows_;
-  BatchPlan batch_;
+  RunCut cut_;
   int64_t epochs_, epoch_, window_, done_;
 };
+
+RunCut cut_of(const Session& session, const BatchSource& data, const FitOptions& options) {
+  RunCut cut{data.samples(), 0, session.plan().batch};
+  if (cut.batch.effective <= 0 || cut.batch.micro <= 0) return cut;
+  const int64_t all = (cut.samples + cut.batch.effective - 1) / cut.batch.effective;
+  cut.windows = options.steps_per_epoch > 0 ? std::min(all, options.steps_per_epoch) : all;
+  return cut;
+}
 
 class Trainer {
  public:
@@ -84,58 +87,68 @@ class Trainer {
         validation_(validation),
         options_(options),
         observer_(observer),
-        sums_(session.tallies()) {
+        state_{{}, EpochSums(session.tallies()), Callbacks(options.callbacks, session.tallies())},
+        cut_(cut_of(session, data, options)),
+        rotation_(options.checkpoint_folder, options.keep_checkpoints),
+        best_(options.checkpoint_folder, options.best_weights_beside) {
     running_ = sums_.means(session.tallies());
-    const int64_t all = (data.samples() + batch().effective - 1) / batch().effective;
-    windows_ = options.steps_per_epoch > 0 ? std::min(all, options.steps_per_epoch) : all;
   }
 
   Result<FitResult> run(const OptimizerState& start) {
+    if (cut_.windows == 0) return fail(ErrorCode::kBadPlan, "the plan has no batch to train with");
     if (validation_ != nullptr && session_.plan().phase("evaluate") == nullptr)
       return fail(Error{ErrorCode::kBadPlan,
                         "the plan has no phase to validate with",
                         {},
                         {"make it again with the same --validation-data"}});
     progress_.optimizer = start;
-    if (options_.resume && !options_.checkpoint_folder.empty()) {
-      PLIMSOLL_ASSIGN(const bool found,
-                      load_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity));
-      if (found) result_.resumed_at = progress_.steps;
-    }
-    Cutter cutter(data_.samples(), windows_, batch(), progress_, options_.epochs);
+    if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
+    Cutter cutter(cut_, progress_, options_.epochs);
     const int64_t most = batch().micro;
     Staging staging(Prefetcher::staging_bytes(data_, session_.plan().prefetch, most));
     if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
     PLIMSOLL_ASSIGN(prefetcher_,
                     Prefetcher::start(
                         data_, [&] { return cutter.next(); }, session_.plan().prefetch, most, staging.span()));
-    const Status status = epochs();
+    const Status status = state_.callbacks.stopped() ? Status() : epochs();
     prefetcher_.reset();
     PLIMSOLL_TRY(status);
+    if (!result_.interrupted) PLIMSOLL_TRY(restore_best());
+    result_.stopped_early = state_.callbacks.stopped();
     result_.optimizer = progress_.optimizer;
     return std::move(result_);
   }
 
  private:
-  const BatchPlan& batch() const { return session_.plan().batch; }
+  const BatchPlan& batch() const { return cut_.batch; }
   bool stopping() const { return options_.stop != nullptr && options_.stop->load(); }
+
+  Status resume() {
+    std::vector<std::string> notes;
+    PLIMSOLL_ASSIGN(const bool found, load_checkpoint(session_, state_, cut_, options_, notes));
+    if (!found) return {};
+    result_.resumed_at = progress_.steps;
+    rotation_.found(progress_.steps);
+    observer_.on_checkpoint(progress_.steps);
+    for (const std::string& note : notes) observer_.on_note("note: " + note);
+    return {};
+  }
 
   Status epochs() {
     for (; progress_.epoch < options_.epochs; ++progress_.epoch) {
       const auto start = Clock::now();
       if (progress_.window == 0 && progress_.done == 0) sums_.reset();
-      observer_.on_epoch_begin(progress_.epoch, options_.epochs, windows_);
-      for (; progress_.window < windows_; ++progress_.window) {
+      observer_.on_epoch_begin(progress_.epoch, options_.epochs, cut_.windows);
+      for (; progress_.window < cut_.windows; ++progress_.window) {
         PLIMSOLL_TRY(window());
         if (result_.interrupted) return {};
-        if (stopping() && progress_.window + 1 < windows_) {
+        if (stopping() && progress_.window + 1 < cut_.windows) {
           ++progress_.window;
           return interrupt();
         }
       }
-      progress_.window = 0;
-      PLIMSOLL_ASSIGN(const bool stop_early, end_of_epoch(start));
-      if (stop_early) return {};
+      PLIMSOLL_ASSIGN(const bool go_on, end_of_epoch(start));
+      if (!go_on) return {};
       if (stopping() && progress_.epoch + 1 < options_.epochs) {
         ++progress_.epoch;
         return interrupt();
@@ -147,7 +160,7 @@ class Trainer {
   // One optimizer step. Where the device runs ahead, what it summed is reported while it works on the next.
   Status window() {
     if (waiting_.count == 0) reported_ = Clock::now();
-    const int64_t size = Cutter::window_size(progress_.window, data_.samples(), batch().effective);
+    const int64_t size = cut_.window_size(progress_.window);
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
     PLIMSOLL_TRY(session_.begin(next, progress_.done));
     while (progress_.done < size) {
@@ -178,64 +191,83 @@ class Trainer {
       PLIMSOLL_ASSIGN(const Sums* sums, session_.collect());
       sums_.add(session_.tallies(), *sums, step.samples);
       sums_.means_into(running_);
-      observer_.on_step({progress_.epoch, step.number, step.window, windows_, sums->tallies[0],
+      observer_.on_step({progress_.epoch, step.number, step.window, cut_.windows, sums->tallies[0],
                          seconds_since(reported_), step.samples, &running_});
       reported_ = Clock::now();
     }
     return {};
   }
 
+  Status checkpoint(const Progress& next) {
+    if (options_.checkpoint_folder.empty()) return {};
+    PLIMSOLL_TRY(save_checkpoint(rotation_, session_, state_, next, options_));
+    observer_.on_checkpoint(next.steps);
+    return {};
+  }
+
   Status checkpoint_if_due() {
     if (options_.checkpoint_folder.empty() || options_.checkpoint_every_steps == 0) return {};
-    if (progress_.steps % options_.checkpoint_every_steps != 0 || progress_.window + 1 == windows_) return {};
+    if (progress_.steps % options_.checkpoint_every_steps != 0 || progress_.window + 1 == cut_.windows) return {};
     PLIMSOLL_TRY(report(0));
     Progress next = progress_;
     ++next.window;
-    return save_checkpoint(options_.checkpoint_folder, session_, next, sums_, options_.identity);
+    return checkpoint(next);
   }
 
   Status interrupt() {
     result_.interrupted = true;
     PLIMSOLL_TRY(report(0));
-    if (options_.checkpoint_folder.empty()) return {};
-    return save_checkpoint(options_.checkpoint_folder, session_, progress_, sums_, options_.identity);
+    return checkpoint(progress_);
   }
 
+  // Returns whether there may be another epoch.
   Result<bool> end_of_epoch(Clock::time_point start) {
     PLIMSOLL_TRY(report(0));
-    EpochEvent event{progress_.epoch, options_.epochs, seconds_since(start), running_};
+    sums_.means_into(running_);  // also where an earlier process made all of the steps
+    EpochEvent event{progress_.epoch, options_.epochs, 0, running_, progress_.optimizer.learning_rate};
     if (validation_ != nullptr) {
-      PLIMSOLL_ASSIGN(const auto metrics, evaluate(session_, *validation_, nullptr));
-      for (const Metric& metric : metrics) event.metrics.push_back({"val_" + metric.name, metric.value});
+      auto metrics = evaluate(session_, *validation_, options_.stop);
+      // The rest of the epoch, its validation, is left to the run that resumes: it may take longer than whoever sent
+      // the signal waits.
+      if (!metrics && metrics.error().code == ErrorCode::kInterrupted) {
+        PLIMSOLL_TRY(interrupt());
+        return false;
+      }
+      PLIMSOLL_TRY(metrics);
+      for (const Metric& metric : *metrics) event.metrics.push_back({"val_" + metric.name, metric.value});
     }
+    progress_.window = 0;
+    event.seconds = seconds_since(start);
     observer_.on_epoch_end(event);
-    const bool stop_early = wait_over(event);
+    PLIMSOLL_TRY(act_on(event));
     result_.history.push_back(std::move(event));
-    if (!options_.checkpoint_folder.empty()) {
-      Progress next = progress_;
-      next.epoch = stop_early ? options_.epochs : next.epoch + 1;
-      PLIMSOLL_TRY(save_checkpoint(options_.checkpoint_folder, session_, next, sums_, options_.identity));
-    }
-    return stop_early;
+    Progress next = progress_;
+    ++next.epoch;
+    PLIMSOLL_TRY(checkpoint(next));
+    return !state_.callbacks.stopped();
   }
 
-  // Early stopping, as Keras decides it: by the metric's name, accuracy upwards, the rest downwards.
-  bool wait_over(const EpochEvent& event) {
-    if (!options_.early_stopping) return false;
-    const auto found = std::find_if(event.metrics.begin(), event.metrics.end(),
-                                    [&](const Metric& m) { return m.name == options_.early_stopping->metric; });
-    if (found == event.metrics.end()) return false;
-    const bool upwards = found->name.find("acc") != std::string::npos;
-    if (!progress_.has_best || (upwards ? found->value > progress_.best : found->value < progress_.best)) {
-      progress_.best = found->value;
-      progress_.has_best = true;
-      progress_.waited = 0;
-      return false;
+  Status act_on(const EpochEvent& event) {
+    const EpochDecision decision =
+        state_.callbacks.end_of_epoch(event.epoch, event.metrics, progress_.optimizer.learning_rate);
+    if (decision.keep_weights) {
+      PLIMSOLL_TRY(best_.keep(session_, progress_.steps));
+      state_.callbacks.best_step = progress_.steps;
     }
-    if (++progress_.waited < options_.early_stopping->patience) return false;
-    observer_.on_note(fmt::format("stopped early: {} has not improved on {:.4g} for {} epochs", found->name,
-                                  progress_.best, progress_.waited));
-    return true;
+    if (decision.save_model && options_.save_best) PLIMSOLL_TRY(options_.save_best(progress_.optimizer));
+    progress_.optimizer.learning_rate = decision.learning_rate;
+    for (const std::string& note : decision.notes) observer_.on_note(note);
+    return {};
+  }
+
+  // As Keras does it at the end of training, stopped early or not.
+  Status restore_best() {
+    const auto& early = options_.callbacks.early_stopping;
+    if (!early || !early->restore_best || !state_.callbacks.best_step) return {};
+    PLIMSOLL_TRY(best_.restore(session_, *state_.callbacks.best_step));
+    observer_.on_note(fmt::format("restored the weights of epoch {}, the best by {}",
+                                  state_.callbacks.best_epoch.value_or(0) + 1, early->metric));
+    return {};
   }
 
   Session& session_;
@@ -243,7 +275,12 @@ class Trainer {
   BatchSource* validation_;
   const FitOptions& options_;
   FitObserver& observer_;
-  EpochSums sums_;
+  RunState state_;
+  Progress& progress_ = state_.progress;
+  EpochSums& sums_ = state_.sums;
+  RunCut cut_;
+  CheckpointRotation rotation_;
+  BestWeights best_;
   std::vector<Metric> running_;
   struct Step {
     int64_t number, window, samples;
@@ -254,8 +291,6 @@ class Trainer {
   } waiting_;  // enqueued, not reported
   Clock::time_point reported_;
   std::unique_ptr<Prefetcher> prefetcher_;
-  int64_t windows_ = 0;
-  Progress progress_;
   FitResult result_;
 };
 

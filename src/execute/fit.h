@@ -4,15 +4,11 @@
 #include <atomic>
 #include <optional>
 
+#include "execute/callbacks.h"
 #include "execute/session.h"
 #include "execute/weights.h"
 
 namespace plimsoll {
-
-struct Metric {
-  std::string name;
-  double value = 0;
-};
 
 struct StepEvent {
   int64_t epoch = 0, step = 0;      // step: optimizer steps of the whole run, from 1
@@ -27,6 +23,7 @@ struct EpochEvent {
   int64_t epoch = 0, epochs = 0;
   double seconds = 0;
   std::vector<Metric> metrics;  // validation's as "val_..."
+  double learning_rate = 0;     // with which it was trained, where no schedule sets it
 };
 
 class FitObserver {
@@ -35,12 +32,8 @@ class FitObserver {
   virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*windows*/) {}
   virtual void on_step(const StepEvent&) {}
   virtual void on_epoch_end(const EpochEvent&) {}
-  virtual void on_note(const std::string&) {}  // "stopped early: ..."
-};
-
-struct EarlyStopping {
-  std::string metric;
-  int64_t patience = 0;
+  virtual void on_note(const std::string&) {}      // "stopped early: ..."
+  virtual void on_checkpoint(int64_t /*step*/) {}  // it is written
 };
 
 struct FitOptions {
@@ -49,11 +42,19 @@ struct FitOptions {
   uint64_t seed = 0;
   std::string checkpoint_folder;       // "": none
   int64_t checkpoint_every_steps = 0;  // 0: at the end of each epoch
+  int64_t keep_checkpoints = 2;        // the newest included
   bool resume = false;
-  std::optional<EarlyStopping> early_stopping;
+  CallbackOptions callbacks;
+  std::function<Status(const OptimizerState&)> save_best;  // writes the model, by callbacks.save_best
+  std::string best_weights_beside;          // without a checkpoint folder: best weights wait in a file beside this one
+  std::optional<double> learning_rate;      // of the command line: on resuming it replaces the checkpoint's
   const std::atomic<bool>* stop = nullptr;  // set from a signal handler: finish the micro-batch and return
-  nlohmann::json identity;                  // what a resumed run must share: model, data, batch, seed
+  nlohmann::json identity = nlohmann::json::object();  // what a resumed run must share: model, data, batch, seed
+  nlohmann::json validation_identity;                  // what it need not share, but should
 };
+
+// The identity's key of the learning-rate schedule, which a rate on the command line replaces.
+inline constexpr const char* kScheduleIdentity = "learning-rate schedule";
 
 struct FitResult {
   OptimizerState optimizer;
@@ -61,6 +62,7 @@ struct FitResult {
   bool interrupted = false;
   bool mid_window = false;            // interrupted inside a window: only a checkpoint can go on exactly
   std::optional<int64_t> resumed_at;  // step
+  bool stopped_early = false;         // by this process or one before it
   std::vector<EpochEvent> history;
 };
 
@@ -72,9 +74,12 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop = nullptr,
                                      const std::function<void(int64_t done)>& progress = {});
 
-std::string checkpoint_path(const std::string& folder);
+// P212 unless the checkpoint of a folder is one of a run with these options' identity.
+Status check_checkpoint(const std::string& folder, const FitOptions& options);
 // The plan a checkpoint was made with: resuming uses it, so that the same bits come out.
 Result<Plan> plan_of_checkpoint(const std::string& folder);
 Result<int64_t> step_of_checkpoint(const std::string& folder);
+Result<int64_t> epoch_of_checkpoint(const std::string& folder);  // the one it goes on with
+std::string checkpoint_path(const std::string& folder);
 
 }  // namespace plimsoll

@@ -1,58 +1,154 @@
 #include "execute/progress.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <cerrno>
-#include <cstring>
+#include <cmath>
+#include <set>
 
-#include "formats/checkpoint/checkpoint.h"
+#include "base/checked.h"
+#include "base/json_numbers.h"
 
 namespace plimsoll {
 namespace {
 
-constexpr const char* kFormat = "plimsoll.checkpoint/1";
+using Json = nlohmann::json;
+
+// Beyond it a double has no room for every whole number, and no run gets there.
+constexpr int64_t kMostSteps = int64_t{1} << 53;
 
 // Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
 bool belongs_in_checkpoint(const PersistentSlot& slot) {
   return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0;
 }
 
-nlohmann::json header_of(const Session& session, const Progress& p, const EpochSums& sums,
-                         const nlohmann::json& identity) {
-  return json_object({{"format", kFormat},
+Json numbers_to_json(const std::vector<double>& numbers) {
+  Json list = Json::array();
+  for (const double number : numbers) list.push_back(number_to_json(number));
+  return list;
+}
+
+// As many numbers as `numbers` has.
+bool numbers_from_json(const Json& list, bool finite, std::vector<double>& numbers) {
+  if (!list.is_array() || list.size() != numbers.size()) return false;
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const auto number = number_from_json(list[i]);
+    if (!number || (finite && !std::isfinite(*number))) return false;
+    numbers[i] = *number;
+  }
+  return true;
+}
+
+Json header_of(const Session& session, const RunState& state, const Progress& p, const FitOptions& options) {
+  return json_object({{"format", kCheckpointFormat},
                       {"epoch", p.epoch},
                       {"window", p.window},
                       {"done", p.done},
                       {"steps", p.steps},
                       {"iteration", p.optimizer.iteration},
                       {"learning_rate", p.optimizer.learning_rate},
-                      {"best", p.best},
-                      {"waited", p.waited},
-                      {"has_best", p.has_best},
-                      {"epoch_sums", sums.to_json()},
-                      {"weight_sums", session.weight_sums()},
-                      {"identity", identity},
+                      {"given_learning_rate", options.learning_rate ? Json(*options.learning_rate) : Json()},
+                      {"callbacks", state.callbacks.to_json()},
+                      {"epoch_sums", state.sums.to_json()},
+                      {"weight_sums", numbers_to_json(session.weight_sums())},
+                      {"identity", options.identity},
+                      {"validation", options.validation_identity},
                       {"plan", to_json(session.plan())}});
 }
 
-Status read_header(const nlohmann::json& h, const std::string& path, Session& session, Progress& p, EpochSums& sums) {
-  try {
-    p.epoch = h.at("epoch");
-    p.window = h.at("window");
-    p.done = h.at("done");
-    p.steps = h.at("steps");
-    p.optimizer = {h.at("iteration"), h.at("learning_rate")};
-    p.best = h.at("best");
-    p.waited = h.at("waited");
-    p.has_best = h.at("has_best");
-    session.restore_weight_sums(h.at("weight_sums").get<std::vector<double>>());
-    if (!sums.from_json(h.at("epoch_sums")))
-      return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it sums other metrics than this model has", path));
-  } catch (const nlohmann::json::exception& e) {
-    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: header: {}", path, e.what()));
+std::string shown(const Json& value) {
+  if (value.is_null()) return "none";
+  return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// One line for each key that differs, those that only one of the two has included.
+std::vector<std::string> identity_differences(const Json& then, const Json& now, bool rate_given) {
+  std::set<std::string> keys;
+  for (const Json* side : {&then, &now})
+    for (const auto& [key, value] : side->items()) keys.insert(key);
+  const auto differs = [&](const std::string& key) { return then.value(key, Json()) != now.value(key, Json()); };
+  constexpr std::string_view kContents = "contents of ";
+  std::vector<std::string> lines;
+  for (const std::string& key : keys) {
+    if (!differs(key) || (key == kScheduleIdentity && rate_given)) continue;
+    // That an array of another shape has other contents says nothing.
+    if (key.starts_with(kContents) && differs(key.substr(kContents.size()))) continue;
+    lines.push_back(
+        fmt::format("{}: {} then, {} now", key, shown(then.value(key, Json())), shown(now.value(key, Json()))));
   }
-  return {};
+  return lines;
+}
+
+// The header of a checkpoint, of which nothing is believed: whoever changed a number could compute the CRC anew.
+class HeaderReader {
+ public:
+  HeaderReader(const Json& header, const std::string& path) : header_(header), path_(path) {}
+
+  const Json& at(const char* key) const {
+    static const Json none;
+    const auto found = header_.find(key);
+    return found == header_.end() ? none : *found;
+  }
+
+  tl::unexpected<Error> bad(const std::string& what) const {
+    return fail(Error{ErrorCode::kBadCheckpoint,
+                      fmt::format("{}: {}", path_, what),
+                      {},
+                      {"--checkpoint OTHER_DIR without --resume   starts again"}});
+  }
+
+  Result<int64_t> whole(const char* key, int64_t least, int64_t most) const {
+    if (const auto number = whole_number(at(key), least, most)) return *number;
+    return bad(fmt::format("its header has {} for \"{}\", a whole number from {} to {} was expected", shown(at(key)),
+                           key, least, most));
+  }
+
+  Result<Progress> progress(const RunCut& cut) const {
+    Progress p;
+    PLIMSOLL_ASSIGN(p.epoch, whole("epoch", 0, kMostSteps));
+    PLIMSOLL_ASSIGN(p.window, whole("window", 0, cut.windows));
+    const int64_t size = p.window < cut.windows ? cut.window_size(p.window) : 1;
+    PLIMSOLL_ASSIGN(p.done, whole("done", 0, size - 1));
+    if (p.done % cut.batch.micro != 0)
+      return bad(
+          fmt::format("it stands after {} samples of a window that is cut into pieces of {}", p.done, cut.batch.micro));
+    PLIMSOLL_ASSIGN(p.steps, whole("steps", 0, kMostSteps));
+    const auto before = checked_multiply(p.epoch, cut.windows);
+    if (!before || checked_add(*before, p.window) != p.steps)
+      return bad(fmt::format("it stands at step {}, but {} epochs of {} steps and {} steps more were made", p.steps,
+                             p.epoch, cut.windows, p.window));
+    PLIMSOLL_ASSIGN(p.optimizer.iteration, whole("iteration", p.steps, kMostSteps));
+    const auto rate = number_from_json(at("learning_rate"));
+    if (!rate || !std::isfinite(*rate))
+      return bad(fmt::format("its learning rate is {}, a number was expected", shown(at("learning_rate"))));
+    p.optimizer.learning_rate = *rate;
+    return p;
+  }
+
+ private:
+  const Json& header_;
+  const std::string& path_;
+};
+
+Status check_identity(const HeaderReader& header, const std::string& path, const FitOptions& options) {
+  const Json& then = header.at("identity");
+  if (!then.is_object()) return header.bad("it does not say of which run it is");
+  auto lines = identity_differences(then, options.identity, options.learning_rate.has_value());
+  if (lines.empty()) return {};
+  return fail(Error{ErrorCode::kBadCheckpoint,
+                    fmt::format("{}: this checkpoint is of another run", path),
+                    std::move(lines),
+                    {"the flags and data it was started with", "another --checkpoint folder"}});
+}
+
+// A rate on the command line replaces the one reached so far, unless it was there before: then what came of it since,
+// by --reduce-lr-on-plateau, goes on.
+void choose_learning_rate(const HeaderReader& header, const FitOptions& options, Progress& progress,
+                          std::vector<std::string>& notes) {
+  if (!options.learning_rate || header.at("given_learning_rate") == *options.learning_rate) return;
+  notes.push_back(
+      fmt::format("learning rate {:g}, was {:g}", *options.learning_rate, progress.optimizer.learning_rate));
+  progress.optimizer.learning_rate = *options.learning_rate;
 }
 
 }  // namespace
@@ -87,70 +183,78 @@ void EpochSums::reset() {
   std::fill(weights_.begin(), weights_.end(), 0.0);
 }
 
-bool EpochSums::from_json(const nlohmann::json& json) {
-  const auto sums = json.at("sums").get<std::vector<double>>();
-  const auto weights = json.at("weights").get<std::vector<double>>();
-  if (sums.size() != sums_.size() || weights.size() != weights_.size()) return false;
-  sums_ = sums;
-  weights_ = weights;
-  return true;
+Json EpochSums::to_json() const {
+  return json_object({{"sums", numbers_to_json(sums_)}, {"weights", numbers_to_json(weights_)}});
 }
 
-std::string checkpoint_path(const std::string& folder) {
-  return folder + "/checkpoint.plimsoll";
+// A loss that diverged has sums that are not finite.
+bool EpochSums::from_json(const Json& json) {
+  if (!json.is_object() || !json.contains("sums") || !json.contains("weights")) return false;
+  return numbers_from_json(json.at("sums"), false, sums_) && numbers_from_json(json.at("weights"), true, weights_);
 }
 
-Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress,
-                       const EpochSums& sums, const nlohmann::json& identity) {
-  if (mkdir(folder.c_str(), 0777) != 0 && errno != EEXIST)
-    return fail(Error{ErrorCode::kNotWritable,
-                      fmt::format("the folder {} cannot be made: {}", folder, std::strerror(errno)),
-                      {},
-                      {"--checkpoint DIR of a folder you may write to"}});
+Status save_checkpoint(CheckpointRotation& rotation, const Session& session, const RunState& state,
+                       const Progress& next, const FitOptions& options) {
   PLIMSOLL_ASSIGN(const HostView values, session.look());
   std::vector<CheckpointTensor> tensors;
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot)) tensors.push_back({slot.name, slot.type, values[slot.name].data});
-  return write_checkpoint(checkpoint_path(folder), header_of(session, progress, sums, identity), tensors);
+  return rotation.write(next.steps, state.callbacks.best_step, header_of(session, state, next, options), tensors);
+}
+
+Bytes expected_checkpoint_bytes(const Session& session) {
+  Bytes bytes = 64 * kKiB + static_cast<Bytes>(to_json(session.plan()).dump().size());
+  for (const PersistentSlot& slot : session.plan().persistent)
+    if (belongs_in_checkpoint(slot)) bytes += align_up(slot.type.bytes()) + 256;  // and its row in the table
+  return bytes;
 }
 
 Result<Plan> plan_of_checkpoint(const std::string& folder) {
-  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(checkpoint_path(folder)));
+  const std::string path = checkpoint_path(folder);
+  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
   if (!checkpoint.header().contains("plan"))
-    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", checkpoint_path(folder)));
+    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", path));
   auto plan = plan_from_json(checkpoint.header().at("plan"));
-  if (!plan) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: {}", checkpoint_path(folder), plan.error().what));
+  if (!plan) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: {}", path, plan.error().what));
   return plan;
 }
 
 Result<int64_t> step_of_checkpoint(const std::string& folder) {
-  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(checkpoint_path(folder)));
-  const nlohmann::json steps = checkpoint.header().value("steps", nlohmann::json());
-  if (!steps.is_number_integer())
-    return fail(ErrorCode::kBadCheckpoint,
-                fmt::format("{}: it does not say at which step it was made", checkpoint_path(folder)));
-  return steps.get<int64_t>();
+  const std::string path = checkpoint_path(folder);
+  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
+  return HeaderReader(checkpoint.header(), path).whole("steps", 0, kMostSteps);
 }
 
-Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums,
-                             const nlohmann::json& identity) {
+Result<int64_t> epoch_of_checkpoint(const std::string& folder) {
   const std::string path = checkpoint_path(folder);
-  struct stat found {};
-  if (stat(path.c_str(), &found) != 0 && errno == ENOENT) return false;
-  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_checkpoint(path));
-  const nlohmann::json& header = checkpoint.header();
-  if (header.value("format", "") != kFormat)
-    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: not a checkpoint of format {}", path, kFormat));
-  Error other{ErrorCode::kBadCheckpoint,
-              fmt::format("{}: this checkpoint is of another run", path),
-              {},
-              {"the flags it was started with, or another --checkpoint folder"}};
-  for (const auto& [key, value] : identity.items()) {
-    const nlohmann::json was = header.value("identity", nlohmann::json::object()).value(key, nlohmann::json());
-    if (was != value) other.fact(fmt::format("{}: {} then, {} now", key, was.dump(), value.dump()));
-  }
-  if (!other.facts.empty()) return fail(std::move(other));
-  PLIMSOLL_TRY(read_header(header, path, session, progress, sums));
+  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
+  return HeaderReader(checkpoint.header(), path).whole("epoch", 0, kMostSteps);
+}
+
+Status check_checkpoint(const std::string& folder, const FitOptions& options) {
+  const std::string path = checkpoint_path(folder);
+  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
+  return check_identity(HeaderReader(checkpoint.header(), path), path, options);
+}
+
+Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cut, const FitOptions& options,
+                             std::vector<std::string>& notes) {
+  if (!holds_checkpoint(options.checkpoint_folder)) return false;
+  const std::string path = checkpoint_path(options.checkpoint_folder);
+  PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
+  const HeaderReader header(checkpoint.header(), path);
+  PLIMSOLL_TRY(check_identity(header, path, options));
+  PLIMSOLL_ASSIGN(state.progress, header.progress(cut));
+  if (!state.sums.from_json(header.at("epoch_sums"))) return header.bad("it sums other metrics than this model has");
+  std::vector<double> weight_sums(session.weight_sums().size());
+  if (!numbers_from_json(header.at("weight_sums"), true, weight_sums))
+    return header.bad("its sums of sample weights are not one number for each output");
+  session.restore_weight_sums(std::move(weight_sums));
+  if (!state.callbacks.from_json(header.at("callbacks"), notes))
+    return header.bad("what it says of early stopping, the learning rate or the best model makes no sense");
+  choose_learning_rate(header, options, state.progress, notes);
+  if (header.at("validation") != options.validation_identity)
+    notes.push_back("the validation data are not those of the checkpoint: val_ metrics of before are of other data");
   for (const PersistentSlot& slot : session.plan().persistent)
     if (belongs_in_checkpoint(slot))
       PLIMSOLL_TRY(session.store(

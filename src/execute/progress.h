@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "execute/checkpoint_folder.h"
 #include "execute/fit.h"
 
 namespace plimsoll {
@@ -16,8 +17,8 @@ class EpochSums {
   void means_into(std::vector<Metric>& metrics) const;  // no allocation
   void reset();
 
-  nlohmann::json to_json() const { return json_object({{"sums", sums_}, {"weights", weights_}}); }
-  bool from_json(const nlohmann::json& json);
+  nlohmann::json to_json() const;
+  bool from_json(const nlohmann::json& json);  // false for JSON that is no such sums, or sums of other metrics
 
  private:
   std::vector<double> sums_, weights_;
@@ -25,19 +26,34 @@ class EpochSums {
 
 struct Progress {
   int64_t epoch = 0;   // the one under way
-  int64_t window = 0;  // of it, the one under way
+  int64_t window = 0;  // of it, the one under way; the number of windows if only its validation is left
   int64_t done = 0;    // samples of that window already accumulated
   int64_t steps = 0;   // optimizer steps of the run, earlier processes included
   OptimizerState optimizer;
-  double best = 0;  // early stopping
-  int64_t waited = 0;
-  bool has_best = false;
 };
 
-Status save_checkpoint(const std::string& folder, const Session& session, const Progress& progress,
-                       const EpochSums& sums, const nlohmann::json& identity);
-// False where the folder has no checkpoint yet.
-Result<bool> load_checkpoint(const std::string& folder, Session& session, Progress& progress, EpochSums& sums,
-                             const nlohmann::json& identity);
+// How a run cuts its data: what the numbers of a checkpoint must fit.
+struct RunCut {
+  int64_t samples = 0;
+  int64_t windows = 0;  // of an epoch
+  BatchPlan batch;
+
+  int64_t window_size(int64_t window) const { return std::min(batch.effective, samples - window * batch.effective); }
+};
+
+struct RunState {
+  Progress progress;
+  EpochSums sums;
+  Callbacks callbacks;
+};
+
+Status save_checkpoint(CheckpointRotation& rotation, const Session& session, const RunState& state,
+                       const Progress& next, const FitOptions& options);
+// False where the folder has no checkpoint yet. `notes`: what a user should know. P212 for a checkpoint that is damaged
+// or of another run; then the session's values may be anything.
+Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cut, const FitOptions& options,
+                             std::vector<std::string>& notes);
+// Bytes of the file, up to some KiB.
+Bytes expected_checkpoint_bytes(const Session& session);
 
 }  // namespace plimsoll

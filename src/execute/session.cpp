@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 
+#include "base/checked.h"
 #include "device/process_memory.h"
 
 namespace plimsoll {
@@ -378,11 +379,15 @@ void Session::set_scales(int64_t samples) {
 }
 
 Status Session::begin(const Window& window, int64_t done) {
+  const auto update = checked_add(window.iteration, int64_t{1});
+  if (window.samples <= 0 || done < 0 || done >= window.samples || window.iteration < 0 || !update)
+    return fail(ErrorCode::kInternal, fmt::format("a window of {} samples, {} of them done, cannot follow {} updates",
+                                                  window.samples, done, window.iteration));
   set_scales(window.samples);
   set_scalar("learning_rate", window.learning_rate);
   set_scalar(kRateIfSkipped, window.rate_if_skipped);
   set_integers(kKnownSkips, {window.known_skips});
-  set_integers("iteration", {window.iteration + 1});
+  set_integers("iteration", {*update});
   set_integers("rng", {static_cast<int64_t>(window.seed), window.iteration});
   first_sample_ = done;
   if (done == 0) std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);

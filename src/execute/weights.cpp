@@ -226,4 +226,19 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
   return write_keras(path, {config_text, metadata, entries, source != nullptr && source->weights ? source : nullptr});
 }
 
+Bytes expected_model_bytes(const Session& session, const KerasArchive* source, const std::string& config_text) {
+  std::vector<WeightEntry> entries;
+  const auto add = [&](const std::string& name, std::string path) {
+    entries.push_back({std::move(path), session.plan().slot(name)->type, nullptr});
+  };
+  for (const Weight& weight : session.model().weights())
+    if (session.has_persistent(weight.name)) add(weight.name, weight.file_path);
+  const bool scaled = session.has_persistent(kLossScale) || (source != nullptr && has_loss_scale_state(*source));
+  int index = 8;  // the scalars of both optimizers are small change
+  for (int copies = scaled ? 2 : 1; copies > 0; --copies)
+    for (const std::string& name : state_values(session)) add(name, optimizer_path(index++));
+  const WeightsFile* old = source != nullptr && source->weights ? &*source->weights : nullptr;
+  return expected_weights_bytes(entries, old) + static_cast<Bytes>(config_text.size()) + 64 * kKiB;
+}
+
 }  // namespace plimsoll

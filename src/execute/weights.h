@@ -27,4 +27,7 @@ Status initialize_weights(Session& session, uint64_t seed);
 Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text,
                   const OptimizerState& state, const std::string& path);
 
+// Bytes of that file, a little more rather than less.
+Bytes expected_model_bytes(const Session& session, const KerasArchive* source, const std::string& config_text);
+
 }  // namespace plimsoll

@@ -123,8 +123,9 @@ class GraphWriter {
     return b_.add1("weighted_sum", std::move(inputs), {{"weighted", weighted}});
   }
 
-  Tally tally(std::string name, ValueId sum, size_t output, bool weighted) const {
-    return {std::move(name), sum, static_cast<int>(output), model_.outputs()[output].rows_per_sample, weighted};
+  Tally tally(std::string name, ValueId sum, size_t output, bool weighted, bool larger_is_better = false) const {
+    return {std::move(name), sum, static_cast<int>(output), model_.outputs()[output].rows_per_sample, weighted,
+            larger_is_better};
   }
 
   void add_losses(Forward& forward) {
@@ -153,7 +154,8 @@ class GraphWriter {
       const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
-      forward.tallies.push_back(tally(metric.name, total(rows, scalar("one"), i, weighted), i, weighted));
+      forward.tallies.push_back(tally(metric.name, total(rows, scalar("one"), i, weighted), i, weighted,
+                                      metric.kind != MetricSpec::Kind::kLoss));
     }
   }
 

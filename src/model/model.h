@@ -48,6 +48,7 @@ struct Tally {
   int output = 0;  // which output it belongs to
   int64_t rows_per_sample = 1;
   bool weighted = false;
+  bool larger_is_better = false;  // as Keras's callbacks take it: accuracies grow, losses shrink
 };
 
 struct Forward {

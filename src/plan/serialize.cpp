@@ -1,10 +1,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 #include <stdexcept>
-#include <utility>
 
 #include "base/json.h"
+#include "base/json_numbers.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -15,15 +16,13 @@ using nlohmann::json;
 // 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings
 constexpr const char* kFormat = "plimsoll.saved-plan/4";
 
-// Whole numbers and finite ones, or std::range_error: nlohmann would make an integer of 1e300 as well, of 2^63, of
-// true.
+// Whole numbers and finite ones, or std::range_error.
 template <typename Integer = int64_t>
 Integer whole(const json& j) {
-  const bool too_large = j.is_number_unsigned() && j.get<uint64_t>() > uint64_t{INT64_MAX};
-  const int64_t value = j.is_number_integer() && !too_large ? j.get<int64_t>() : 0;
-  if (!j.is_number_integer() || too_large || !std::in_range<Integer>(value))
-    throw std::range_error(fmt::format("expected a whole number, got {:.40}", j.dump()));
-  return static_cast<Integer>(value);
+  using Limits = std::numeric_limits<Integer>;
+  const auto value = whole_number(j, Limits::min(), Limits::max());
+  if (!value) throw std::range_error(fmt::format("expected a whole number, got {:.40}", j.dump()));
+  return static_cast<Integer>(*value);
 }
 
 double finite(const json& j) {

@@ -189,5 +189,37 @@ TEST_F(PrefetcherTest, StopsWhenNobodyWantsTheRest) {
   }
 }
 
+// A number that came from a checkpoint reaches the source as it is: it is an error, in a release build too.
+TEST_F(PrefetcherTest, SamplesThatAreNotThereAreAnError) {
+  constexpr int64_t kFar = int64_t{1} << 62;
+  const std::vector<BatchRequest> requests = {{0, -1, 4},   {0, -kFar, 4},  {0, kSamples, 1},  {0, 97, 4},
+                                              {0, 0, 0},    {0, 0, -8},     {0, kFar, kBatch}, {0, 0, kBatch + 1},
+                                              {0, 0, kFar}, {0, kFar, kFar}};
+  for (const int depth : {0, 1, 2})
+    for (const BatchRequest& request : requests) {
+      auto from = source();
+      const auto prefetcher = start(from, depth, [&] { return std::optional(request); });
+      Destination destination;
+      const Status status = prefetcher->next(destination.buffers);
+      ASSERT_FALSE(status) << depth << ": " << request.first << ", " << request.count;
+      EXPECT_EQ(status.error().code, ErrorCode::kInternal);
+    }
+}
+
+TEST_F(PrefetcherTest, ABatchAfterTheLastIsAnError) {
+  for (const int depth : {0, 1}) {
+    auto from = source();
+    const auto prefetcher = start(from, depth, [] { return std::optional<BatchRequest>(); });
+    Destination destination;
+    EXPECT_FALSE(prefetcher->next(destination.buffers));
+  }
+}
+
+TEST_F(PrefetcherTest, RoomThatIsTooSmallIsAnError) {
+  auto from = source();
+  std::vector<std::byte> little(64);
+  EXPECT_FALSE(Prefetcher::start(from, three_epochs(), 2, kBatch, little));
+}
+
 }  // namespace
 }  // namespace plimsoll

@@ -38,16 +38,21 @@ bool leaks_are_seen() {
   return seen;
 }
 
+std::vector<std::string> put_into(const TemporaryFolder& folder, std::vector<std::string> arguments) {
+  for (std::string& word : arguments)
+    if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
+  return arguments;
+}
+
 // Numbers of the allocations to fail: the first of each path of calls.
 std::vector<int64_t> allocations_of(const std::vector<std::string>& arguments) {
-  const TemporaryFolder folder;
-  std::vector<std::string> here = arguments;
-  for (std::string& word : here)
-    if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
-  const Ended ended = run_watched(folder.path(), here, "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"), false);
+  const TemporaryFolder folder, other;
+  const Ended ended =
+      run_watched(folder.path(), put_into(folder, arguments), "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"), false);
   EXPECT_EQ(ended.code, 0) << ended.messages;
   // What looks on must not be in the way: with an allocation that never comes, the run is a good one.
-  const Ended watched = run_watched(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=1000000000", leaks_are_seen());
+  const Ended watched =
+      run_watched(other.path(), put_into(other, arguments), "PLIMSOLL_FAIL_ALLOCATION=1000000000", leaks_are_seen());
   EXPECT_EQ(watched.code, 0) << watched.messages;
   std::ifstream log(folder / "log");
   std::set<std::string> seen;
@@ -72,9 +77,7 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
     for (size_t i = next++; i < numbers.size(); i = next++) {
       const TemporaryFolder folder;
       std::filesystem::copy_file(golden("mlp.keras"), folder / "out.keras");
-      std::vector<std::string> here = arguments;
-      for (std::string& word : here)
-        if (const size_t at = word.find("FOLDER"); at != std::string::npos) word.replace(at, 6, folder.path());
+      const std::vector<std::string> here = put_into(folder, arguments);
       const Ended ended =
           run_watched(folder.path(), here, "PLIMSOLL_FAIL_ALLOCATION=" + std::to_string(numbers[i]), leaks_are_seen());
       const std::string what = "allocation " + std::to_string(numbers[i]) + ": ended with " +

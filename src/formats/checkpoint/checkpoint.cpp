@@ -7,12 +7,14 @@
 #include <bit>
 #include <charconv>
 #include <cstring>
-#include <functional>
 #include <unordered_set>
 
+#include "base/checked.h"
 #include "base/json.h"
+#include "base/json_numbers.h"
 #include "formats/file/array_source.h"
 #include "formats/json/parse.h"
+#include "formats/limits.h"
 
 namespace plimsoll {
 
@@ -25,7 +27,6 @@ using Json = nlohmann::json;
 constexpr char kMagic[] = "PLMCKPT1";
 constexpr int64_t kPiece = kMiB;  // one write and one CRC at a time, while the piece is in the processor's cache
 constexpr int64_t kTensorAlignment = 64;  // in the file
-constexpr int64_t kLongestJson = 256 * kMiB;
 
 struct Preamble {
   char magic[8];
@@ -46,7 +47,7 @@ uint32_t header_checksum(const Preamble& preamble, std::string_view json) {
 
 tl::unexpected<Error> bad(const std::string& path, std::string_view what) {
   Error error{ErrorCode::kBadCheckpoint, fmt::format("{}: {}", path, what), {}, {}};
-  return fail(std::move(error.remedy("resume from an earlier checkpoint")));
+  return fail(std::move(error.remedy("use an earlier checkpoint, or start again in another folder")));
 }
 
 // Checksums have a fixed width, so the text keeps its length when they are filled in last.
@@ -93,18 +94,23 @@ Status write_tensor(AtomicFile& file, const void* data, Checkpoint::Entry& entry
   return {};
 }
 
+int64_t whole(const Json& number) {
+  return whole_number(number, 0).value_or(-1);
+}
+
 Result<Checkpoint::Entry> parse_entry(const Json& row, const std::string& path, int64_t file_bytes) {
-  Checkpoint::Entry entry{row.at("name").get<std::string>(), {}, row.at("offset").get<int64_t>(), 0};
+  Checkpoint::Entry entry{row.at("name").get<std::string>(), {}, whole(row.at("offset")), 0};
   const auto dtype = dtype_from_name(row.at("dtype").get<std::string>());
-  auto dims = row.at("shape").get<std::vector<int64_t>>();
+  std::vector<int64_t> dims;
+  for (const Json& dim : row.at("shape")) dims.push_back(whole(dim));
   const Bytes bytes = dtype ? array_bytes(*dtype, dims).value_or(-1) : -1;
   const auto crc = row.at("crc32").get<std::string>();
   const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), entry.crc32, 16);
-  if (bytes < 0 || bytes != row.at("bytes").get<int64_t>() || parsed.ec != std::errc{} || entry.offset < 0)
+  if (bytes < 0 || bytes != whole(row.at("bytes")) || parsed.ec != std::errc{} || entry.offset < 0)
     return bad(path, fmt::format("the table entry of tensor {} makes no sense", entry.name));
-  if (entry.offset > file_bytes || bytes > file_bytes - entry.offset)
-    return bad(path, fmt::format("it is cut short: tensor {} ends at byte {}, the file at {}", entry.name,
-                                 entry.offset + bytes, file_bytes));
+  if (!lies_within(entry.offset, bytes, file_bytes))
+    return bad(path, fmt::format("it is cut short: tensor {} has {} bytes from byte {} on, the file ends at {}",
+                                 entry.name, bytes, entry.offset, file_bytes));
   entry.type = {*dtype, Shape(std::move(dims))};
   return entry;
 }
@@ -116,7 +122,7 @@ Result<std::string> read_header(const File& file) {
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(&preamble, 1))));
   if (std::memcmp(preamble.magic, kMagic, sizeof(preamble.magic)) != 0)
     return bad(file.path(), fmt::format("not a checkpoint: it does not begin with {}", kMagic));
-  const auto most = std::min<int64_t>(file.size() - static_cast<int64_t>(sizeof(preamble)), kLongestJson);
+  const auto most = std::min<int64_t>(file.size() - static_cast<int64_t>(sizeof(preamble)), limits::kJsonBytes);
   if (preamble.json_bytes > static_cast<uint64_t>(most))
     return bad(file.path(), fmt::format("it is cut short or damaged: a header of {} bytes at byte {}, the file has {}",
                                         preamble.json_bytes, sizeof(preamble), file.size()));
@@ -130,7 +136,8 @@ Result<std::string> read_header(const File& file) {
 
 }  // namespace
 
-Status write_checkpoint(const std::string& path, const Json& header, std::span<const CheckpointTensor> tensors) {
+Status write_checkpoint(const std::string& path, const Json& header, std::span<const CheckpointTensor> tensors,
+                        const std::function<void()>& before_commit) {
   std::vector<Checkpoint::Entry> entries;
   std::unordered_set<std::string> names;
   for (const auto& tensor : tensors) {
@@ -150,6 +157,7 @@ Status write_checkpoint(const std::string& path, const Json& header, std::span<c
   preamble.crc32 = header_checksum(preamble, json);
   PLIMSOLL_TRY(file.write_at(0, bytes_of(preamble)));
   PLIMSOLL_TRY(file.write_at(sizeof(preamble), bytes_of_text(json)));
+  if (before_commit) before_commit();
   return file.commit();
 }
 
@@ -192,11 +200,26 @@ Status Checkpoint::read_into(std::string_view name, const TensorType& type, void
     PLIMSOLL_TRY(file_.pread_exact(entry->offset + static_cast<int64_t>(at), piece));
     crc = checksum(crc, piece);
   }
-  if (crc != entry->crc32)
-    return bad(file_.path(), fmt::format("tensor {} (bytes {} to {}) is damaged: its CRC32 is {}, {} was written", name,
-                                         entry->offset, entry->offset + type.bytes(), checksum_text(crc),
-                                         checksum_text(entry->crc32)));
+  return compare(*entry, crc);
+}
+
+Status Checkpoint::verify() const {
+  for (const Entry& entry : tensors_) {
+    uint32_t crc = 0;
+    PLIMSOLL_TRY(file_.stream(entry.offset, entry.type.bytes(), [&](std::span<const std::byte> piece) -> Status {
+      crc = checksum(crc, piece);
+      return {};
+    }));
+    PLIMSOLL_TRY(compare(entry, crc));
+  }
   return {};
+}
+
+Status Checkpoint::compare(const Entry& entry, uint32_t crc) const {
+  if (crc == entry.crc32) return {};
+  return bad(file_.path(), fmt::format("tensor {} (bytes {} to {}) is damaged: its CRC32 is {}, {} was written",
+                                       entry.name, entry.offset, entry.offset + entry.type.bytes(), checksum_text(crc),
+                                       checksum_text(entry.crc32)));
 }
 
 }  // namespace plimsoll

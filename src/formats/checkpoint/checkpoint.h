@@ -10,6 +10,7 @@
 // Little-endian throughout. Reading and writing hold no tensor: bytes go straight from and to the caller's memory.
 #pragma once
 
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
@@ -27,9 +28,10 @@ struct CheckpointTensor {
   const void* data = nullptr;
 };
 
-// Atomically: P601/P602 when it cannot be written, and then a file of that name stays as it was.
+// Atomically: P601/P602 when it cannot be written, and then a file of that name stays as it was. `before_commit` is
+// called when all of the new file is written and the old one still has the name.
 Status write_checkpoint(const std::string& path, const nlohmann::json& header,
-                        std::span<const CheckpointTensor> tensors);
+                        std::span<const CheckpointTensor> tensors, const std::function<void()>& before_commit = {});
 
 class Checkpoint {
  public:
@@ -47,9 +49,13 @@ class Checkpoint {
   // Reads a tensor into memory of at least its bytes(). P212 when there is no such tensor, its type is another, or its
   // bytes are not those that were written; `destination` then holds nothing of use.
   Status read_into(std::string_view name, const TensorType& type, void* destination) const;
+  // Reads all of it: P212 unless every tensor is as it was written.
+  Status verify() const;
 
  private:
   friend Result<Checkpoint> open_checkpoint(const std::string& path);
+  Status compare(const Entry& entry, uint32_t crc) const;
+
   File file_;
   nlohmann::json header_;
   std::vector<Entry> tensors_;

@@ -72,6 +72,7 @@ Result<std::string> real_target(const std::string& target) {
 // or one too many, is not here: it is removed by unwinding alone.
 struct Aside {
   std::atomic<bool> used{false};
+  std::atomic<bool> whole{false};  // the path is: a signal handler may come while it is being written
   char path[1024];
 };
 std::array<Aside, 8> asides;
@@ -81,13 +82,17 @@ void remember(const std::string& path) {
   for (Aside& aside : asides) {
     if (aside.used.exchange(true)) continue;
     std::memcpy(aside.path, path.c_str(), path.size() + 1);
+    aside.whole = true;
     return;
   }
 }
 
 void forget(const std::string& path) noexcept {
   for (Aside& aside : asides)
-    if (aside.used && path == aside.path) aside.used = false;
+    if (aside.whole && path == aside.path) {
+      aside.whole = false;
+      aside.used = false;
+    }
 }
 
 // The process that a file TARGET.PID-N.part was written by; 0 for other names.
@@ -123,7 +128,7 @@ void remove_leftovers(const std::string& target) {
 
 void remove_files_aside() noexcept {
   for (Aside& aside : asides)
-    if (aside.used) ::unlink(aside.path);
+    if (aside.whole) ::unlink(aside.path);
 }
 
 Error write_error(int error_number, const std::string& path, const std::string& doing) {

@@ -1,0 +1,163 @@
+#include "cli/fit_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts(1);
+  for (const char c : text)
+    if (c == ':')
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
+template <typename T>
+std::optional<T> number(const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
+
+std::optional<int64_t> patience_of(const std::string& text) {
+  const auto value = number<int64_t>(text);
+  return value && *value >= 0 && *value < 1'000'000'000 ? value : std::nullopt;
+}
+
+Result<EarlyStopping> parse_early_stopping(const std::string& text) {
+  const std::vector<std::string> parts = split(text);
+  const auto patience = parts.size() > 1 ? patience_of(parts[1]) : std::nullopt;
+  const bool restore = parts.size() == 3 && parts[2] == "restore-best";
+  if (parts[0].empty() || !patience || parts.size() > 3 || (parts.size() == 3 && !restore))
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--early-stopping takes METRIC:PATIENCE[:restore-best], got '{}'", text),
+                      {},
+                      {"--early-stopping val_loss:3", "--early-stopping val_loss:3:restore-best"}});
+  return EarlyStopping{parts[0], *patience, restore};
+}
+
+Result<ReduceLrOnPlateau> parse_reduce_lr(const std::string& text) {
+  const std::vector<std::string> parts = split(text);
+  const auto patience = parts.size() == 3 ? patience_of(parts[1]) : std::nullopt;
+  const auto factor = parts.size() == 3 ? number<double>(parts[2]) : std::nullopt;
+  if (parts[0].empty() || !patience || !factor || !(*factor > 0 && *factor < 1))
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--reduce-lr-on-plateau takes METRIC:PATIENCE:FACTOR with a factor between 0 and 1, "
+                                  "got '{}'",
+                                  text),
+                      {},
+                      {"--reduce-lr-on-plateau val_loss:3:0.2"}});
+  return ReduceLrOnPlateau{parts[0], *patience, *factor};
+}
+
+SaveBest parse_save_best(const std::string& text) {
+  constexpr std::string_view kEnding = ".keras:";
+  const size_t at = text.rfind(kEnding);
+  if (at == std::string::npos) return {"", text};
+  return {text.substr(at + kEnding.size()), text.substr(0, at + kEnding.size() - 1)};
+}
+
+// A metric that the run does not compute would never decide anything.
+Status check_metric(const std::string& flag, const std::string& metric, const Model& model,
+                    const std::vector<Tally>& tallies, bool validates) {
+  std::vector<std::string> names;
+  for (const Tally& tally : tallies) names.push_back(tally.name);
+  if (validates)
+    for (const Tally& tally : tallies) names.push_back("val_" + tally.name);
+  if (std::find(names.begin(), names.end(), metric) != names.end()) return {};
+  Error error{ErrorCode::kUsage,
+              fmt::format("{}: this run computes no '{}'", flag, metric),
+              {fmt::format("it computes {}", fmt::join(names, ", "))},
+              {}};
+  if (const std::string why = skipped_text(model, metric); !why.empty()) error.fact(why);
+  if (!validates && metric.starts_with("val_")) error.remedy("--validation-data x_val.npy,y_val.npy");
+  return fail(std::move(error));
+}
+
+}  // namespace
+
+Result<int64_t> parse_every(const std::string& text) {
+  if (text == "epoch") return 0;
+  const auto steps = number<int64_t>(text);
+  if (!steps || *steps <= 0 || text.size() > 12)
+    return fail(ErrorCode::kUsage,
+                fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));
+  return *steps;
+}
+
+Result<CallbackOptions> parse_callbacks(const FitFlags& flags) {
+  CallbackOptions callbacks;
+  if (!flags.early_stopping.empty()) {
+    PLIMSOLL_ASSIGN(callbacks.early_stopping, parse_early_stopping(flags.early_stopping));
+  }
+  if (!flags.reduce_lr.empty()) {
+    PLIMSOLL_ASSIGN(callbacks.reduce_lr, parse_reduce_lr(flags.reduce_lr));
+  }
+  if (!flags.save_best.empty()) {
+    callbacks.save_best = parse_save_best(flags.save_best);
+    PLIMSOLL_TRY(check_ending(callbacks.save_best->path, ".keras", "--save-best"));
+  }
+  return callbacks;
+}
+
+Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& tallies, bool validates,
+                          const Model& model) {
+  const auto check = [&](const char* flag, const std::string& metric) {
+    return check_metric(flag, metric, model, tallies, validates);
+  };
+  if (callbacks.early_stopping) PLIMSOLL_TRY(check("--early-stopping", callbacks.early_stopping->metric));
+  if (callbacks.reduce_lr) {
+    PLIMSOLL_TRY(check("--reduce-lr-on-plateau", callbacks.reduce_lr->metric));
+    if (!model.optimizer().schedule.is_null())
+      return fail(Error{
+          ErrorCode::kUsage,
+          "--reduce-lr-on-plateau: a schedule sets the learning rate of this model's optimizer",
+          {"Keras refuses the two together as well"},
+          {"--learning-rate 0.001   a constant rate instead of the schedule", "leave --reduce-lr-on-plateau out"}});
+  }
+  if (!callbacks.save_best) return {};
+  std::string& metric = callbacks.save_best->metric;
+  if (metric.empty())
+    metric = callbacks.early_stopping ? callbacks.early_stopping->metric : validates ? "val_loss" : "loss";
+  return check("--save-best", metric);
+}
+
+void add_fit_flags(CLI::App& command, FitFlags& flags) {
+  command.add_option("--epochs", flags.epochs, "passes over the data")
+      ->check(whole_above_zero())
+      ->capture_default_str();
+  command
+      .add_option("--steps-per-epoch", flags.steps_per_epoch, "optimizer steps per epoch, if fewer than the data has")
+      ->check(whole_above_zero());
+  command.add_option("--shuffle", flags.shuffle, "a new order each epoch, set by --seed")->capture_default_str();
+  command.add_option("--early-stopping", flags.early_stopping,
+                     "METRIC:PATIENCE[:restore-best], as val_loss:3: stop when it has not improved for so many epochs");
+  command.add_option("--reduce-lr-on-plateau", flags.reduce_lr,
+                     "METRIC:PATIENCE:FACTOR, as val_loss:3:0.2: then multiply the learning rate by the factor");
+  command.add_option("--save-best", flags.save_best,
+                     "FILE.keras[:METRIC]: write the model after each epoch that is the best so far (default: the "
+                     "metric of --early-stopping, else val_loss, else loss)");
+  command.add_option("--checkpoint", flags.checkpoint, "folder for checkpoints, which --resume continues from");
+  command.add_option("--checkpoint-every", flags.checkpoint_every, "STEPS or epoch")->capture_default_str();
+  command.add_option("--keep-checkpoints", flags.keep_checkpoints, "how many checkpoints to keep, the newest included")
+      ->check(whole_above_zero())
+      ->capture_default_str();
+  command.add_flag("--resume", flags.resume, "go on from the newest whole checkpoint, if there is one");
+  command.add_option("--save", flags.save, "write the trained model here, as .keras");
+  command.add_option("--plan", flags.plan, "run this plan, saved by plimsoll plan --save");
+  command.add_option("--seed", flags.seed, "of the shuffle, dropout and initial weights")
+      ->check(whole_from_zero())
+      ->capture_default_str();
+  command.add_option("--log", flags.log, "write the run here, one JSON object per line");
+  command.add_option("--csv-log", flags.csv_log,
+                     "write loss and metrics of each epoch here, as Keras's CSVLogger does");
+  command.add_flag("--profile", flags.profile, "where the time goes: each node measured beside predicted");
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,64 @@
+#include "data/identity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace plimsoll {
+namespace {
+
+constexpr int64_t kPieces = 64;
+constexpr Bytes kPiece = 16 * kKiB;
+
+uint64_t fnv1a(std::span<const std::byte> bytes, uint64_t hash) {
+  for (const std::byte b : bytes) hash = (hash ^ std::to_integer<uint64_t>(b)) * 0x100000001b3ull;
+  return hash;
+}
+
+Status read_bytes(const Column& column, Bytes at, std::span<std::byte> into) {
+  if (column.file) return column.file->pread_exact(column.offset + at, into);
+  std::copy_n(column.memory + column.offset + at, into.size(), into.begin());
+  return {};
+}
+
+Result<uint64_t> digest(const Column& column, Bytes bytes) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  std::array<std::byte, kPiece> piece;
+  const bool whole = bytes <= kPieces * kPiece;
+  const int64_t pieces = whole ? (bytes + kPiece - 1) / kPiece : kPieces;
+  for (int64_t i = 0; i < pieces; ++i) {
+    // Dividing first keeps the product far from overflow; the last piece ends where the array ends.
+    const Bytes at = whole ? i * kPiece : i + 1 == pieces ? bytes - kPiece : (bytes - kPiece) / (pieces - 1) * i;
+    const auto part = std::span(piece).first(static_cast<size_t>(std::min(kPiece, bytes - at)));
+    PLIMSOLL_TRY(read_bytes(column, at, part));
+    hash = fnv1a(part, hash);
+  }
+  return hash;
+}
+
+Status add(const std::vector<Column>& columns, const char* role, int64_t samples, nlohmann::json& identity) {
+  for (size_t i = 0; i < columns.size(); ++i) {
+    const Column& column = columns[i];
+    if (!column.file && column.memory == nullptr) continue;  // weights of 1 for every sample
+    const Bytes bytes = samples * column.type.bytes();
+    const std::string name = fmt::format("{} {}", role, i + 1);
+    identity[name] = fmt::format("{} samples of [{}] {}, {} bytes", samples, fmt::join(column.type.shape.dims, ", "),
+                                 keras_name(column.type.dtype), bytes);
+    PLIMSOLL_ASSIGN(const uint64_t hash, digest(column, bytes));
+    identity["contents of " + name] = fmt::format("{:016x}", hash);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<nlohmann::json> data_identity(const DataSet& data) {
+  nlohmann::json identity = nlohmann::json::object();
+  PLIMSOLL_TRY(add(data.inputs, "input", data.samples, identity));
+  PLIMSOLL_TRY(add(data.targets, "target", data.samples, identity));
+  PLIMSOLL_TRY(add(data.weights, "sample weights", data.samples, identity));
+  return identity;
+}
+
+}  // namespace plimsoll
