@@ -10,7 +10,7 @@
 namespace plimsoll::limits {
 
 // JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header. NASNetLarge, the largest
-// model of keras.applications by its text, has 1.0 MiB, 105,000 values and 10 MiB of memory.
+// model of keras.applications by its text, has 1.0 MiB, 105,000 values and counts as 10 MiB of memory.
 inline constexpr Bytes kConfigBytes = 16 * kMiB;  // of config.json, metadata.json and an architecture
 inline constexpr Bytes kJsonBytes = 64 * kMiB;    // of any JSON
 inline constexpr int kJsonDepth = 512;

@@ -1,10 +1,10 @@
 // What saves work and may be lost: compressed or byte-swapped data unpacked once, so that every later epoch can pread
 // it; compiled kernels; measurements.
 //
-// Nobody but the user can write in the folder, or it is not used. Every entry has a digest of its contents beside it or in it,
-// checked before use: a damaged entry is made again. The digest finds damage; that nobody else can put an entry there,
-// with its digest, follows from the folder's owner and mode. When an entry is added, the oldest ones go until all of
-// them take no more than $PLIMSOLL_CACHE_SIZE (32 GiB); what was used within the last hour stays.
+// Nobody but the user can write in the folder, or it is not used. Every entry has a digest of its contents beside it or
+// in it, checked before use: a damaged entry is made again. The digest finds damage; that nobody else can put an entry
+// there, with its digest, follows from the folder's owner and mode. When an entry is added, the oldest ones go until
+// all of them take no more than $PLIMSOLL_CACHE_SIZE (32 GiB); what was used within the last hour stays.
 #pragma once
 
 #include <functional>
