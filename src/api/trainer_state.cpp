@@ -218,8 +218,10 @@ Status TrainerState::save(const std::string& path) const {
 }
 
 std::string TrainerState::plan_text() const {
-  return plimsoll::plan_text({&open_.model, "", backend_->device().info(), budget_.bytes, budget_.margin, &found_,
-                              request_.data.held_before, true});
+  PlanReport report{&open_.model, "", backend_->device().info(), budget_.bytes, budget_.margin, &found_};
+  report.held_before = request_.data.held_before;
+  report.in_program = true;
+  return plimsoll::plan_text(report);
 }
 
 }  // namespace plimsoll
