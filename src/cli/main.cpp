@@ -63,8 +63,8 @@ constexpr const char* kOverBudget =
     if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const std::bad_alloc&) {
     // Under a limit that stands for the budget it is the budget that the file does not fit.
-    std::fputs(HeapLimit::active() ? kOverBudget : kNoMemory, stderr);
-    _exit(exit_code(HeapLimit::active() ? ErrorCode::kDoesNotFit : ErrorCode::kOutOfMemory));
+    std::fputs(HeapLimit::refused() ? kOverBudget : kNoMemory, stderr);
+    _exit(exit_code(HeapLimit::refused() ? ErrorCode::kDoesNotFit : ErrorCode::kOutOfMemory));
   } catch (...) {
   }
   std::abort();

@@ -20,8 +20,9 @@ auto within_budget(const JobOptions& job, Bytes most, Work work) -> decltype(wor
   try {
     const HeapLimit limit(most);
     auto result = work();
-    if (result || result.error().code != ErrorCode::kOutOfMemory || !HeapLimit::active()) return result;
+    if (result || result.error().code != ErrorCode::kOutOfMemory || !HeapLimit::refused()) return result;
   } catch (const std::bad_alloc&) {
+    if (!HeapLimit::refused()) throw;  // the machine has no more
   }
   return fail(planning_does_not_fit(job, most));
 }

@@ -9,7 +9,12 @@
 namespace plimsoll {
 namespace {
 
-std::atomic<int> limits{0};
+std::atomic<bool> has_refused{false};
+
+void on_no_memory() {
+  has_refused = true;
+  throw std::bad_alloc();
+}
 
 }  // namespace
 
@@ -20,17 +25,19 @@ HeapLimit::HeapLimit(Bytes budget) {
   if (!most || static_cast<rlim_t>(*most) >= before_.rlim_cur) return;
   const rlimit limit{static_cast<rlim_t>(*most), before_.rlim_max};
   set_ = setrlimit(RLIMIT_DATA, &limit) == 0;
-  if (set_) ++limits;
+  if (!set_) return;
+  has_refused = false;
+  handler_before_ = std::set_new_handler(on_no_memory);
 }
 
 HeapLimit::~HeapLimit() {
   if (!set_) return;
   setrlimit(RLIMIT_DATA, &before_);
-  --limits;
+  std::set_new_handler(handler_before_);
 }
 
-bool HeapLimit::active() {
-  return limits > 0;
+bool HeapLimit::refused() {
+  return has_refused;
 }
 
 }  // namespace plimsoll

@@ -5,6 +5,8 @@
 
 #include <sys/resource.h>
 
+#include <new>
+
 #include "base/bytes.h"
 
 namespace plimsoll {
@@ -20,10 +22,12 @@ class HeapLimit {
   HeapLimit(const HeapLimit&) = delete;
   HeapLimit& operator=(const HeapLimit&) = delete;
 
-  static bool active();
+  // Whether the limit that is set, or was set last, refused memory: a std::bad_alloc then stands for the budget.
+  static bool refused();
 
  private:
   rlimit before_{};
+  std::new_handler handler_before_ = nullptr;
   bool set_ = false;
 };
 

@@ -34,7 +34,18 @@ DataTypes types_of(const Model& model, bool predict) {
   return types;
 }
 
-TEST(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
+// The pretended device computes with the CPU's kernels in float32.
+class WithCpu : public ::testing::Test {
+  void SetUp() override {
+#ifndef PLIMSOLL_HAS_CPU
+    GTEST_SKIP() << "this build has no CPU backend";
+#endif
+  }
+};
+class StagedBatch : public WithCpu {};
+class TrainerOnADevice : public WithCpu {};
+
+TEST_F(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
   const OpenModel open = require(open_model("seed-2", {}));
   const auto card = make_planned_gpu(require(cuda::card_from_profile("rtx-4090-24g")));
   for (const bool predict : {false, true}) {
@@ -45,7 +56,7 @@ TEST(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
   }
 }
 
-TEST(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
+TEST_F(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
   const OpenModel open = require(open_model("seed-2", {}));
   const auto host = open_device(fast_device());
   for (const bool predict : {false, true}) {
@@ -57,7 +68,7 @@ TEST(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
 }
 
 // A session on a pretended GPU with exactly the plan's bytes.
-TEST(StagedBatch, EvaluationAndPredictionHoldNoMoreThanTheirPlan) {
+TEST_F(StagedBatch, EvaluationAndPredictionHoldNoMoreThanTheirPlan) {
   for (const bool predict : {false, true}) {
     const OpenModel open = require(open_model(golden("cnn.keras"), {}));
     const auto state = std::make_shared<PretendState>();
@@ -78,7 +89,7 @@ TEST(StagedBatch, EvaluationAndPredictionHoldNoMoreThanTheirPlan) {
   }
 }
 
-TEST(StagedBatch, APlanThatDoesNotCountItIsRefused) {
+TEST_F(StagedBatch, APlanThatDoesNotCountItIsRefused) {
   const OpenModel open = require(open_model(golden("cnn.keras"), {}));
   const auto state = std::make_shared<PretendState>();
   const PretendGpu gpu(open_device(fast_device()), state);
@@ -106,7 +117,7 @@ Result<std::unique_ptr<TrainerState>> trainer_on(const std::shared_ptr<PretendSt
                               });
 }
 
-TEST(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
+TEST_F(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
   const auto state = std::make_shared<PretendState>();
   const auto trainer = require(trainer_on(state));
   const Plan& plan = trainer->session().plan();
@@ -121,7 +132,7 @@ TEST(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
   EXPECT_LE(state->peak, plan.peak_bytes());
 }
 
-TEST(TrainerOnADevice, CountsWhatTheProgramHeldThereBefore) {
+TEST_F(TrainerOnADevice, CountsWhatTheProgramHeldThereBefore) {
   const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
   held->before = 100 * kMiB;
   const Bytes needed = require(trainer_on(plain))->session().plan().peak_bytes();
@@ -142,7 +153,7 @@ Bytes least_of(const Result<std::unique_ptr<TrainerState>>& refused) {
   return std::stoll(fact.substr(fact.find('(') + 1));
 }
 
-TEST(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
+TEST_F(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
   const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
   held->before = 100 * kMiB;
   const Bytes least = least_of(trainer_on(plain, "1MiB"));
@@ -153,7 +164,7 @@ TEST(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
 
 // A batch of another size needs kernels of its own, and they count: as many sizes run as the budget has room for, and
 // what ran before still does.
-TEST(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
+TEST_F(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
   constexpr int64_t kMost = 128;
   const auto state = std::make_shared<PretendState>();
   const Bytes whole = require(trainer_on(state, "1GiB", kMost))->session().plan().peak_bytes();
