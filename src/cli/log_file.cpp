@@ -25,7 +25,7 @@ Result<LogFile> LogFile::open(const std::string& path, const std::string& flag, 
     ::close(fd);
     fd = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENXIO)
-      return fail(Error{ErrorCode::kWriteFailed,
+      return fail(Error{ErrorCode::kNotWritable,
                         fmt::format("{} {} is a pipe that nobody reads", flag, path),
                         {},
                         {"start its reader first"}});

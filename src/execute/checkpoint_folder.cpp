@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <set>
 
 namespace plimsoll {
@@ -19,9 +18,7 @@ constexpr std::string_view kEnding = ".plimsoll", kOlder = "checkpoint-", kBest 
 // The steps in names like checkpoint-120.plimsoll, the largest first.
 std::vector<int64_t> steps_named(const std::string& folder, std::string_view beginning) {
   std::vector<int64_t> steps;
-  std::error_code ignored;
-  for (std::filesystem::directory_iterator at(folder, ignored), end; !ignored && at != end; at.increment(ignored)) {
-    const std::string name = at->path().filename().string();
+  for (const std::string& name : names_in(folder)) {
     if (!name.starts_with(beginning) || !name.ends_with(kEnding) || name.size() <= beginning.size() + kEnding.size())
       continue;
     const char *from = name.data() + beginning.size(), *to = name.data() + name.size() - kEnding.size();

@@ -113,13 +113,13 @@ void remove_leftovers(const std::string& target) {
   const std::string name = std::filesystem::path(target).filename().string();
   std::error_code ignored;
   std::vector<std::filesystem::path> leftovers;
-  for (std::filesystem::directory_iterator at(folder_of(target), ignored), end; !ignored && at != end;
-       at.increment(ignored)) {
-    const pid_t pid = writer_of(name, at->path().filename().string());
+  const std::filesystem::path folder = folder_of(target);
+  for (const std::string& other : names_in(folder.string())) {
+    const pid_t pid = writer_of(name, other);
     if (pid <= 0 || ::kill(pid, 0) == 0 || errno != ESRCH) continue;
     std::error_code unknown;
-    const auto written = std::filesystem::last_write_time(at->path(), unknown);
-    if (!unknown && written + kAge < std::filesystem::file_time_type::clock::now()) leftovers.push_back(at->path());
+    const auto written = std::filesystem::last_write_time(folder / other, unknown);
+    if (!unknown && written + kAge < std::filesystem::file_time_type::clock::now()) leftovers.push_back(folder / other);
   }
   for (const auto& path : leftovers) std::filesystem::remove(path, ignored);
 }

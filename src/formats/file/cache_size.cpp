@@ -7,6 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "formats/file/file.h"
+
 namespace plimsoll {
 namespace {
 
@@ -30,17 +32,16 @@ Bytes most_bytes() {
 
 std::vector<Entry> entries_of(const std::string& folder) {
   std::map<std::string, Entry> entries;
-  std::error_code error;
-  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+  for (std::string name : names_in(folder)) {
+    const fs::path path = fs::path(folder) / name;
     std::error_code unknown;
-    if (!at->is_regular_file(unknown) || at->is_symlink(unknown)) continue;
-    std::string name = at->path().filename().string();
+    if (fs::symlink_status(path, unknown).type() != fs::file_type::regular) continue;
     if (name.ends_with(kDigest)) name.resize(name.size() - kDigest.size());
-    const auto bytes = at->file_size(unknown);
-    const auto time = at->last_write_time(unknown);
+    const auto bytes = fs::file_size(path, unknown);
+    const auto time = fs::last_write_time(path, unknown);
     if (unknown) continue;
     Entry& entry = entries[name];
-    entry.files.push_back(at->path());
+    entry.files.push_back(path);
     entry.bytes += static_cast<Bytes>(bytes);
     entry.used = std::max(entry.used, time);
   }

@@ -127,6 +127,10 @@ class TemporaryFile {
   int64_t position_ = 0;
 };
 
+// The names in a folder, none where it cannot be listed. Not std::filesystem: libstdc++ 12 ends the program where memory
+// runs out while it lists a folder.
+std::vector<std::string> names_in(const std::string& folder);
+
 // Shorthands over memory.
 template <typename T>
 std::span<const std::byte> bytes_of(const T& object) {
