@@ -57,8 +57,8 @@ Result<FitIdentity> identity_of(const FitFlags& flags, const OpenModel& open, co
   const auto given = [](bool is, nlohmann::json value) { return is ? std::move(value) : nlohmann::json(); };
   const nlohmann::json flags_and_model =
       json_object({{"model", open.model.name()},
-                   {"samples to train on", sources.train->samples()},
-                   {"--batch-size", flags.job.batch_size},
+                   {kSamplesIdentity, sources.train->samples()},
+                   {kBatchIdentity, flags.job.batch_size},
                    {"--gradient-accumulation-steps", flags.job.accumulation_steps},
                    {"--seed", flags.seed},
                    {"--shuffle", flags.shuffle},

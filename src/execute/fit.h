@@ -53,8 +53,11 @@ struct FitOptions {
   nlohmann::json validation_identity;                  // what it need not share, but should
 };
 
-// The identity's key of the learning-rate schedule, which a rate on the command line replaces.
+// Keys of the identity that are compared in a way of their own: a rate on the command line replaces a schedule, and a
+// batch that was not asked for follows from the number of samples.
 inline constexpr const char* kScheduleIdentity = "learning-rate schedule";
+inline constexpr const char* kSamplesIdentity = "samples to train on";
+inline constexpr const char* kBatchIdentity = "--batch-size";
 
 struct FitResult {
   OptimizerState optimizer;

@@ -73,6 +73,8 @@ std::vector<std::string> identity_differences(const Json& then, const Json& now,
     if (!differs(key) || (key == kScheduleIdentity && rate_given)) continue;
     // That an array of another shape has other contents says nothing.
     if (key.starts_with(kContents) && differs(key.substr(kContents.size()))) continue;
+    // A batch that was not asked for follows from the number of samples.
+    if (key == kBatchIdentity && differs(kSamplesIdentity)) continue;
     lines.push_back(
         fmt::format("{}: {} then, {} now", key, shown(then.value(key, Json())), shown(now.value(key, Json()))));
   }

@@ -105,6 +105,15 @@ def test_another_split_is_refused(tmp_path, split):
     )
 
 
+def test_a_batch_that_was_not_asked_for_is_no_difference(tmp_path):
+    """The default of 32 is cut to the samples there are: fewer of them are what differs, not the batch."""
+    run = tmp_path / "run"
+    flags = ("fit", MODEL, "--data", data(), "--threads", 2, "--checkpoint", run)
+    program.run(*flags)
+    said = refused(212, *flags, "--resume", "--epochs", 2, "--validation-split", 0.5, mentions=["samples to train on"])
+    assert "--batch-size" not in said
+
+
 @pytest.mark.parametrize("shuffle", ("true", "false"))
 @pytest.mark.parametrize("samples", (80, 40, 16, 161))
 def test_another_number_of_samples_is_refused(tmp_path, samples, shuffle):
