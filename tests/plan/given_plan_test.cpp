@@ -3,31 +3,14 @@
 
 #include <fmt/format.h>
 
-#include "backends/cuda/cuda.h"
-#include "tests/support/run.h"
+#include "tests/support/problem.h"
 
 namespace plimsoll::testing {
 namespace {
 
-struct Problem {
-  OpenModel open;
-  std::unique_ptr<Backend> backend;
-  SearchRequest request;
-
-  explicit Problem(const std::string& model, int64_t batch = 8)
-      : open(require(open_model(model, {}))), backend(open_device(host_devices().front())) {
-    const bool float64 = host_devices().front() == "reference";
-    request.model = &open.model;
-    request.device = &backend->device();
-    request.graph = {float64 ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
-    request.batch = batch;
+struct AmpleProblem : Problem {
+  explicit AmpleProblem(const std::string& model, int64_t batch = 8) : Problem(model, batch, host_devices().front()) {
     request.budget = 64 * kGiB;
-    request.data = data_demand(open.model, request.graph.data);
-  }
-  void plan_for(const std::string& card) {
-    backend = make_planned_gpu(require(cuda::card_from_profile(card)));
-    request.device = &backend->device();
-    request.graph.precision = DType::kFloat32;
   }
 };
 
@@ -49,7 +32,7 @@ TEST(GivenPlan, IsMadeAgainToTheByte) {
     for (const std::optional<int64_t> micro : {std::optional<int64_t>(), std::optional<int64_t>(3)})
       for (const int64_t partial : {0, 4, 5})
         for (const int64_t evaluated : {0, 8, 11}) {
-          Problem problem(model);
+          AmpleProblem problem(model);
           problem.request.per_micro_batch_norm = true;
           problem.request.micro_batch = micro;
           problem.request.partial_window = partial;
@@ -64,7 +47,7 @@ TEST(GivenPlan, IsMadeAgainToTheByte) {
 TEST(GivenPlan, IsMadeAgainWithEveryLeverItUses) {
   std::set<std::string> seen;
   for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras")}) {
-    Problem problem(model, 64);
+    AmpleProblem problem(model, 64);
     problem.plan_for("rtx-3060-12g");
     const SearchResult all = require(search(problem.request));
     for (const Candidate& candidate : all.candidates) {
@@ -79,7 +62,7 @@ TEST(GivenPlan, IsMadeAgainWithEveryLeverItUses) {
 }
 
 TEST(GivenPlan, WithoutPrefetchStaysWithout) {
-  Problem problem(golden("cnn.keras"));
+  AmpleProblem problem(golden("cnn.keras"));
   problem.request.forbidden = {"prefetch"};
   const Plan plan = require(search(problem.request)).plan;
   problem.request.forbidden.clear();
@@ -139,7 +122,7 @@ TEST(GivenPlan, ThatWasEditedIsRefused) {
       {"a larger workspace", [](auto& p) { p["phases"][0]["nodes"][0][2] = kMost - 255; }},
       {"a lifetime of all nodes", [](auto& p) { p["phases"][0]["values"].back()[2] = 1 << 30; }},
   };
-  Problem problem(golden("cnn.keras"));
+  AmpleProblem problem(golden("cnn.keras"));
   problem.request.evaluate_batch = 8;
   const nlohmann::json whole = to_json(require(search(problem.request)).plan);
   for (const auto& [what, edit] : edits) {

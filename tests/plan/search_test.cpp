@@ -5,27 +5,10 @@
 
 #include "backends/cuda/cuda.h"
 #include "plan/order.h"
-#include "tests/support/run.h"
+#include "tests/support/problem.h"
 
 namespace plimsoll::testing {
 namespace {
-
-struct Problem {
-  OpenModel open;
-  std::unique_ptr<Backend> backend;
-  SearchRequest request;
-
-  Problem(const std::string& model, int64_t batch, const std::string& device = fast_device())
-      : Problem(require(open_model(model, {})), batch, device) {}
-  Problem(OpenModel model, int64_t batch, const std::string& device = fast_device())
-      : open(std::move(model)), backend(open_device(device)) {
-    request.model = &open.model;
-    request.device = &backend->device();
-    request.graph = {device == "reference" ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
-    request.batch = batch;
-    request.data = data_demand(open.model, request.graph.data, true);
-  }
-};
 
 const std::vector<std::string>& models() {
   static const std::vector<std::string> list = {golden("cnn.keras"),

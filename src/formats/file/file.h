@@ -127,8 +127,8 @@ class TemporaryFile {
   int64_t position_ = 0;
 };
 
-// The names in a folder, none where it cannot be listed. Not std::filesystem: libstdc++ 12 ends the program where memory
-// runs out while it lists a folder.
+// The names in a folder, none where it cannot be listed. Not std::filesystem: libstdc++ 12 ends the program where
+// memory runs out while it lists a folder.
 std::vector<std::string> names_in(const std::string& folder);
 
 // Shorthands over memory.
