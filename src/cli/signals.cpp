@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "base/json_text.h"
 #include "cli/command.h"
 #include "formats/file/file.h"
 
@@ -72,7 +73,7 @@ const std::atomic<bool>& stop_requested() {
 }
 
 void say_when_lost(const Error& lost) {
-  lost_text.set(as_json ? error_json(lost).dump(2) + "\n" : to_text(lost));
+  lost_text.set(as_json ? json_text(error_json(lost)) + "\n" : to_text(lost));
 }
 
 void nothing_to_lose() {

@@ -202,3 +202,13 @@ def test_a_cache_of_somebody_else_is_not_used(tmp_path):
     data = GOLDEN / "formats" / "compressed.npz"
     code, _, err = run("evaluate", MODEL, "--data", data, "--device", "cpu", env=environment)
     assert code == 6 and b"P602" in err and b"PLIMSOLL_CACHE" in err
+
+
+def test_json_of_a_checkpoint_folder_that_is_no_utf8(tmp_path):
+    """What a second signal would say is made ready at every checkpoint, and names the folder."""
+    folder = os.fsencode(tmp_path) + b"/run\xff"
+    fit = ("fit", MODEL, "--data", data(), "--budget", "256MiB", "--device", "cpu", "--json", "--checkpoint", folder)
+    for flags in (("--epochs", 1), ("--epochs", 2, "--resume")):
+        code, out, err = run(*fit, *flags)
+        assert code == 0, err
+        assert json.loads(out)["steps"] > 0
