@@ -175,20 +175,21 @@ class CpuDevice final : public Device {
   mutable std::unordered_map<std::string, KernelOffer> offers_;
 };
 
-// Measured with oneDNN 2.6.3, two threads, AVX-512 and AVX2. The program with nothing done holds 15 MiB (a test that
+// Measured with oneDNN 2.6.3, two threads, AVX-512 and AVX2. The program with nothing done holds 8 MiB (a test that
 // links this backend alone 7.4); the first primitive and the threads add 3 MiB, each further one 30 to 100 KiB (brgconv
-// the most); HDF5 and the model file add some 5 MiB, saving 2, a GPU backend that is linked and not used 2. Published:
-// 31 MiB, 128 KiB a primitive, 128 KiB a thread for its stack: a margin of some 4 MiB, which graphs and plans on the
-// heap share.
+// the most); a GPU backend that is linked and not used adds 2. A whole run of a small CNN, saving included, peaks at 17
+// MiB. Published: 31 MiB, 128 KiB per primitive, 128 KiB per thread for its stack. The margin is from when libhdf5 was
+// linked, which held some 10 MiB; graphs and plans on the heap share it.
 Bytes CpuDevice::overhead_bound(int primitives) const {
   constexpr Bytes kProgram = 31 * kMiB, kPrimitive = 128 * kKiB, kThread = 128 * kKiB;
   return align_up(kProgram + primitives * kPrimitive + machine_.threads * kThread, kMiB);
 }
 
-// Measured: the program with a model open holds 21 MiB, and 8 to 10 KiB for each node of the plan while candidates are
-// built one after the other (200 transformer blocks, ResNet-50 and 152, DenseNet-121, MobileNetV2).
+// Measured: the program with a model open holds 15 MiB (17 with a GPU backend linked), and 7 to 11 KiB for each node of
+// the plan while candidates are built one after the other (200 transformer blocks, ResNet-50 and 152, DenseNet-121,
+// MobileNetV2).
 Bytes CpuDevice::planning_bound(int64_t nodes) const {
-  constexpr Bytes kProgram = 25 * kMiB, kNode = 10 * kKiB;
+  constexpr Bytes kProgram = 20 * kMiB, kNode = 11 * kKiB;
   return align_up(kProgram + nodes * kNode, kMiB);
 }
 
