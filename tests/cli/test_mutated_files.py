@@ -1,0 +1,15 @@
+"""A sample of what tests/fuzz/whole_program.py does: the whole program over mutated files ends with an error and nothing else."""
+
+import subprocess
+import sys
+
+import pytest
+
+import program
+
+
+@pytest.mark.parametrize("kind", ("plan", "checkpoint", "zip", "hdf5", "config"))
+def test_mutated_files_cost_an_error_and_nothing_else(kind):
+    script = program.ROOT / "tests" / "fuzz" / "whole_program.py"
+    ended = subprocess.run([sys.executable, script, kind, "50"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
