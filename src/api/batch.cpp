@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "base/checked.h"
 #include "data/checks.h"
 
 namespace plimsoll {
@@ -33,12 +34,11 @@ Status check_dtype(const ArrayView& array, const char* label, DType wanted, cons
 
 Status check_elements(const ArrayView& array, const char* label, int64_t samples, const Shape& sample) {
   if (array.elements == ArrayView::kUnknown) return {};
-  int64_t wanted = 0;
-  const bool counts = !__builtin_mul_overflow(samples, sample.elements(), &wanted);
-  if (counts && array.elements == wanted) return {};
+  const auto wanted = checked_multiply(samples, sample.elements());
+  if (wanted && array.elements == *wanted) return {};
   Error error =
       shape_error(fmt::format("{} has {} elements, {} samples of {} have {}", label, array.elements, samples,
-                              sample_text(sample), counts ? fmt::format("{}", wanted) : "more than can be counted"));
+                              sample_text(sample), wanted ? fmt::format("{}", *wanted) : "more than can be counted"));
   return fail(std::move(error));
 }
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "formats/json/parse.h"
+
 namespace plimsoll {
 
 Result<nlohmann::json> parse_config(const std::string& text) {
-  nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-  if (json.is_object()) return json;
+  auto json = parse_json(text, "the configuration");
+  if (json && json->is_object()) return json;
   constexpr size_t kShown = 60;
   std::string shown = text.substr(0, kShown);
   for (char& c : shown)

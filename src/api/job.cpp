@@ -13,6 +13,7 @@
 #include "base/suggest.h"
 #include "data/prefetcher.h"
 #include "device/host_room.h"
+#include "formats/json/parse.h"
 #include "model/config.h"
 #ifdef PLIMSOLL_HAS_CPU
 #include "backends/cpu/cpu.h"
@@ -50,8 +51,8 @@ std::string note_of_metrics(const std::vector<std::string>& skipped) {
 // Of metadata.json; a file is read whatever it says.
 std::optional<std::string> note_of_version(const KerasArchive& archive) {
   if (!archive.zip) return std::nullopt;  // a bare .json has none
-  const nlohmann::json metadata = nlohmann::json::parse(archive.metadata_text, nullptr, false);
-  const std::string version = text_member(metadata, "keras_version");
+  const auto metadata = parse_json(archive.metadata_text, archive.path);
+  const std::string version = metadata ? text_member(*metadata, "keras_version") : "";
   int major = 0, minor = 0;
   const bool known = std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2;
   if (known && major == 3 && minor <= kNewestKeras) return std::nullopt;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "base/checked.h"
 #include "execute/window.h"
 
 namespace plimsoll {
@@ -24,8 +25,7 @@ Status check(const TrainerOptions& options) {
   if (options.micro_batch > options.batch_size)
     return fail(ErrorCode::kUsage, fmt::format("TrainerOptions::micro_batch {} is larger than batch_size {}",
                                                options.micro_batch, options.batch_size));
-  int64_t effective = 0;
-  if (__builtin_mul_overflow(options.batch_size, options.gradient_accumulation_steps, &effective))
+  if (!checked_multiply(options.batch_size, options.gradient_accumulation_steps))
     return fail(ErrorCode::kUsage,
                 fmt::format("TrainerOptions::gradient_accumulation_steps {} of batch_size {} are too many samples to "
                             "count",

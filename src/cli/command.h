@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <charconv>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,14 @@ struct CommonFlags {
 void add_model_flags(CLI::App& command, CommonFlags& flags);
 // --batch-size, --micro-batch, levers, compile overrides.
 void add_training_flags(CLI::App& command, CommonFlags& flags);
+
+// All of a text as a number, if it is one.
+template <typename Number>
+std::optional<Number> read_number(const std::string& text) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+}
 
 // Checks of numbers, with a message that says what is wanted: any number, or whole ones.
 CLI::Validator above_zero();

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 
+#include "base/checked.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/csv_log.h"
@@ -70,13 +70,9 @@ Result<Plan> read_plan(const std::string& path) {
   return plan;
 }
 
-bool file_exists(const std::string& path) {
-  return std::ifstream(path).good();
-}
-
 // A plan made before: of the checkpoint to go on from, or saved by `plan`.
 Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {
-  const bool resuming = flags.resume && file_exists(checkpoint_path(flags.checkpoint));
+  const bool resuming = flags.resume && holds_checkpoint(flags.checkpoint);
   if (!resuming && flags.plan.empty()) return std::nullopt;
   GivenPlan given{{}, resuming ? checkpoint_path(flags.checkpoint) : flags.plan, resuming};
   PLIMSOLL_ASSIGN(given.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
@@ -236,10 +232,10 @@ class FitCommand {
   // That of auto was found when the plan was made: free memory may have changed since, what training means not.
   void take_batch(const Plan& plan, int64_t samples) {
     const bool automatic = flags_.job.automatic_batch, given = !automatic && flags_.batch_option->count() > 0;
-    const int64_t window = flags_.job.batch_size * flags_.job.accumulation_steps;
-    if (given || (!automatic && std::min(window, samples) == plan.batch.effective)) return;
+    const auto window = checked_multiply(flags_.job.batch_size, flags_.job.accumulation_steps);
+    if (given || !window || (!automatic && std::min(*window, samples) == plan.batch.effective)) return;
     flags_.job.automatic_batch = false;
-    flags_.job.batch_size = plan.batch.effective / flags_.job.accumulation_steps;
+    flags_.job.batch_size = std::max<int64_t>(1, plan.batch.effective / flags_.job.accumulation_steps);
   }
 
   Result<OptimizerState> first_weights(Session& session, const OpenModel& open) const {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace plimsoll {
 namespace {
@@ -18,15 +17,8 @@ std::vector<std::string> split(const std::string& text) {
   return parts;
 }
 
-template <typename T>
-std::optional<T> number(const std::string& text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
-
 std::optional<int64_t> patience_of(const std::string& text) {
-  const auto value = number<int64_t>(text);
+  const auto value = read_number<int64_t>(text);
   return value && *value >= 0 && *value < 1'000'000'000 ? value : std::nullopt;
 }
 
@@ -45,7 +37,7 @@ Result<EarlyStopping> parse_early_stopping(const std::string& text) {
 Result<ReduceLrOnPlateau> parse_reduce_lr(const std::string& text) {
   const std::vector<std::string> parts = split(text);
   const auto patience = parts.size() == 3 ? patience_of(parts[1]) : std::nullopt;
-  const auto factor = parts.size() == 3 ? number<double>(parts[2]) : std::nullopt;
+  const auto factor = parts.size() == 3 ? read_number<double>(parts[2]) : std::nullopt;
   if (parts[0].empty() || !patience || !factor || !(*factor > 0 && *factor < 1))
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--reduce-lr-on-plateau takes METRIC:PATIENCE:FACTOR with a factor between 0 and 1, "
@@ -84,7 +76,7 @@ Status check_metric(const std::string& flag, const std::string& metric, const Mo
 
 Result<int64_t> parse_every(const std::string& text) {
   if (text == "epoch") return 0;
-  const auto steps = number<int64_t>(text);
+  const auto steps = read_number<int64_t>(text);
   if (!steps || *steps <= 0 || text.size() > 12)
     return fail(ErrorCode::kUsage,
                 fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));

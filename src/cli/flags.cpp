@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "base/checked.h"
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
@@ -18,14 +19,6 @@
 
 namespace plimsoll {
 namespace {
-
-// All of a text as a number, if it is one.
-template <typename Number>
-std::optional<Number> read_number(const std::string& text) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
-}
 
 constexpr const char* kWholeAboveZero = "a whole number above 0";
 
@@ -280,8 +273,7 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
 }
 
 Status CommonFlags::check_cut() const {
-  int64_t effective = 0;
-  if (__builtin_mul_overflow(job.batch_size, job.accumulation_steps, &effective))
+  if (!checked_multiply(job.batch_size, job.accumulation_steps))
     return fail(
         Error{ErrorCode::kUsage,
               fmt::format("{} batches of {} are too many samples to count", job.accumulation_steps, job.batch_size),

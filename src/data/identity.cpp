@@ -5,16 +5,13 @@
 #include <algorithm>
 #include <array>
 
+#include "base/digest.h"
+
 namespace plimsoll {
 namespace {
 
 constexpr int64_t kPieces = 64;
 constexpr Bytes kPiece = 16 * kKiB;
-
-uint64_t fnv1a(std::span<const std::byte> bytes, uint64_t hash) {
-  for (const std::byte b : bytes) hash = (hash ^ std::to_integer<uint64_t>(b)) * 0x100000001b3ull;
-  return hash;
-}
 
 Status read_bytes(const Column& column, Bytes at, std::span<std::byte> into) {
   if (column.file) return column.file->pread_exact(column.offset + at, into);
@@ -22,8 +19,8 @@ Status read_bytes(const Column& column, Bytes at, std::span<std::byte> into) {
   return {};
 }
 
-Result<uint64_t> digest(const Column& column, Bytes bytes) {
-  uint64_t hash = 0xcbf29ce484222325ull;
+Result<std::string> digest_of(const Column& column, Bytes bytes) {
+  Digest digest;
   std::array<std::byte, kPiece> piece;
   const bool whole = bytes <= kPieces * kPiece;
   const int64_t pieces = whole ? (bytes + kPiece - 1) / kPiece : kPieces;
@@ -32,9 +29,9 @@ Result<uint64_t> digest(const Column& column, Bytes bytes) {
     const Bytes at = whole ? i * kPiece : i + 1 == pieces ? bytes - kPiece : (bytes - kPiece) / (pieces - 1) * i;
     const auto part = std::span(piece).first(static_cast<size_t>(std::min(kPiece, bytes - at)));
     PLIMSOLL_TRY(read_bytes(column, at, part));
-    hash = fnv1a(part, hash);
+    digest.add(part);
   }
-  return hash;
+  return digest.text();
 }
 
 Status add(const std::vector<Column>& columns, const char* role, int64_t samples, nlohmann::json& identity) {
@@ -45,8 +42,7 @@ Status add(const std::vector<Column>& columns, const char* role, int64_t samples
     const std::string name = fmt::format("{} {}", role, i + 1);
     identity[name] = fmt::format("{} samples of [{}] {}, {} bytes", samples, fmt::join(column.type.shape.dims, ", "),
                                  keras_name(column.type.dtype), bytes);
-    PLIMSOLL_ASSIGN(const uint64_t hash, digest(column, bytes));
-    identity["contents of " + name] = fmt::format("{:016x}", hash);
+    PLIMSOLL_ASSIGN(identity["contents of " + name], digest_of(column, bytes));
   }
   return {};
 }

@@ -19,8 +19,6 @@ bool larger_is_better(const std::vector<Tally>& tallies, std::string name) {
   return false;
 }
 
-constexpr int64_t kMostSteps = int64_t{1} << 53;
-
 const Json& member(const Json& json, const char* key) {
   static const Json none;
   const auto at = json.find(key);

@@ -95,6 +95,9 @@ class Callbacks {
   bool stopped_ = false;
 };
 
+// The most steps or epochs that a file may speak of. No run gets there, and above it a double misses whole numbers.
+inline constexpr int64_t kMostSteps = int64_t{1} << 53;
+
 // Numbers that JSON has no form for ("nan", "inf", "-inf") stand as text.
 nlohmann::json number_to_json(double value);
 std::optional<double> number_from_json(const nlohmann::json& json);

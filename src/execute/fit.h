@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "execute/callbacks.h"
+#include "execute/checkpoint_folder.h"
 #include "execute/session.h"
 #include "execute/weights.h"
 
@@ -83,6 +84,5 @@ Status check_checkpoint(const std::string& folder, const FitOptions& options);
 Result<Plan> plan_of_checkpoint(const std::string& folder);
 Result<int64_t> step_of_checkpoint(const std::string& folder);
 Result<int64_t> epoch_of_checkpoint(const std::string& folder);  // the one it goes on with
-std::string checkpoint_path(const std::string& folder);
 
 }  // namespace plimsoll

@@ -14,9 +14,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Beyond it a double has no room for every whole number, and no run gets there.
-constexpr int64_t kMostSteps = int64_t{1} << 53;
-
 // Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
 bool belongs_in_checkpoint(const PersistentSlot& slot) {
   return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0;

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 
 import pytest
 
@@ -62,6 +63,17 @@ def test_a_config_of_many_values_is_refused_inside_the_budget(tmp_path):
     assert code in (2, 3), out
     assert "error P" in out
     assert peak < 140  # the budget, the text itself, and what reading is granted
+
+
+def test_metadata_of_many_values_costs_little(tmp_path):
+    """Only the version of Keras is looked for there, but it is a stranger's JSON as well."""
+    model = tmp_path / "many.keras"
+    with zipfile.ZipFile(MODEL) as good, zipfile.ZipFile(model, "w", zipfile.ZIP_DEFLATED) as bad:
+        for name in good.namelist():
+            bad.writestr(name, good.read(name) if name != "metadata.json" else "[" + ",".join(["[]"] * 4_000_000) + "]")
+    code, peak, out = peak_of(tmp_path, "plan", model, "--batch-size", 4)
+    assert code == 0 and "unknown version of Keras" in out
+    assert peak < 100
 
 
 @pytest.mark.skipif(not HOLD_MEMORY.exists(), reason="built with the unit tests")

@@ -43,6 +43,12 @@ def test_a_plan_brings_its_batch_before_a_cut_is_judged(tmp_path):
     program.run("fit", MODEL, "--data", more, "--threads", 2, "--plan", plan, "--micro-batch", 40)
 
 
+def test_a_plan_beside_more_accumulation_than_can_be_counted(tmp_path):
+    plan = saved_plan(tmp_path)
+    flags = ("--plan", plan, "--gradient-accumulation-steps", 2**63 - 1)
+    refused(201, "fit", MODEL, "--data", data(), "--threads", 2, *flags, mentions=["too many samples to count"])
+
+
 @pytest.mark.parametrize("flags", ((), ("--gradient-accumulation-steps", 3)))
 def test_a_checkpoint_of_fewer_samples_than_a_batch(flags, tmp_path):
     """The window was cut to the 20 samples there are; the batch that was asked for is still 32."""
