@@ -222,19 +222,22 @@ TEST(Cache, FolderFollowsTheEnvironment) {
   EXPECT_FAILS(cache_folder(), kNotWritable, "PLIMSOLL_CACHE");
 }
 
+// Through the cache, counting how often it had to be filled.
+Result<std::string> fetch_cached(const std::string& path, int& filled) {
+  PLIMSOLL_ASSIGN(const File source, File::open_read(path));
+  return cached_file(source, "part", [&](const std::string& entry) -> Status {
+    ++filled;
+    spill(entry, "unpacked");
+    return {};
+  });
+}
+
 TEST(Cache, UnpacksOnceAndAgainWhenTheSourceChanges) {
   const TempFolder folder;
   const Environment cache("PLIMSOLL_CACHE", folder / "cache");
   spill(folder / "source", "abc");
   int filled = 0;
-  const auto fetch = [&] {
-    const auto source = File::open_read(folder / "source");
-    return cached_file(*source, "part", [&](const std::string& path) -> Status {
-      ++filled;
-      spill(path, "unpacked");
-      return {};
-    });
-  };
+  const auto fetch = [&] { return fetch_cached(folder / "source", filled); };
   const auto first = fetch();
   ASSERT_OK(first);
   EXPECT_EQ(fetch().value(), *first);
@@ -249,14 +252,7 @@ TEST(Cache, AnEntryThatWasChangedIsMadeAgain) {
   const Environment cache("PLIMSOLL_CACHE", folder / "cache");
   spill(folder / "source", "abc");
   int filled = 0;
-  const auto fetch = [&] {
-    const auto source = File::open_read(folder / "source");
-    return cached_file(*source, "part", [&](const std::string& path) -> Status {
-      ++filled;
-      spill(path, "unpacked");
-      return {};
-    });
-  };
+  const auto fetch = [&] { return fetch_cached(folder / "source", filled); };
   const auto path = fetch();
   ASSERT_OK(path);
   spill(*path, "Unpacked");
