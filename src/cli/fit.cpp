@@ -13,6 +13,7 @@
 #include "cli/signals.h"
 #include "cli/within_budget.h"
 #include "device/process_memory.h"
+#include "formats/array_formats.h"
 #include "formats/file/file.h"
 #include "formats/json/parse.h"
 #include "formats/limits.h"
@@ -344,7 +345,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("MODEL", flags->job.model, "a .keras file, a Keras .json, or a built-in name")->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  add_data_flags(*command, *flags, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
+  add_data_flags(*command, *flags, array_format_help(true))->required();
   add_fit_flags(*command, *flags);
   command->footer(
       "Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save "
