@@ -6,13 +6,13 @@
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/pass.h"
+#include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "tests/ops/harness.h"
 #ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/runtime/libraries.h"
-#include "backends/cuda/runtime/pass_kernel.h"
+#include "backends/cuda/driver/libraries.h"
+#include "backends/cuda/fused/bind.h"
 #endif
 
 namespace plimsoll::testing {

@@ -2,7 +2,7 @@
 #include "api/saved_config.h"
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/pass.h"
+#include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "tests/support/run.h"
 

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/fused/kernel.h"
 #include "backends/cuda/kernel_limits.h"
-#include "backends/cuda/pass.h"
-#include "backends/cuda/rules.h"
+#include "backends/cuda/kernels.h"
 
 namespace plimsoll {
 namespace cuda {

@@ -11,7 +11,7 @@ namespace {
 #include "backends/cpu/simd/gemm.inl"
 #include "backends/cpu/simd/outer.inl"
 #include "backends/cpu/simd/winograd.inl"
-#include "backends/cpu/simd/thin.inl"
+#include "backends/cpu/simd/few_channels.inl"
 #include "backends/cpu/simd/reduce.inl"
 #include "backends/cpu/simd/rows.inl"
 #include "backends/cpu/simd/loss.inl"
