@@ -301,17 +301,18 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   const bool half = is_half(under_test_->floating);
   const auto must_run = [&](const std::string& way, const Case& c, bool weight_grad) {
     const int64_t across = c.kernel * c.channels, numbers = across * c.kernel;
-    if (way == "unfolded") return true;
-    if (way == "straight") return numbers < 64;
+    if (way == "im2col") return true;
+    if (way == "implicit-gemm") return numbers < 64;
     if (way != "paired" || !half || c.dilation > 1 || across > 23) return false;
     return c.stride * c.channels % 2 == 0 && c.size * c.channels % 8 == 0 && c.outputs % 8 == 0 &&
            (!weight_grad || (across / 2 + 1) * c.kernel < 80);
   };
   int paired = 0;
-  for (const std::string way : {"straight", "paired", "unfolded", "folded", "library"}) {
+  for (const std::string way : {"implicit-gemm", "paired", "im2col", "space-to-depth", "library"}) {
     // Straight, float32 is rounded to tf32, which holds small integers as they are. In float32 the library's engine may
     // add up hundreds of products one by one: of small integers every order makes the same sum.
-    const bool tf32 = way == "straight" && !half, in_any_order = (way == "folded" || way == "library") && !half;
+    const bool tf32 = way == "implicit-gemm" && !half,
+               in_any_order = (way == "space-to-depth" || way == "library") && !half;
     backend_ = make_gpu_as(0, way, tf32);
     const std::string fill = tf32 || in_any_order ? "integers:4" : "normal";
     for (const Case& c : cases) {
@@ -348,11 +349,11 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
 TEST_P(OnBackend, WhatNoWindowHoldsChangesNoWeightGradient) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
-  for (const std::string way : {"straight", "paired", "taps"}) {
+  for (const std::string way : {"implicit-gemm", "paired", "per-tap"}) {
     if (way == "paired" && !is_half(under_test_->floating)) continue;
     const bool integers = under_test_->floating == DType::kFloat32;
     backend_ = make_gpu_as(0, way, integers);
-    const int64_t channels = way == "taps" ? 16 : 4;
+    const int64_t channels = way == "per-tap" ? 16 : 4;
     const OpCase one{way,
                      {{DType::kFloat32, Shape{2, 16, 16, channels}}, {DType::kFloat32, Shape{2, 7, 7, 8}}},
                      {{"strides", list({2, 2})},
@@ -392,7 +393,7 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
   struct Case {
     int64_t size, channels, outputs, kh, kw, pad = 0, stride = 1, dilation = 1;
   };
-  for (const std::string way : {"taps", "library"}) {
+  for (const std::string way : {"per-tap", "library"}) {
     backend_ = make_gpu_as(0, way, integers);
     for (const Case& c : std::initializer_list<Case>{{11, 32, 64, 3, 3},
                                                      {70, 16, 8, 3, 3, 1},

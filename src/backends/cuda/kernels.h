@@ -44,12 +44,13 @@ Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> attention_rule(const Card& card, const NodeView& node);
 Result<KernelOffer> fused_rule(const Card& card, const NodeView& node);  // element-wise ops, channel sums, `fused`
 Result<KernelOffer> pooling_rule(const Card& card, const NodeView& node);
-Result<KernelOffer> rows_rule(const Card& card, const NodeView& node);        // softmax, layer_norm, losses, match
-Result<KernelOffer> sums_rule(const Card& card, const NodeView& node);        // to scalars, and reduce_to over any axes
+Result<KernelOffer> rowwise_rule(const Card& card, const NodeView& node);     // softmax, layer_norm, losses, match
+Result<KernelOffer> reduce_rule(const Card& card, const NodeView& node);      // to scalars, and reduce_to over any axes
 Result<KernelOffer> loss_scale_rule(const Card& card, const NodeView& node);  // what of it is no pass
-Result<KernelOffer> shape_rule(const Card& card, const NodeView& node);  // concat, slice, pad, upsample, fill, reorder
-Result<KernelOffer> table_rule(const Card& card, const NodeView& node);  // embedding, updates of its table from rows
-Result<KernelOffer> copy_rule(const Card& card, const NodeView& node);   // to the host's memory and back
+Result<KernelOffer> move_rule(const Card& card, const NodeView& node);  // concat, slice, pad, upsample, fill, reorder
+Result<KernelOffer> embedding_rule(const Card& card,
+                                   const NodeView& node);               // embedding, updates of its table from rows
+Result<KernelOffer> copy_rule(const Card& card, const NodeView& node);  // to the host's memory and back
 
 // The family of an op, or null.
 Rule rule_for(const std::string& op);

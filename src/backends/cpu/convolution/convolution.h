@@ -34,8 +34,8 @@ bool winograd_fits(const Convolution& convolution);
 bool winograd_is_faster(const Convolution& convolution, bool backwards);
 Result<Recipe> winograd_recipe(const Problem& problem);
 
-inline constexpr std::string_view kThinKernel = "thin";  // the weight gradient under an image with few channels
-bool thin_fits(const Convolution& convolution);          // and it is faster then
-Result<Recipe> thin_weight_grad_recipe(const Problem& problem);
+inline constexpr std::string_view kFewChannelKernel = "thin";  // the weight gradient under an image with few channels
+bool few_channels_fit(const Convolution& convolution);         // and it is faster then
+Result<Recipe> few_channel_weight_grad_recipe(const Problem& problem);
 
 }  // namespace plimsoll::cpu

@@ -19,8 +19,8 @@ struct Rows {
   int64_t count() const { return c.n * c.oh; }
 
   // What lies under row `row` of count().
-  ThinRows under(const float* x, int64_t row, float* scratch) const {
-    ThinRows t{{}, c.kh, c.kw * c.c, c.sw * c.c, c.ow, c.o};
+  FewChannelRows under(const float* x, int64_t row, float* scratch) const {
+    FewChannelRows t{{}, c.kh, c.kw * c.c, c.sw * c.c, c.ow, c.o};
     for (int64_t r = 0; r < c.kh; ++r) {
       const int64_t h = row % c.oh * c.sh + r * c.dh - c.top;
       if (h < 0 || h >= c.h) continue;
@@ -41,18 +41,18 @@ struct Rows {
 
 // Measured beside oneDNN 2.6.3 on one core, 28 to 128 pixels a side, 1 and 3 channels to 16 and 32: 0.55 to 0.8 of its
 // time with AVX-512, 0.4 to 0.7 with AVX2. (Forward it is oneDNN that is faster.)
-bool thin_fits(const Convolution& c) {
+bool few_channels_fit(const Convolution& c) {
   return c.groups == 1 && c.c <= 4 && c.kh <= kMostThinRows && c.dw == 1 && c.o % 16 == 0;
 }
 
-Result<Recipe> thin_weight_grad_recipe(const Problem& p) {
+Result<Recipe> few_channel_weight_grad_recipe(const Problem& p) {
   const Rows rows{convolution_of(p)};
   const Convolution& c = rows.c;
   const Slices slices = make_slices(rows.count(), c.kh * c.kw * c.c * c.o, c.o, p.machine.threads);
   const bool bias = c.bias != nullptr;
   const Bytes workspace = slices.workspace() + 4 * p.machine.threads * rows.scratch();
   const double seconds = p.machine.seconds(c.flops(), 0.65, p.traffic());
-  return own_recipe(std::string(kThinKernel), workspace, seconds, [=](const BoundNode& node) {
+  return own_recipe(std::string(kFewChannelKernel), workspace, seconds, [=](const BoundNode& node) {
     const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
     const GradientPlace place{output<float>(node, 0), bias ? output<float>(node, 1) : nullptr};
     auto* partials = static_cast<float*>(node.workspace);
@@ -60,8 +60,8 @@ Result<Recipe> thin_weight_grad_recipe(const Problem& p) {
     return [=] {
       slices.sum(partials, place, [&](int64_t begin, int64_t end, float* sums, float* bias_sums, int thread) {
         for (int64_t row = begin; row < end; ++row) {
-          const ThinRows t = rows.under(x, row, scratch + thread * rows.scratch());
-          simd().thin_weight_grad(t, dy + row * rows.c.ow * rows.c.o, sums, bias_sums);
+          const FewChannelRows t = rows.under(x, row, scratch + thread * rows.scratch());
+          simd().few_channel_weight_grad(t, dy + row * rows.c.ow * rows.c.o, sums, bias_sums);
         }
       });
     };

@@ -90,10 +90,10 @@ WeightGradDesc weight_grad_desc(const Problem& p, const Descs& d, const ForwardD
 // where they are what is written; a depthwise kernel has hardly any arithmetic for its loads.
 double efficiency_of(const Convolution& c, const std::string& op) {
   if (c.c == c.groups) return 0.22;
-  const bool thin = c.c / c.groups < 16;
-  if (op == "conv2d") return thin ? 0.6 : 0.8;
-  if (op == "conv2d_input_grad") return thin ? 0.11 : 0.75;
-  return thin ? 0.33 : 0.65;
+  const bool few = c.c / c.groups < 16;
+  if (op == "conv2d") return few ? 0.6 : 0.8;
+  if (op == "conv2d_input_grad") return few ? 0.11 : 0.75;
+  return few ? 0.33 : 0.65;
 }
 
 // Arguments in the order of the node's inputs, then outputs.
@@ -201,7 +201,8 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   if (runs_by(kWinogradKernel, winograd_fits(c), winograd_is_faster(c, p.node.op == "conv2d_input_grad")))
     return winograd_recipe(p);
   if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c, p.node.op))) return pointwise_recipe(p);
-  if (p.node.op == "conv2d_weight_grad" && runs_by(kThinKernel, thin_fits(c), true)) return thin_weight_grad_recipe(p);
+  if (p.node.op == "conv2d_weight_grad" && runs_by(kFewChannelKernel, few_channels_fit(c), true))
+    return few_channel_weight_grad_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

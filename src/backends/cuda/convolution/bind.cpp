@@ -1,4 +1,4 @@
-// conv2d and its gradients: cuDNN's engines where there is one inside the grant, unfolding over few channels where that
+// conv2d and its gradients: cuDNN's engines where there is one inside the grant, im2col over few channels where that
 // is faster, own loops for the rest.
 //
 // Activations are NHWC, weights [O,kh,kw,C/g] ("ohwi"): to cuDNN, NCHW tensors with channels-last strides. A bias and
@@ -230,37 +230,39 @@ std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& no
   return std::make_unique<Sequence>(std::move(kernel), std::move(sum));
 }
 
-// By cuDNN on the folded image (fold_plan.h), which is made here and forgotten.
-BoundKernel bind_folded(Context& context, const BoundNode& node, const Convolution& c) {
+// By cuDNN on the space-to-depth image (space_to_depth.h), which is made here and forgotten.
+BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const Convolution& c) {
   const std::string& op = node.node.op;
-  const FoldPlan plan = plan_fold(c, op);
+  const SpaceToDepthPlan plan = plan_space_to_depth(c, op);
   const Workspace workspace = workspace_of(node);
   if (!plan.possible || workspace.bytes < plan.workspace)
-    return fail(ErrorCode::kUnsupported, text_of(op, c) + " is not folded");
+    return fail(ErrorCode::kUnsupported, text_of(op, c) + " does not run as space-to-depth");
   auto* const space = static_cast<std::byte*>(workspace.data);
   std::byte *const image_at = space + plan.image, *const weights_at = space + plan.weights;
   const bool forward = op == "conv2d";
   const auto i = [](int64_t v) { return static_cast<int>(v); };
-  const FoldShape shape{i(c.n),   i(c.h),    i(c.w), i(c.c),  i(plan.h), i(plan.w),  i(plan.channels),
-                        i(c.top), i(c.left), i(c.o), i(c.kh), i(c.kw),   i(plan.kh), i(plan.kw)};
-  Convolution folded = c;
-  folded.h = plan.h, folded.w = plan.w, folded.c = plan.channels, folded.kh = plan.kh, folded.kw = plan.kw;
-  folded.sh = folded.sw = 1;
-  folded.top = folded.bottom = folded.left = folded.right = 0;
+  const SpaceToDepthShape shape{i(c.n),   i(c.h),    i(c.w), i(c.c),  i(plan.h), i(plan.w),  i(plan.channels),
+                                i(c.top), i(c.left), i(c.o), i(c.kh), i(c.kw),   i(plan.kh), i(plan.kw)};
+  Convolution deep = c;
+  deep.h = plan.h, deep.w = plan.w, deep.c = plan.channels, deep.kh = plan.kh, deep.kw = plan.kw;
+  deep.sh = deep.sw = 1;
+  deep.top = deep.bottom = deep.left = deep.right = 0;
   std::vector<void*> inputs(node.inputs.begin(), node.inputs.end()), outputs(node.outputs.begin(), node.outputs.end());
   inputs[0] = image_at;
   (forward ? inputs[1] : outputs[0]) = weights_at;
   const BoundNode inner{
       node.graph, node.node, node.kernel, inputs, outputs, space + plan.library, workspace.bytes - plan.library};
   std::vector<std::unique_ptr<Kernel>> kernels;
-  const auto launch = [&](auto f) { kernels.push_back(launching("folded " + op, std::move(f))); };
+  const auto launch = [&](auto f) { kernels.push_back(launching("space-to-depth " + op, std::move(f))); };
   const Element element = element_of(c.dtype);
   const cudaStream_t stream = context.stream;
-  launch([=, x = node.inputs[0]] { launch_fold_image(shape, element, x, image_at, stream); });
-  if (forward) launch([=, w = node.inputs[1]] { launch_fold_weights(shape, element, w, weights_at, stream); });
-  PLIMSOLL_ASSIGN(auto library, bind_library(context, inner, folded));
+  launch([=, x = node.inputs[0]] { launch_space_to_depth(shape, element, x, image_at, stream); });
+  if (forward)
+    launch([=, w = node.inputs[1]] { launch_space_to_depth_weights(shape, element, w, weights_at, stream); });
+  PLIMSOLL_ASSIGN(auto library, bind_library(context, inner, deep));
   kernels.push_back(std::move(library));
-  if (!forward) launch([=, dw = node.outputs[0]] { launch_unfold_weights(shape, element, weights_at, dw, stream); });
+  if (!forward)
+    launch([=, dw = node.outputs[0]] { launch_depth_to_space_weights(shape, element, weights_at, dw, stream); });
   return with_bias_gradient(context, node, c, std::make_unique<Sequence>(std::move(kernels)));
 }
 
@@ -305,18 +307,21 @@ BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolut
 }
 
 // Over few channels, with the bias gradient.
-BoundKernel bind_thin(Context& context, const BoundNode& node, const Convolution& c) {
+BoundKernel bind_few_channels(Context& context, const BoundNode& node, const Convolution& c) {
   Ways ways;
   if (fits_int(c))
-    ways = {{"straight", bind_straight}, {"paired", bind_paired}, {"unfolded", bind_unfolded}, {"folded", bind_folded}};
+    ways = {{"implicit-gemm", bind_implicit_gemm},
+            {"paired", bind_paired},
+            {"im2col", bind_im2col},
+            {"space-to-depth", bind_space_to_depth}};
   ways.emplace_back("library", bind_as_it_is);
   return bind_fastest(context, node, c, "few channels", ways);
 }
 
 BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {
-  const bool has_taps = fits_int(c) && takes_taps(context, node.node.op, c);
-  if (!has_taps && context.way.empty()) return bind_library(context, node, c);
-  return bind_fastest(context, node, c, "wide", {{"taps", bind_taps}, {"library", bind_library}});
+  const bool has_per_tap = fits_int(c) && takes_per_tap(context, node.node.op, c);
+  if (!has_per_tap && context.way.empty()) return bind_library(context, node, c);
+  return bind_fastest(context, node, c, "wide", {{"per-tap", bind_per_tap}, {"library", bind_library}});
 }
 
 }  // namespace
@@ -325,8 +330,8 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   const Convolution c(NodeView{node.graph, node.node});
   const std::string& op = node.node.op;
   BoundKernel bound = fail(ErrorCode::kUnsupported, "own loops");
-  if (node.kernel == kUnfoldKernel) {
-    bound = bind_thin(context, node, c);
+  if (node.kernel == kIm2colKernel) {
+    bound = bind_few_channels(context, node, c);
     if (bound) return bound;  // with its bias gradient
   } else if (node.kernel == kCudnnKernel) {
     bound = bind_wide(context, node, c);

@@ -12,14 +12,14 @@
 namespace plimsoll::cuda {
 namespace {
 
-class Unfolding {
+class Im2col {
  public:
-  Unfolding(Context& context, const BoundNode& node, const Convolution& c)
+  Im2col(Context& context, const BoundNode& node, const Convolution& c)
       : context_(context),
         node_(node),
         c_(c),
         weight_grad_(node.node.op == "conv2d_weight_grad"),
-        plan_(plan_unfold(c, weight_grad_)),
+        plan_(plan_im2col(c, weight_grad_)),
         space_(static_cast<std::byte*>(workspace_of(node).data)),
         library_{space_ + plan_.library, workspace_of(node).bytes - plan_.library} {}
 
@@ -28,7 +28,7 @@ class Unfolding {
     if (!weight_grad_) fill_up_weights();
     for (int64_t first = 0; first < c_.n; first += plan_.images) {
       const int64_t images = std::min(plan_.images, c_.n - first);
-      unfold(first, images);
+      gather(first, images);
       PLIMSOLL_ASSIGN(auto product, weight_grad_ ? weight_product(first, images) : forward_product(first, images));
       kernels_.push_back(std::move(product));
     }
@@ -39,7 +39,7 @@ class Unfolding {
  private:
   template <typename F>
   void launch(F f) {
-    kernels_.push_back(launching(std::string(kUnfoldKernel) + " " + node_.node.op, std::move(f)));
+    kernels_.push_back(launching(std::string(kIm2colKernel) + " " + node_.node.op, std::move(f)));
   }
 
   void fill_up_weights() {
@@ -52,14 +52,14 @@ class Unfolding {
     weights_ = space_ + plan_.weights;
   }
 
-  void unfold(int64_t first, int64_t images) {
+  void gather(int64_t first, int64_t images) {
     const auto i = [](int64_t v) { return static_cast<int>(v); };
-    const UnfoldShape shape{i(images),  i(c_.h),          i(c_.w),        i(c_.c),  i(c_.oh), i(c_.ow),
+    const Im2colShape shape{i(images),  i(c_.h),          i(c_.w),        i(c_.c),  i(c_.oh), i(c_.ow),
                             i(c_.kw),   i(c_.sh),         i(c_.sw),       i(c_.dh), i(c_.dw), i(c_.top),
                             i(c_.left), i(plan_.numbers), i(plan_.width), plan_.one};
     const std::byte* x = input<const std::byte>(node_, 0) + first * c_.h * c_.w * c_.c * size_of(c_.dtype);
     launch([=, rows = space_ + plan_.rows, element = element_of(c_.dtype), stream = context_.stream] {
-      launch_unfold(shape, element, x, rows, stream);
+      launch_im2col(shape, element, x, rows, stream);
     });
   }
 
@@ -98,7 +98,7 @@ class Unfolding {
   const BoundNode& node_;
   const Convolution& c_;
   bool weight_grad_;
-  UnfoldPlan plan_;
+  Im2colPlan plan_;
   std::byte* space_;
   Workspace library_;
   const void* weights_ = nullptr;
@@ -107,8 +107,8 @@ class Unfolding {
 
 }  // namespace
 
-BoundKernel bind_unfolded(Context& context, const BoundNode& node, const Convolution& c) {
-  return Unfolding(context, node, c).bind();
+BoundKernel bind_im2col(Context& context, const BoundNode& node, const Convolution& c) {
+  return Im2col(context, node, c).bind();
 }
 
 }  // namespace plimsoll::cuda

@@ -5,7 +5,7 @@
 
 namespace plimsoll::cuda {
 
-// conv2d or conv2d_weight_grad, bias and bias gradient included, in the workspace plan_unfold() asks for.
-BoundKernel bind_unfolded(Context& context, const BoundNode& node, const Convolution& c);
+// conv2d or conv2d_weight_grad, bias and bias gradient included, in the workspace plan_im2col() asks for.
+BoundKernel bind_im2col(Context& context, const BoundNode& node, const Convolution& c);
 
 }  // namespace plimsoll::cuda

@@ -14,7 +14,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-StraightShape shape_of(const Convolution& c) {
+ImplicitGemmShape shape_of(const Convolution& c) {
   const auto i = [](int64_t v) { return static_cast<int>(v); };
   return {i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
           i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
@@ -28,22 +28,23 @@ Result<int64_t> parts_within(const BoundNode& node, int64_t wanted, int64_t outp
 }
 
 // Kernels that read the image as it is, of one kind.
-struct ThinKernels {
+struct FewChannelKernels {
   const char* name;
-  decltype(&straight_takes) takes;
-  decltype(&launch_straight_forward) forward;
-  decltype(&straight_parts) parts;
-  decltype(&launch_straight_weight_grad) weight_grad;
+  decltype(&implicit_gemm_takes) takes;
+  decltype(&launch_implicit_gemm_forward) forward;
+  decltype(&implicit_gemm_parts) parts;
+  decltype(&launch_implicit_gemm_weight_grad) weight_grad;
 };
-constexpr ThinKernels kStraight{"straight", straight_takes, launch_straight_forward, straight_parts,
-                                launch_straight_weight_grad};
-constexpr ThinKernels kPaired{"paired", paired_takes, launch_paired_forward, paired_parts, launch_paired_weight_grad};
+constexpr FewChannelKernels kImplicitGemm{"implicit-gemm", implicit_gemm_takes, launch_implicit_gemm_forward,
+                                          implicit_gemm_parts, launch_implicit_gemm_weight_grad};
+constexpr FewChannelKernels kPaired{"paired", paired_takes, launch_paired_forward, paired_parts,
+                                    launch_paired_weight_grad};
 
-BoundKernel bind_thin_kernels(Context& context, const BoundNode& node, const Convolution& c,
-                              const ThinKernels& kernels) {
+BoundKernel bind_few_channel_kernels(Context& context, const BoundNode& node, const Convolution& c,
+                                     const FewChannelKernels& kernels) {
   const std::string& op = node.node.op;
   const bool weight_grad = op == "conv2d_weight_grad";
-  const StraightShape shape = shape_of(c);
+  const ImplicitGemmShape shape = shape_of(c);
   const Element element = element_of(c.dtype);
   if (!on_matrix_units(context.card, c) || !kernels.takes(shape, element, weight_grad))
     return fail(ErrorCode::kUnsupported, fmt::format("{} does not run {}", op, kernels.name));
@@ -54,7 +55,7 @@ BoundKernel bind_thin_kernels(Context& context, const BoundNode& node, const Con
     return launching(name, [=, forward = kernels.forward, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
                             bias = c.bias ? node.inputs[2] : nullptr,
                             relu = c.relu] { forward(shape, element, x, w, bias, relu, y, multiprocessors, stream); });
-  const int64_t width = plan_unfold(c, true).width;
+  const int64_t width = plan_im2col(c, true).width;
   PLIMSOLL_ASSIGN(const int64_t parts, parts_within(node, kernels.parts(shape, multiprocessors), c.o, width));
   return launching(name, [=, add_up = kernels.weight_grad, x = node.inputs[0], dy = node.inputs[1],
                           dw = node.outputs[0], db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
@@ -66,29 +67,30 @@ BoundKernel bind_thin_kernels(Context& context, const BoundNode& node, const Con
 
 }  // namespace
 
-BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c) {
-  return bind_thin_kernels(context, node, c, kStraight);
+BoundKernel bind_implicit_gemm(Context& context, const BoundNode& node, const Convolution& c) {
+  return bind_few_channel_kernels(context, node, c, kImplicitGemm);
 }
 
 BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c) {
-  return bind_thin_kernels(context, node, c, kPaired);
+  return bind_few_channel_kernels(context, node, c, kPaired);
 }
 
-bool takes_taps(const Context& context, const std::string& op, const Convolution& c) {
+bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c) {
   return op == "conv2d_weight_grad" && c.groups == 1 && on_matrix_units(context.card, c) &&
-         taps_take(shape_of(c), element_of(c.dtype));
+         per_tap_takes(shape_of(c), element_of(c.dtype));
 }
 
-BoundKernel bind_taps(Context& context, const BoundNode& node, const Convolution& c) {
-  if (!takes_taps(context, node.node.op, c)) return fail(ErrorCode::kUnsupported, node.node.op + " is not for taps");
-  const StraightShape shape = shape_of(c);
+BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c) {
+  if (!takes_per_tap(context, node.node.op, c))
+    return fail(ErrorCode::kUnsupported, node.node.op + " does not run tap by tap");
+  const ImplicitGemmShape shape = shape_of(c);
   const Element element = element_of(c.dtype);
   PLIMSOLL_ASSIGN(const int64_t parts,
-                  parts_within(node, taps_parts(shape, context.card.multiprocessors), c.o, shape.numbers));
-  return launching("taps " + node.node.op,
+                  parts_within(node, per_tap_parts(shape, context.card.multiprocessors), c.o, shape.numbers));
+  return launching("per-tap " + node.node.op,
                    [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0], outputs = c.o,
                     sums = static_cast<float*>(workspace_of(node).data), stream = context.stream] {
-                     launch_taps_weight_grad(shape, element, x, dy, parts, sums, stream);
+                     launch_per_tap_weight_grad(shape, element, x, dy, parts, sums, stream);
                      launch_sum_parts(parts, outputs, shape.numbers, shape.numbers, sums, element, dw, nullptr, stream);
                    });
 }

@@ -6,12 +6,12 @@
 
 namespace plimsoll::cuda {
 
-// Over few channels straight from the image; bias and bias gradient included.
-BoundKernel bind_straight(Context& context, const BoundNode& node, const Convolution& c);
+// Implicit GEMM over few channels, read straight from the image; bias and bias gradient included.
+BoundKernel bind_implicit_gemm(Context& context, const BoundNode& node, const Convolution& c);
 BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c);
 
 // The weight gradient over some dozens of channels, without a bias gradient.
-bool takes_taps(const Context& context, const std::string& op, const Convolution& c);
-BoundKernel bind_taps(Context& context, const BoundNode& node, const Convolution& c);
+bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c);
+BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c);
 
 }  // namespace plimsoll::cuda

@@ -8,11 +8,11 @@
 
 namespace plimsoll::cuda {
 
-inline constexpr int kThinThreads = 128, kThinWarps = kThinThreads / kWarp;
-inline constexpr int kThinTiles = kThinOutputs / kGroup;
+inline constexpr int kFewChannelThreads = 128, kFewChannelWarps = kFewChannelThreads / kWarp;
+inline constexpr int kFewChannelTiles = kFewChannelOutputs / kGroup;
 // Blocks of a kernel over so many numbers that a processor has in hand.
 template <int kNumbers>
-inline constexpr int kThinResident = kNumbers <= 32 ? kThinBlocks : kThinBlocks / 2;
+inline constexpr int kFewChannelResident = kNumbers <= 32 ? kFewChannelBlocks : kFewChannelBlocks / 2;
 
 // `count` lines, `step` rows of the image apart, `pitch` numbers apart in shared memory.
 struct Lines {
@@ -21,18 +21,18 @@ struct Lines {
 
 // Numbers of a line that lie under `pixels` pixels side by side. What lies behind them is read for pixels that are not
 // there, whose gradients are zero: it must be zero as well, because infinity times zero is not.
-__device__ inline int numbers_under(const StraightShape& s, int pixels) {
+__device__ inline int numbers_under(const ImplicitGemmShape& s, int pixels) {
   return ((pixels - 1) * s.sw + (s.kw - 1) * s.dw + 1) * s.c;
 }
 
 // The lines from (row, column) of an image, `reach` numbers of each, zeros behind them and where they leave the image;
 // a warp takes a line. There is always something to read, so that no read waits for another.
 template <typename T>
-__device__ void load_lines(const StraightShape& s, const Lines& lines, int64_t image, int row, int column, int reach,
-                           const T* x, T* to) {
+__device__ void load_lines(const ImplicitGemmShape& s, const Lines& lines, int64_t image, int row, int column,
+                           int reach, const T* x, T* to) {
   constexpr int kAtOnce = 8;
   const int from = column * s.c, width = s.w * s.c;
-  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < lines.count; i += kThinWarps) {
+  for (int i = static_cast<int>(threadIdx.x) / kWarp; i < lines.count; i += kFewChannelWarps) {
     const int at = row + i * lines.step;
     const bool inside = at >= 0 && at < s.h;
     const T* line = x + (image * s.h + (inside ? at : 0)) * width;
@@ -51,7 +51,7 @@ __device__ void load_lines(const StraightShape& s, const Lines& lines, int64_t i
 }
 
 // Where number k under the kernel lies, seen from a pixel's first. Lines are one row of the image or one tap apart.
-__device__ inline int place_of(const StraightShape& s, const Lines& lines, int k) {
+__device__ inline int place_of(const ImplicitGemmShape& s, const Lines& lines, int k) {
   const int tap = k / s.c;
   return tap / s.kw * (s.dh / lines.step) * lines.pitch + tap % s.kw * s.dw * s.c + k % s.c;
 }
@@ -64,12 +64,12 @@ __device__ inline int forward_output(int tile, int column) {
 
 // A lane's share of a block's bias: where its sums begin.
 template <typename T>
-class ThinBias {
+class FewChannelBias {
  public:
-  __device__ ThinBias(const StraightShape& s, const T* bias, int first_output) {
+  __device__ FewChannelBias(const ImplicitGemmShape& s, const T* bias, int first_output) {
     const int t = static_cast<int>(threadIdx.x) % 4;
 #pragma unroll
-    for (int j = 0; j < kThinTiles; ++j)
+    for (int j = 0; j < kFewChannelTiles; ++j)
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
         const int output = first_output + forward_output(j, 2 * t + e);
@@ -77,28 +77,29 @@ class ThinBias {
       }
   }
 
-  __device__ void begin(float (&c)[kThinTiles][4]) const {
+  __device__ void begin(float (&c)[kFewChannelTiles][4]) const {
 #pragma unroll
-    for (int j = 0; j < kThinTiles; ++j)
+    for (int j = 0; j < kFewChannelTiles; ++j)
 #pragma unroll
       for (int q = 0; q < 4; ++q) c[j][q] = add_[j][q % 2];
   }
 
  private:
-  float add_[kThinTiles][2];
+  float add_[kFewChannelTiles][2];
 };
 
 // A lane's share of a block's weights and bias, kept while the block goes from stretch to stretch.
 template <typename T, int kNumbers>
-class ThinWeights {
+class FewChannelWeights {
  public:
-  __device__ ThinWeights(const StraightShape& s, const Lines& lines, const T* w, const T* bias, int first_output)
+  __device__ FewChannelWeights(const ImplicitGemmShape& s, const Lines& lines, const T* w, const T* bias,
+                               int first_output)
       : bias_(s, bias, first_output) {
     const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
-      for (int j = 0; j < kThinTiles; ++j) {
+      for (int j = 0; j < kFewChannelTiles; ++j) {
         const int output = first_output + forward_output(j, g);
 #pragma unroll
         for (int r = 0; r < 2; ++r)
@@ -117,7 +118,7 @@ class ThinWeights {
   }
 
   // c = the outputs of 16 pixels; of this lane's group those whose first numbers are at `upper` and `lower`.
-  __device__ void multiply(const T* upper, const T* lower, float (&c)[kThinTiles][4]) const {
+  __device__ void multiply(const T* upper, const T* lower, float (&c)[kFewChannelTiles][4]) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
     bias_.begin(c);
 #pragma unroll
@@ -133,7 +134,7 @@ class ThinWeights {
         });
       }
 #pragma unroll
-      for (int j = 0; j < kThinTiles; ++j) cuda::multiply<T>(c[j], a, b_[step][j]);
+      for (int j = 0; j < kFewChannelTiles; ++j) cuda::multiply<T>(c[j], a, b_[step][j]);
     }
   }
 
@@ -141,22 +142,22 @@ class ThinWeights {
   using M = Matrix<T>;
   static constexpr int kSteps = kNumbers / M::kStep, kHeld = M::kStep / 4;  // numbers a lane holds of a row of a step
 
-  uint32_t b_[kSteps][kThinTiles][2];
+  uint32_t b_[kSteps][kFewChannelTiles][2];
   int place_[kSteps][kHeld];
-  ThinBias<T> bias_;
+  FewChannelBias<T> bias_;
 };
 
 // The outputs of a tile's 16 pixels, of which `left` are there; `to` is the first output of the first.
 template <typename T>
-__device__ void store_pixels(const StraightShape& s, const float (&c)[kThinTiles][4], bool relu, int first_output,
-                             int left, T* to) {
+__device__ void store_pixels(const ImplicitGemmShape& s, const float (&c)[kFewChannelTiles][4], bool relu,
+                             int first_output, int left, T* to) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, g = lane / 4, t = lane % 4;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int pixel = g + half * 8;
     if (pixel >= left) continue;
 #pragma unroll
-    for (int pair = 0; pair < kThinTiles / 2; ++pair) {
+    for (int pair = 0; pair < kFewChannelTiles / 2; ++pair) {
       Pack<T, 4> four;
 #pragma unroll
       for (int e = 0; e < 4; ++e) {
@@ -178,11 +179,11 @@ __device__ void store_pixels(const StraightShape& s, const float (&c)[kThinTiles
 
 // Where the numbers of a lane's rows of the weight gradient lie, and what stands for those behind the last.
 template <typename T, int kNumbers>
-class ThinNumbers {
+class FewChannelNumbers {
  public:
   static constexpr int kRows = kNumbers / 16;
 
-  __device__ ThinNumbers(const StraightShape& s, const Lines& lines, bool one) {
+  __device__ FewChannelNumbers(const ImplicitGemmShape& s, const Lines& lines, bool one) {
     const int g = static_cast<int>(threadIdx.x) % kWarp / 4;
 #pragma unroll
     for (int m = 0; m < kRows; ++m)
@@ -216,17 +217,17 @@ class ThinNumbers {
 // A block's part of the weight gradient, [outputs, width]: the warps' sums c, one warp after the other, in shared
 // memory that nothing else is read from any more. output(tile, column) is the output of a tile's column.
 template <int kNumbers, typename Output>
-__device__ void write_part(const float (&c)[kNumbers / 16][kThinTiles][4], Output output, int outputs, int width,
+__device__ void write_part(const float (&c)[kNumbers / 16][kFewChannelTiles][4], Output output, int outputs, int width,
                            float* sums, float* part) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int g = lane / 4, t = lane % 4;
-  for (int turn = 0; turn < kThinWarps; ++turn) {
+  for (int turn = 0; turn < kFewChannelWarps; ++turn) {
     __syncthreads();
     if (warp != turn) continue;
 #pragma unroll
     for (int m = 0; m < kNumbers / 16; ++m)
 #pragma unroll
-      for (int j = 0; j < kThinTiles; ++j)
+      for (int j = 0; j < kFewChannelTiles; ++j)
 #pragma unroll
         for (int q = 0; q < 4; ++q) {
           float& sum = sums[output(j, 2 * t + q % 2) * kNumbers + m * 16 + g + q / 2 * 8];
@@ -234,14 +235,14 @@ __device__ void write_part(const float (&c)[kNumbers / 16][kThinTiles][4], Outpu
         }
   }
   __syncthreads();
-  for (int i = static_cast<int>(threadIdx.x); i < outputs * width; i += kThinThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < outputs * width; i += kFewChannelThreads) {
     const int k = i % width;
     part[i] = k < kNumbers ? sums[i / width * kNumbers + k] : 0.0F;
   }
 }
 
-inline unsigned thin_output_blocks(const StraightShape& s) {
-  return static_cast<unsigned>((s.o + kThinOutputs - 1) / kThinOutputs);
+inline unsigned few_channel_output_blocks(const ImplicitGemmShape& s) {
+  return static_cast<unsigned>((s.o + kFewChannelOutputs - 1) / kFewChannelOutputs);
 }
 
 // f.operator()<kNumbers>(): for as many numbers at least.
@@ -250,7 +251,7 @@ void with_numbers(int numbers, F f) {
   if (numbers <= 32)
     f.template operator()<32>();
   else
-    f.template operator()<kThinNumbers>();
+    f.template operator()<kFewChannelNumbers>();
 }
 
 }  // namespace plimsoll::cuda

@@ -14,7 +14,7 @@ constexpr int kThreads = 512, kAtOnce = 4;
 // reads was read by its neighbours and lies in the first-level cache.
 template <typename Bits, int N>
 __global__ void __launch_bounds__(kThreads)
-    unfold(UnfoldShape s, int words, Bits one, const Bits* __restrict__ x, uint32_t* __restrict__ rows) {
+    im2col(Im2colShape s, int words, Bits one, const Bits* __restrict__ x, uint32_t* __restrict__ rows) {
   const int word = static_cast<int>(threadIdx.x) % words, slot = static_cast<int>(threadIdx.x) / words;
   const int slots = static_cast<int>(blockDim.x) / words;
   const int64_t image = blockIdx.x / s.oh;
@@ -82,7 +82,7 @@ struct Parts {
 
 }  // namespace
 
-void launch_unfold(const UnfoldShape& shape, Element element, const void* x, void* rows, cudaStream_t stream) {
+void launch_im2col(const Im2colShape& shape, Element element, const void* x, void* rows, cudaStream_t stream) {
   const bool wide = element == Element::kF32;
   const int words = wide ? shape.width : shape.width / 2;
   assert(words <= kThreads);
@@ -91,10 +91,10 @@ void launch_unfold(const UnfoldShape& shape, Element element, const void* x, voi
   auto* to = static_cast<uint32_t*>(rows);
   if (wide) {
     constexpr uint32_t kOne = 0x3f800000;
-    unfold<uint32_t, 1><<<blocks, threads, 0, stream>>>(shape, words, kOne, static_cast<const uint32_t*>(x), to);
+    im2col<uint32_t, 1><<<blocks, threads, 0, stream>>>(shape, words, kOne, static_cast<const uint32_t*>(x), to);
   } else {
     const auto one = static_cast<uint16_t>(element == Element::kBF16 ? 0x3f80 : 0x3c00);
-    unfold<uint16_t, 2><<<blocks, threads, 0, stream>>>(shape, words, one, static_cast<const uint16_t*>(x), to);
+    im2col<uint16_t, 2><<<blocks, threads, 0, stream>>>(shape, words, one, static_cast<const uint16_t*>(x), to);
   }
 }
 

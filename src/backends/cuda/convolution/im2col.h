@@ -1,9 +1,9 @@
-// How a convolution over few channels is unfolded: each output pixel becomes a row of the taps * channels numbers under
-// the kernel, and what is left is a product of matrices. By shapes alone, shared by the rule and the runtime.
+// How a convolution over few channels runs as im2col: each output pixel becomes a row of the taps * channels numbers
+// under the kernel, and what is left is a product of matrices. By shapes alone, shared by the rule and the runtime.
 //
-// Rows are filled up to 16 bytes. Behind the last number they have a 1 where there is a bias to be added or its
-// gradient wanted: in the product it meets the bias, or makes the sum of dy. Half precision is then rounded once,
-// whichever way the library takes; in float32 the bias is added behind the product, because tf32 would round it.
+// Rows are padded to 16 bytes. They get an extra column of ones, so the GEMM also adds the bias (forward) or sums dy
+// (bias gradient). Half precision is then rounded once, whichever engine the library takes; in float32 the bias is
+// added after the GEMM, because tf32 would round it.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,19 @@
 namespace plimsoll::cuda {
 
 // The weights are in kWeightLayout. Where cuDNN turns out faster for a problem, the runtime takes that.
-inline constexpr const char* kUnfoldKernel = "unfold";
+inline constexpr const char* kIm2colKernel = "unfold";  // its name in plans
 
-inline bool is_unfolded(const Convolution& c, const std::string& op) {
+inline bool is_im2col(const Convolution& c, const std::string& op) {
   constexpr int64_t kMostChannels = 4, kMostNumbers = 512;
   return op != "conv2d_input_grad" && c.groups == 1 && c.c <= kMostChannels && c.taps() > 1 &&
          c.taps() * c.c < kMostNumbers;
 }
 
-struct UnfoldPlan {
+struct Im2colPlan {
   int64_t numbers = 0;  // of a row that the kernel covers
   bool one = false;     // behind them
   int64_t width = 0;    // numbers of a row
-  int64_t images = 0;   // unfolded at once; the last piece may have fewer
+  int64_t images = 0;   // gathered at once; the last piece may have fewer
   int64_t parts = 1;    // of the weight gradient, summed in float32: a piece's rows cut into that many equal runs
   // Offsets in the workspace.
   Bytes rows = 0;
@@ -48,12 +48,12 @@ inline int64_t images_at_once(int64_t images, Bytes bytes_of_one, Bytes most) {
   return even * 2 > fit ? even : fit;
 }
 
-inline UnfoldPlan plan_unfold(const Convolution& c, bool weight_grad) {
+inline Im2colPlan plan_im2col(const Convolution& c, bool weight_grad) {
   // A piece of 128 MiB keeps a card busy for many times its start (32 MiB, which a large cache would hold, was 10 %
   // slower on an H200); blocks of 64 x 64 results, some on every processor.
   constexpr Bytes kMostRows = 128 * kMiB, kLibrary = 4 * kMiB, kPack = 16;
   constexpr int64_t kTile = 64, kBlocks = 512, kLeastRows = 64;
-  UnfoldPlan plan;
+  Im2colPlan plan;
   plan.numbers = c.taps() * c.c;
   const int64_t pack = kPack / size_of(c.dtype);
   plan.one = c.bias && (weight_grad || is_half(c.dtype));

@@ -1,4 +1,4 @@
-// Own kernels of convolutions by unfolding (unfold_plan.h). Launches report through cudaGetLastError().
+// Own kernels of convolutions by im2col (im2col.h). Launches report through cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@
 
 namespace plimsoll::cuda {
 
-struct UnfoldShape {
+struct Im2colShape {
   int images, h, w, c, oh, ow, kw;
   int sh, sw, dh, dw, top, left;
   int numbers, width;
@@ -17,7 +17,7 @@ struct UnfoldShape {
 };
 
 // rows[image, oh, ow, width]: the numbers under the kernel, ordered (tap, channel), then zeros.
-void launch_unfold(const UnfoldShape& shape, Element element, const void* x, void* rows, cudaStream_t stream);
+void launch_im2col(const Im2colShape& shape, Element element, const void* x, void* rows, cudaStream_t stream);
 
 // to[rows, width]: from[rows, numbers], then last[rows], which may be null, then zeros.
 void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element element, const void* from, const void* last,

@@ -1,6 +1,6 @@
-// Convolutions over few channels in half precision whose kernels are too large for straight.cu: 7 x 7 pixels of three
-// channels, the first layer of many networks. The numbers under a row of the kernel lie side by side in a line of the
-// image, and where stride times channels is even, they are read two at a time for every pixel: the two halves of a
+// Convolutions over few channels in half precision whose kernels are too large for implicit_gemm.cu: 7 x 7 pixels of
+// three channels, the first layer of many networks. The numbers under a row of the kernel lie side by side in a line of
+// the image, and where stride times channels is even, they are read two at a time for every pixel: the two halves of a
 // register. What of a pair does not lie under the kernel counts as zero. The lines under the next stretch are on their
 // way into shared memory while a stretch is multiplied.
 #include <algorithm>
@@ -12,24 +12,24 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kPixels = 128;                // of a stretch
-constexpr int kForwardLines = 4;            // of output pixels at once: neighbours share lines of the image
-constexpr int kMostRows = 7;                // of the kernel
-constexpr int kQuad = 4;                    // pairs that the four lanes of a group read side by side
-constexpr int kMostQuads = 3;               // over a row of the kernel
-constexpr int kWeightPairs = 80;            // of the weight gradient: 16 of each of five warps
-constexpr int kOutputs = 2 * kThinOutputs;  // of a block
-constexpr int kRow = kOutputs + 8;          // of gradients in shared memory: the rest spreads the rows over the banks
-constexpr int kBlocks = 3;                  // that a processor has in hand
-constexpr int kWide = 8;                    // numbers copied at once
-constexpr int kMostStep = 64;               // from row to row: what is in shared memory is counted in 32 bits
+constexpr int kPixels = 128;                      // of a stretch
+constexpr int kForwardLines = 4;                  // of output pixels at once: neighbours share lines of the image
+constexpr int kMostRows = 7;                      // of the kernel
+constexpr int kQuad = 4;                          // pairs that the four lanes of a group read side by side
+constexpr int kMostQuads = 3;                     // over a row of the kernel
+constexpr int kWeightPairs = 80;                  // of the weight gradient: 16 of each of five warps
+constexpr int kOutputs = 2 * kFewChannelOutputs;  // of a block
+constexpr int kRow = kOutputs + 8;  // of gradients in shared memory: the rest spreads the rows over the banks
+constexpr int kBlocks = 3;          // that a processor has in hand
+constexpr int kWide = 8;            // numbers copied at once
+constexpr int kMostStep = 64;       // from row to row: what is in shared memory is counted in 32 bits
 
 // Lines of the image in shared memory. They begin at a multiple of kWide numbers of the image, `lead` before the first
 // that lies under the first pixel.
 struct PairedLines {
   int count, pitch, lead;
 
-  __host__ __device__ PairedLines(const StraightShape& s, int output_lines) {
+  __host__ __device__ PairedLines(const ImplicitGemmShape& s, int output_lines) {
     lead = (kWide - s.left * s.c % kWide) % kWide;
     count = (output_lines - 1) * s.sh + (s.kh - 1) * s.dh + 1;
     pitch = (lead + (kPixels - 1) * s.sw * s.c + 2 * kQuad * kMostQuads + kWide - 1) / kWide * kWide;
@@ -38,10 +38,10 @@ struct PairedLines {
   __host__ __device__ int odd() const { return lead % 2; }
 };
 
-__host__ __device__ inline int numbers_across(const StraightShape& s) {
+__host__ __device__ inline int numbers_across(const ImplicitGemmShape& s) {
   return s.kw * s.c;
 }
-__host__ __device__ inline int pairs_across(const StraightShape& s, const PairedLines& lines) {
+__host__ __device__ inline int pairs_across(const ImplicitGemmShape& s, const PairedLines& lines) {
   return (lines.odd() + numbers_across(s) + 1) / 2;
 }
 
@@ -50,15 +50,15 @@ struct Pair {
   int number;          // the first of it, counted along the row
   bool first, second;  // whether they lie under the kernel
 
-  __device__ Pair(const StraightShape& s, const PairedLines& lines, int pair) : number(2 * pair - lines.odd()) {
+  __device__ Pair(const ImplicitGemmShape& s, const PairedLines& lines, int pair) : number(2 * pair - lines.odd()) {
     first = number >= 0 && number < numbers_across(s);
     second = number + 1 < numbers_across(s);
   }
 };
 
 template <int kThreads, typename T>
-__device__ void start_lines(const StraightShape& s, const PairedLines& lines, int64_t image, int row, int first_pixel,
-                            int pixels, const T* x, T* to) {
+__device__ void start_lines(const ImplicitGemmShape& s, const PairedLines& lines, int64_t image, int row,
+                            int first_pixel, int pixels, const T* x, T* to) {
   const int packs = lines.pitch / kWide, from = (first_pixel * s.sw - s.left) * s.c - lines.lead, width = s.w * s.c;
   const int end = min(width, from + lines.lead + numbers_under(s, pixels));
   for (int k = static_cast<int>(threadIdx.x); k < lines.count * packs; k += kThreads) {
@@ -73,20 +73,20 @@ __device__ void start_lines(const StraightShape& s, const PairedLines& lines, in
 // The compiler knows the rows of the usual kernels: what it need not ask for every pair was a fifth of the loop.
 constexpr int kAnyRows = 0;
 template <typename T, int kQuads, int kRows>
-__global__ void __launch_bounds__(kThinThreads, kBlocks)
-    paired_forward(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
+__global__ void __launch_bounds__(kFewChannelThreads, kBlocks)
+    paired_forward(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
                    const T* __restrict__ bias, bool relu, T* __restrict__ y) {
-  constexpr int kHalves = kOutputs / kThinOutputs, kSharing = kThinWarps / kHalves;
+  constexpr int kHalves = kOutputs / kFewChannelOutputs, kSharing = kFewChannelWarps / kHalves;
   constexpr int kSteps = ((kRows == kAnyRows ? kMostRows : kRows) * kQuads + 1) / 2;
   const int rows = kRows == kAnyRows ? s.kh : kRows;
   extern __shared__ __align__(16) char shared[];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int g = lane / 4, t = lane % 4, shift = s.sw * s.c;
-  const int first_output = static_cast<int>(blockIdx.y) * kOutputs + warp % kHalves * kThinOutputs;
+  const int first_output = static_cast<int>(blockIdx.y) * kOutputs + warp % kHalves * kFewChannelOutputs;
   const PairedLines under(s, kForwardLines);
   const T zero = from_float<T>(0.0F);
 
-  uint32_t mask[kQuads], weights[kSteps][kThinTiles][2];
+  uint32_t mask[kQuads], weights[kSteps][kFewChannelTiles][2];
 #pragma unroll
   for (int quad = 0; quad < kQuads; ++quad) {
     const Pair pair(s, under, quad * kQuad + t);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
       const int row = (2 * step + r) / kQuads;
       const Pair pair(s, under, (2 * step + r) % kQuads * kQuad + t);
 #pragma unroll
-      for (int j = 0; j < kThinTiles; ++j) {
+      for (int j = 0; j < kFewChannelTiles; ++j) {
         const int output = first_output + forward_output(j, g);
         const bool there = output < s.o && row < rows;
         const T* const from = w + static_cast<int64_t>(output) * s.numbers + row * numbers_across(s) + pair.number;
@@ -107,14 +107,14 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
             Matrix<T>::pack(there && pair.first ? from[0] : zero, there && pair.second ? from[1] : zero);
       }
     }
-  const ThinBias<T> first(s, bias, first_output);
+  const FewChannelBias<T> first(s, bias, first_output);
 
   const int groups = (s.oh + kForwardLines - 1) / kForwardLines;
   T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
     const Stretch at = stretches.at(i, groups);
-    start_lines<kThinThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first,
-                              min(kPixels, s.ow - at.first), x, into);
+    start_lines<kFewChannelThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first,
+                                    min(kPixels, s.ow - at.first), x, into);
   };
   for_each_stretch(stretches, space, space + under.count * under.pitch, start, [&](int i, const T* lines) {
     const Stretch at = stretches.at(i, groups);
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
     for (int tile = warp / kHalves; tile < tiles_of_all; tile += kSharing) {
       const int line = tile / tiles, begin = tile % tiles * 16;
       const T* const pixel = lines + line * s.sh * under.pitch + (begin + g) * shift + under.lead - under.odd() + 2 * t;
-      float c[kThinTiles][4];
+      float c[kFewChannelTiles][4];
       first.begin(c);
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kThinThreads, kBlocks)
           a[q] = row < rows ? *reinterpret_cast<const uint32_t*>(from) & mask[quad % kQuads] : 0U;
         }
 #pragma unroll
-        for (int j = 0; j < kThinTiles; ++j) multiply<T>(c[j], a, weights[step][j]);
+        for (int j = 0; j < kFewChannelTiles; ++j) multiply<T>(c[j], a, weights[step][j]);
       }
       const int64_t first_pixel = ((at.image * s.oh + first_line + line) * s.ow + at.first + begin) * s.o;
       store_pixels(s, c, relu, first_output, count - begin, y + first_pixel + first_output);
@@ -153,7 +153,7 @@ __host__ __device__ inline int numbers_held(const PairedLines& lines) {
 constexpr int kWeightThreads = kWeightPairs / 16 * kWarp;
 template <typename T>
 __global__ void __launch_bounds__(kWeightThreads, kBlocks)
-    paired_weight_grad(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
+    paired_weight_grad(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
                        bool one, int width, float* __restrict__ parts) {
   constexpr int kRows = 2, kTiles = kOutputs / kGroup;
   extern __shared__ __align__(16) char shared[];
@@ -232,22 +232,22 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
 }
 
 // Of two stretches.
-int shared_bytes(const StraightShape& s, bool weight_grad) {
+int shared_bytes(const ImplicitGemmShape& s, bool weight_grad) {
   const PairedLines lines(s, weight_grad ? 1 : kForwardLines);
   return 2 * 2 * (weight_grad ? numbers_held(lines) : lines.count * lines.pitch);
 }
 
 // Stretches of so many lines each.
-Stretches stretches_of(StraightShape s, int lines) {
+Stretches stretches_of(ImplicitGemmShape s, int lines) {
   s.oh = (s.oh + lines - 1) / lines;
   return Stretches(s, kPixels);
 }
 
-unsigned output_blocks(const StraightShape& s) {
+unsigned output_blocks(const ImplicitGemmShape& s) {
   return static_cast<unsigned>((s.o + kOutputs - 1) / kOutputs);
 }
 
-int64_t blocks_of(const StraightShape& s, int lines, int multiprocessors) {
+int64_t blocks_of(const ImplicitGemmShape& s, int lines, int multiprocessors) {
   return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(s), 1, stretches_of(s, lines).count);
 }
 
@@ -262,7 +262,7 @@ void with_half(Element element, F f) {
 
 }  // namespace
 
-bool paired_takes(const StraightShape& s, Element element, bool weight_grad) {
+bool paired_takes(const ImplicitGemmShape& s, Element element, bool weight_grad) {
   if (element == Element::kF32 || s.dw != 1 || s.sw * s.c % 2 != 0 || s.w * s.c % kWide != 0 || s.o % kWide != 0)
     return false;
   if (std::max({s.sh, s.sw, s.dh}) > kMostStep) return false;
@@ -271,16 +271,16 @@ bool paired_takes(const StraightShape& s, Element element, bool weight_grad) {
          shared_bytes(s, weight_grad) <= most_shared();
 }
 
-void launch_paired_forward(const StraightShape& s, Element element, const void* x, const void* w, const void* bias,
+void launch_paired_forward(const ImplicitGemmShape& s, Element element, const void* x, const void* w, const void* bias,
                            bool relu, void* y, int multiprocessors, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(blocks_of(s, kForwardLines, multiprocessors)), output_blocks(s));
   const int shared = shared_bytes(s, false);
   with_half(element, [&]<typename T>() {
     const auto launch = [&](auto kernel) {
       allow_most_shared(kernel);
-      kernel<<<grid, kThinThreads, shared, stream>>>(s, stretches_of(s, kForwardLines), static_cast<const T*>(x),
-                                                     static_cast<const T*>(w), static_cast<const T*>(bias), relu,
-                                                     static_cast<T*>(y));
+      kernel<<<grid, kFewChannelThreads, shared, stream>>>(s, stretches_of(s, kForwardLines), static_cast<const T*>(x),
+                                                           static_cast<const T*>(w), static_cast<const T*>(bias), relu,
+                                                           static_cast<T*>(y));
     };
     const auto launch_rows = [&]<int kQuads>() {
       if (s.kh == 7)
@@ -298,11 +298,11 @@ void launch_paired_forward(const StraightShape& s, Element element, const void* 
   check_launch();
 }
 
-int64_t paired_parts(const StraightShape& s, int multiprocessors) {
+int64_t paired_parts(const ImplicitGemmShape& s, int multiprocessors) {
   return blocks_of(s, 1, multiprocessors);
 }
 
-void launch_paired_weight_grad(const StraightShape& s, Element element, const void* x, const void* dy, bool one,
+void launch_paired_weight_grad(const ImplicitGemmShape& s, Element element, const void* x, const void* dy, bool one,
                                int width, int64_t count, float* parts, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(count), output_blocks(s));
   const int shared = shared_bytes(s, true);

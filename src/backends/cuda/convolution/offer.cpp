@@ -1,7 +1,7 @@
-// conv2d and its gradients: unfolded or folded over few input channels, of which cuDNN's channels-last engines make
-// little; by own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines that
-// are wrong with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside), and
-// what comes here all the same goes to the loops.
+// conv2d and its gradients: im2col or space-to-depth over few input channels, of which cuDNN's channels-last engines
+// make little; by own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines
+// that are wrong with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside),
+// and what comes here all the same goes to the loops.
 #include <algorithm>
 
 #include "backends/cuda/convolution/geometry.h"
@@ -14,9 +14,9 @@ namespace plimsoll::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
-constexpr double kLoopEfficiency = 0.05;    // of the plain float32 units
-constexpr double kFoldedEfficiency = 0.22;  // of the matrix units: engines over 16 channels
-constexpr int64_t kSplits = 16;             // partial weight gradients in float32 that an engine may keep
+constexpr double kLoopEfficiency = 0.05;          // of the plain float32 units
+constexpr double kSpaceToDepthEfficiency = 0.22;  // of the matrix units: engines over 16 channels
+constexpr int64_t kSplits = 16;                   // partial weight gradients in float32 that an engine may keep
 
 bool is_weight_grad(const NodeView& node) {
   return node.node.op == "conv2d_weight_grad";
@@ -35,29 +35,29 @@ Bytes library_scratch(const Convolution& c, const NodeView& node) {
   return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weights()));
 }
 
-// Shares of the matrix units' peak seen with channels last; thin inputs leave most of a tile empty.
+// Shares of the matrix units' peak seen with channels last; few channels leave most of a tile empty.
 double efficiency_of(const Convolution& c, const NodeView& node) {
-  const bool thin = c.group_channels() < 8;
-  if (node.node.op == "conv2d") return thin ? 0.15 : 0.6;
-  return thin ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
+  const bool few = c.group_channels() < 8;
+  if (node.node.op == "conv2d") return few ? 0.15 : 0.6;
+  return few ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
 }
 
-KernelOffer unfold_offer(const Card& card, const NodeView& node, const Convolution& c) {
-  const UnfoldPlan plan = plan_unfold(c, is_weight_grad(node));
+KernelOffer im2col_offer(const Card& card, const NodeView& node, const Convolution& c) {
+  const Im2colPlan plan = plan_im2col(c, is_weight_grad(node));
   const int64_t pieces = (c.n + plan.images - 1) / plan.images;
   const auto rows = static_cast<double>(c.output_pixels() * plan.width * size_of(c.dtype));
   KernelOffer offer;
-  offer.kernel = kUnfoldKernel;
+  offer.kernel = kIm2colKernel;
   offer.workspace = granted(plan.workspace);
   offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) +
                   2 * static_cast<double>(pieces) * kLaunchSeconds;
   offer.primitives = static_cast<int>(pieces);
-  if (const FoldPlan fold = plan_fold(c, node.node.op); fold.possible) {
-    offer.workspace = granted(std::max(plan.workspace, fold.workspace));
-    const auto image = static_cast<double>(fold.weights);
-    const double flops = 2.0 * static_cast<double>(c.output_pixels() * c.o * fold.kh * fold.kw * fold.channels);
+  if (const SpaceToDepthPlan deep = plan_space_to_depth(c, node.node.op); deep.possible) {
+    offer.workspace = granted(std::max(plan.workspace, deep.workspace));
+    const auto image = static_cast<double>(deep.weights);
+    const double flops = 2.0 * static_cast<double>(c.output_pixels() * c.o * deep.kh * deep.kw * deep.channels);
     const double seconds = pass_seconds(card, static_cast<double>(node.in(0).bytes()) + image) +
-                           matrix_seconds(card, c.dtype, flops, image + node.traffic(), kFoldedEfficiency);
+                           matrix_seconds(card, c.dtype, flops, image + node.traffic(), kSpaceToDepthEfficiency);
     offer.seconds = std::min(offer.seconds, seconds);
   }
   return offer;
@@ -119,9 +119,9 @@ int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
 Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
   const Convolution c(node);
   PLIMSOLL_TRY(check(card, node, c));
-  const bool unfolded = is_unfolded(c, node.node.op);
+  const bool by_im2col = is_im2col(c, node.node.op);
   const Bytes bias_sums = is_weight_grad(node) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
-  if (c.depthwise() || !(unfolded || c.padded_evenly())) {
+  if (c.depthwise() || !(by_im2col || c.padded_evenly())) {
     KernelOffer offer;
     offer.kernel = kDirectKernel;
     const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weights()) : 0;
@@ -130,7 +130,7 @@ Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
     offer.seconds = std::max(pass_seconds(card, node.traffic()), arithmetic);
     return offer;
   }
-  KernelOffer offer = unfolded ? unfold_offer(card, node, c) : library_offer(card, node, c, bias_sums);
+  KernelOffer offer = by_im2col ? im2col_offer(card, node, c) : library_offer(card, node, c, bias_sums);
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
   Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
@@ -140,7 +140,7 @@ Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
 
 Padding padding_rule(const NodeView& node) {
   const Convolution c(node);
-  const bool any = c.depthwise() || is_unfolded(c, node.node.op) || c.padded_evenly();
+  const bool any = c.depthwise() || is_im2col(c, node.node.op) || c.padded_evenly();
   return any ? Padding::kInside : Padding::kOutside;
 }
 

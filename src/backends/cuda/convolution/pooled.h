@@ -29,7 +29,7 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
                               bool weight_grad) {
   constexpr int64_t kMostChannels = 4, kOutputPack = 8, kMost = std::numeric_limits<int>::max();
   constexpr Bytes kMostShared = 48 * kKiB;
-  constexpr int64_t kPixels = kPooledPixels, kOutputs = kThinOutputs, kNumbers = kThinNumbers;
+  constexpr int64_t kPixels = kPooledPixels, kOutputs = kFewChannelOutputs, kNumbers = kFewChannelNumbers;
   PooledPlan plan;
   const int64_t numbers = c.taps() * c.c + (weight_grad && c.bias ? 1 : 0);
   plan.oh = c.oh / 2, plan.ow = c.ow / 2;
@@ -45,8 +45,8 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
     plan.shared = std::max<Bytes>(plan.shared, kOutputs * kNumbers * 4);
     const int64_t blocks = (c.o + kOutputs - 1) / kOutputs;
     const int64_t stretches = c.n * plan.oh * ((plan.ow + kPixels - 1) / kPixels);
-    plan.parts =
-        std::clamp<int64_t>(int64_t{kThinBlocks} * card.multiprocessors / blocks, 1, std::max<int64_t>(1, stretches));
+    plan.parts = std::clamp<int64_t>(int64_t{kFewChannelBlocks} * card.multiprocessors / blocks, 1,
+                                     std::max<int64_t>(1, stretches));
     plan.width = (numbers + 3) / 4 * 4;
     plan.workspace = plan.parts * c.o * plan.width * 4;
   }

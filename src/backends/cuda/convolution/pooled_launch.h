@@ -1,4 +1,4 @@
-// Own kernels of convolutions over few channels with the max pooling of 2 x 2 behind them (pooled_plan.h). Launches
+// Own kernels of convolutions over few channels with the max pooling of 2 x 2 behind them (pooled.h). Launches
 // report through cudaGetLastError().
 #pragma once
 
@@ -7,7 +7,7 @@
 namespace plimsoll::cuda {
 
 struct PooledShape {
-  StraightShape conv;
+  ImplicitGemmShape conv;
   int oh, ow;        // of the pooled image
   int lines, pitch;  // of the image, under a stretch, and numbers of one
   int shared;        // bytes

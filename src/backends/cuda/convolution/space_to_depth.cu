@@ -7,12 +7,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread writes 16 bytes of a folded pixel. What it reads, its neighbours read too: from the first-level cache.
+// A thread writes 16 bytes of a space-to-depth pixel. What it reads, its neighbours read too: from the first-level
+// cache.
 template <typename Bits>
-__global__ void __launch_bounds__(kThreads)
-    fold_image(FoldShape s, Divider by_packs, Divider by_width, const Bits* __restrict__ x, Bits* __restrict__ to) {
+__global__ void __launch_bounds__(kThreads) space_to_depth(SpaceToDepthShape s, Divider by_packs, Divider by_width,
+                                                           const Bits* __restrict__ x, Bits* __restrict__ to) {
   constexpr int N = 16 / static_cast<int>(sizeof(Bits));
-  const int64_t line = blockIdx.x;  // of all folded images
+  const int64_t line = blockIdx.x;  // of all space-to-depth images
   const int64_t image = line / s.fh;
   const int top = 2 * static_cast<int>(line % s.fh) - s.top;
   const int packs = s.channels / N;
@@ -33,13 +34,13 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One number of the weights: where it lies in the folded ones.
-__device__ inline int64_t folded_place(const FoldShape& s, int64_t o, int i, int j, int channel) {
+// One number of the weights: where it lies in the space-to-depth ones.
+__device__ inline int64_t space_to_depth_place(const SpaceToDepthShape& s, int64_t o, int i, int j, int channel) {
   return ((o * s.fkh + i / 2) * s.fkw + j / 2) * s.channels + (i % 2 * 2 + j % 2) * s.c + channel;
 }
 
 template <typename Bits>
-__global__ void fold_weights(FoldShape s, int64_t elements, const Bits* w, Bits* to) {
+__global__ void space_to_depth_weights(SpaceToDepthShape s, int64_t elements, const Bits* w, Bits* to) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= elements) return;
   const auto inside = static_cast<int>(at % s.channels), place = inside / s.c, channel = inside % s.c;
@@ -51,12 +52,12 @@ __global__ void fold_weights(FoldShape s, int64_t elements, const Bits* w, Bits*
 }
 
 template <typename Bits>
-__global__ void unfold_weights(FoldShape s, int64_t elements, const Bits* folded, Bits* w) {
+__global__ void depth_to_space_weights(SpaceToDepthShape s, int64_t elements, const Bits* deep, Bits* w) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (at >= elements) return;
   const auto channel = static_cast<int>(at % s.c), j = static_cast<int>(at / s.c % s.kw);
   const auto i = static_cast<int>(at / (s.c * s.kw) % s.kh);
-  w[at] = folded[folded_place(s, at / (static_cast<int64_t>(s.c) * s.kw * s.kh), i, j, channel)];
+  w[at] = deep[space_to_depth_place(s, at / (static_cast<int64_t>(s.c) * s.kw * s.kh), i, j, channel)];
 }
 
 // f.operator()<Bits>() with an integer of the element's size: nothing is computed.
@@ -70,27 +71,29 @@ void with_bits(Element element, F f) {
 
 }  // namespace
 
-void launch_fold_image(const FoldShape& s, Element element, const void* x, void* to, cudaStream_t stream) {
+void launch_space_to_depth(const SpaceToDepthShape& s, Element element, const void* x, void* to, cudaStream_t stream) {
   with_bits(element, [&]<typename Bits>() {
     const int packs = s.channels / (16 / static_cast<int>(sizeof(Bits)));
-    fold_image<<<static_cast<unsigned>(s.images * s.fh), kThreads, 0, stream>>>(
+    space_to_depth<<<static_cast<unsigned>(s.images * s.fh), kThreads, 0, stream>>>(
         s, Divider(packs), Divider(s.c), static_cast<const Bits*>(x), static_cast<Bits*>(to));
   });
 }
 
-void launch_fold_weights(const FoldShape& s, Element element, const void* w, void* to, cudaStream_t stream) {
+void launch_space_to_depth_weights(const SpaceToDepthShape& s, Element element, const void* w, void* to,
+                                   cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(s.outputs) * s.fkh * s.fkw * s.channels;
   with_bits(element, [&]<typename Bits>() {
-    fold_weights<<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(s, elements, static_cast<const Bits*>(w),
-                                                                          static_cast<Bits*>(to));
+    space_to_depth_weights<<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
+        s, elements, static_cast<const Bits*>(w), static_cast<Bits*>(to));
   });
 }
 
-void launch_unfold_weights(const FoldShape& s, Element element, const void* folded, void* w, cudaStream_t stream) {
+void launch_depth_to_space_weights(const SpaceToDepthShape& s, Element element, const void* deep, void* w,
+                                   cudaStream_t stream) {
   const int64_t elements = static_cast<int64_t>(s.outputs) * s.kh * s.kw * s.c;
   with_bits(element, [&]<typename Bits>() {
-    unfold_weights<<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
-        s, elements, static_cast<const Bits*>(folded), static_cast<Bits*>(w));
+    depth_to_space_weights<<<blocks_for(elements, kThreads), kThreads, 0, stream>>>(
+        s, elements, static_cast<const Bits*>(deep), static_cast<Bits*>(w));
   });
 }
 

@@ -7,18 +7,18 @@
 
 namespace plimsoll::cuda {
 
-struct FoldPlan {
+struct SpaceToDepthPlan {
   bool possible = false;
-  int64_t channels = 0;  // of a folded pixel: (row, column, channel), then zeros up to 16 bytes
+  int64_t channels = 0;  // of a space-to-depth pixel: (row, column, channel), then zeros up to 16 bytes
   int64_t kh = 0, kw = 0, h = 0, w = 0;
   // Offsets in the workspace.
   Bytes image = 0, weights = 0, library = 0;
   Bytes workspace = 0;
 };
 
-inline FoldPlan plan_fold(const Convolution& c, const std::string& op) {
+inline SpaceToDepthPlan plan_space_to_depth(const Convolution& c, const std::string& op) {
   constexpr Bytes kMostImage = 256 * kMiB, kLibrary = 32 * kMiB, kPack = 16;
-  FoldPlan plan;
+  SpaceToDepthPlan plan;
   if (op == "conv2d_input_grad" || c.groups != 1 || c.c > 4 || c.sh != 2 || c.sw != 2 || c.dh != 1 || c.dw != 1 ||
       c.kh < 2 || c.kw < 2)
     return plan;

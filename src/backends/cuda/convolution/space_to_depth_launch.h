@@ -1,4 +1,4 @@
-// Own kernels of folded convolutions (fold_plan.h). Launches report through cudaGetLastError().
+// Own kernels of space-to-depth convolutions (space_to_depth.h). Launches report through cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,17 +9,20 @@
 
 namespace plimsoll::cuda {
 
-struct FoldShape {
+struct SpaceToDepthShape {
   int images, h, w, c;   // x
-  int fh, fw, channels;  // folded
+  int fh, fw, channels;  // of the space-to-depth image
   int top, left;
-  int outputs, kh, kw, fkh, fkw;  // of the weights, as they are and folded
+  int outputs, kh, kw, fkh, fkw;  // of the weights, as they are and in space-to-depth form
 };
 
 // to[image, fh, fw, channels]: pixels (2 fh + row - top, 2 fw + column - left), zeros outside.
-void launch_fold_image(const FoldShape& shape, Element element, const void* x, void* to, cudaStream_t stream);
+void launch_space_to_depth(const SpaceToDepthShape& shape, Element element, const void* x, void* to,
+                           cudaStream_t stream);
 // to[o, fkh, fkw, channels] of w[o, kh, kw, c], and back.
-void launch_fold_weights(const FoldShape& shape, Element element, const void* w, void* to, cudaStream_t stream);
-void launch_unfold_weights(const FoldShape& shape, Element element, const void* folded, void* w, cudaStream_t stream);
+void launch_space_to_depth_weights(const SpaceToDepthShape& shape, Element element, const void* w, void* to,
+                                   cudaStream_t stream);
+void launch_depth_to_space_weights(const SpaceToDepthShape& shape, Element element, const void* deep, void* w,
+                                   cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

@@ -15,7 +15,7 @@ struct Stretch {
 struct Stretches {
   int pixels, per_line, count;
 
-  Stretches(const StraightShape& s, int most)
+  Stretches(const ImplicitGemmShape& s, int most)
       : pixels(most), per_line((s.ow + most - 1) / most), count(s.n * s.oh * per_line) {}
   __device__ Stretch at(int i, int oh) const {
     const int line = i / per_line;
@@ -26,7 +26,7 @@ struct Stretches {
 // Begins the copies of the gradients of a stretch's pixels, of which `count` are there: kOutputs of each from the first
 // of a block, a row of kRow each, zeros for what is not there.
 template <int kPixels, int kOutputs, int kRow, typename T>
-__device__ void start_gradients(const StraightShape& s, const Stretch& at, int count, int first_output, int threads,
+__device__ void start_gradients(const ImplicitGemmShape& s, const Stretch& at, int count, int first_output, int threads,
                                 const T* dy, T* to) {
   constexpr int kWide = kPack<T>, kPacks = kOutputs / kWide;
   const int outputs = min(kOutputs, s.o - first_output);

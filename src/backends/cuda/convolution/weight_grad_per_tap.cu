@@ -25,7 +25,7 @@ constexpr int kBlocks = 2;  // that a processor has in hand at once
 template <int kChannels>
 constexpr int kOutputs = kChannels == 64 ? 32 : 64;
 
-__host__ __device__ inline int columns_of(const StraightShape& s) {
+__host__ __device__ inline int columns_of(const ImplicitGemmShape& s) {
   return (kPixels - 1) * s.sw + (s.kw - 1) * s.dw + 1;
 }
 
@@ -62,15 +62,15 @@ __device__ int output_of(int tile, int column) {
 }
 
 // In shared memory for one stretch; the next one is on its way while a stretch is multiplied.
-__host__ __device__ inline int numbers_held(const StraightShape& s, int size) {
+__host__ __device__ inline int numbers_held(const ImplicitGemmShape& s, int size) {
   const int outputs = s.c == 64 ? kOutputs<64> : kOutputs<32>;
   return kPixels * (outputs + gradient_spread(size)) + s.kh * columns_of(s) * (s.c + kSpread);
 }
 
 template <typename T, int kChannels>
 __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
-    taps_weight_grad(StraightShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
-                     float* __restrict__ parts) {
+    per_tap_weight_grad(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
+                        float* __restrict__ parts) {
   constexpr int kWide = kPack<T>, kRows = kChannels / 16, kTiles = kOutputs<kChannels> / kGroup;
   constexpr int kPitch = kChannels + kSpread, kRow = kOutputs<kChannels> + gradient_spread(sizeof(T));
   constexpr int kStep = Matrix<T>::kStep;
@@ -133,30 +133,30 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
       }
 }
 
-int shared_bytes(const StraightShape& s, Element element) {
+int shared_bytes(const ImplicitGemmShape& s, Element element) {
   const int size = element == Element::kF32 ? 4 : 2;
   return 2 * numbers_held(s, size) * size;
 }
 
-unsigned output_blocks(const StraightShape& s) {
+unsigned output_blocks(const ImplicitGemmShape& s) {
   const int outputs = s.c == 64 ? kOutputs<64> : kOutputs<32>;
   return static_cast<unsigned>((s.o + outputs - 1) / outputs);
 }
 
 }  // namespace
 
-bool taps_take(const StraightShape& shape, Element element) {
+bool per_tap_takes(const ImplicitGemmShape& shape, Element element) {
   const int wide = element == Element::kF32 ? 4 : 8;
   return (shape.c == 16 || shape.c == 32 || shape.c == 64) && shape.o % wide == 0 && shape.kh * shape.kw > 1 &&
          shape.kh * shape.kw <= kMostTaps && shared_bytes(shape, element) <= most_shared();
 }
 
-int64_t taps_parts(const StraightShape& shape, int multiprocessors) {
+int64_t per_tap_parts(const ImplicitGemmShape& shape, int multiprocessors) {
   return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(shape), 1, Stretches(shape, kPixels).count);
 }
 
-void launch_taps_weight_grad(const StraightShape& shape, Element element, const void* x, const void* dy, int64_t count,
-                             float* parts, cudaStream_t stream) {
+void launch_per_tap_weight_grad(const ImplicitGemmShape& shape, Element element, const void* x, const void* dy,
+                                int64_t count, float* parts, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(count), output_blocks(shape));
   const auto threads = static_cast<unsigned>(shape.kh * shape.kw * kWarp);
   const int shared = shared_bytes(shape, element);
@@ -166,9 +166,9 @@ void launch_taps_weight_grad(const StraightShape& shape, Element element, const 
       kernel<<<grid, threads, shared, stream>>>(shape, Stretches(shape, kPixels), static_cast<const T*>(x),
                                                 static_cast<const T*>(dy), parts);
     };
-    if (shape.c == 16) launch(taps_weight_grad<T, 16>);
-    if (shape.c == 32) launch(taps_weight_grad<T, 32>);
-    if (shape.c == 64) launch(taps_weight_grad<T, 64>);
+    if (shape.c == 16) launch(per_tap_weight_grad<T, 16>);
+    if (shape.c == 32) launch(per_tap_weight_grad<T, 32>);
+    if (shape.c == 64) launch(per_tap_weight_grad<T, 64>);
   });
   check_launch();
 }

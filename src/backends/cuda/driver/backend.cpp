@@ -31,11 +31,11 @@ Binder binder_for(Rule rule) {
       {attention_rule, bind_attention},
       {fused_rule, bind_fused},
       {pooling_rule, bind_pooling},
-      {rows_rule, bind_rows},
-      {sums_rule, bind_sums},
+      {rowwise_rule, bind_rowwise},
+      {reduce_rule, bind_reduce},
       {loss_scale_rule, bind_loss_scale},
-      {shape_rule, bind_shape},
-      {table_rule, bind_table},
+      {move_rule, bind_move},
+      {embedding_rule, bind_embedding},
       {copy_rule, bind_host_copy},
   };
   for (const auto& [known, binder] : kBinders)

@@ -46,11 +46,11 @@ BoundKernel bind_matmul(Context& context, const BoundNode& node);
 BoundKernel bind_attention(Context& context, const BoundNode& node);
 BoundKernel bind_fused(Context& context, const BoundNode& node);
 BoundKernel bind_pooling(Context& context, const BoundNode& node);
-BoundKernel bind_rows(Context& context, const BoundNode& node);
-BoundKernel bind_sums(Context& context, const BoundNode& node);
+BoundKernel bind_rowwise(Context& context, const BoundNode& node);
+BoundKernel bind_reduce(Context& context, const BoundNode& node);
 BoundKernel bind_loss_scale(Context& context, const BoundNode& node);
-BoundKernel bind_shape(Context& context, const BoundNode& node);
-BoundKernel bind_table(Context& context, const BoundNode& node);
+BoundKernel bind_move(Context& context, const BoundNode& node);
+BoundKernel bind_embedding(Context& context, const BoundNode& node);
 BoundKernel bind_host_copy(Context& context, const BoundNode& node);
 
 }  // namespace plimsoll::cuda

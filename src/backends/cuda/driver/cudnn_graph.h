@@ -1,8 +1,8 @@
 // A problem for cuDNN as a graph of its operations, and the engine chosen for it inside a workspace grant.
 //
 // Engines are tried in the order of cuDNN's heuristics. The first time a card meets a problem the first few are timed
-// on the very addresses they will work on, which overwrites the outputs; the winner is remembered by name (choices.h).
-// Equal problems share one plan whatever their addresses are.
+// on the very addresses they will work on, which overwrites the outputs; the winner is remembered by name
+// (engine_choices.h). Equal problems share one plan whatever their addresses are.
 #pragma once
 
 #include <functional>

@@ -9,7 +9,7 @@ namespace plimsoll::cuda {
 namespace {
 
 // w, dy, ids, learning_rate, state? -> w, state?
-BoundKernel bind_sgd_rows(const BoundNode& node, const TableGrad& plan, cudaStream_t stream) {
+BoundKernel bind_sgd_rows(const BoundNode& node, const EmbeddingGrad& plan, cudaStream_t stream) {
   const NodeView view = view_of(node);
   SgdRows update;
   update.w = input<const float>(node, 0);
@@ -28,7 +28,7 @@ BoundKernel bind_sgd_rows(const BoundNode& node, const TableGrad& plan, cudaStre
 }
 
 // w, dy, ids, m, v, learning_rate, iteration -> w, m, v
-BoundKernel bind_adam_rows(const BoundNode& node, const TableGrad& plan, cudaStream_t stream) {
+BoundKernel bind_adam_rows(const BoundNode& node, const EmbeddingGrad& plan, cudaStream_t stream) {
   const NodeView view = view_of(node);
   const double beta_1 = view.attrs().real("beta_1"), beta_2 = view.attrs().real("beta_2");
   AdamRows update;
@@ -52,7 +52,7 @@ BoundKernel bind_adam_rows(const BoundNode& node, const TableGrad& plan, cudaStr
 }
 
 BoundKernel bind_update(const BoundNode& node, cudaStream_t stream) {
-  const TableGrad plan = plan_table_update(view_of(node));
+  const EmbeddingGrad plan = plan_embedding_update(view_of(node));
   assert(plan.bytes <= node.workspace_bytes);
   if (node.node.op == "sgd_rows") return bind_sgd_rows(node, plan, stream);
   assert(node.node.op == "adam_rows");
@@ -61,7 +61,7 @@ BoundKernel bind_update(const BoundNode& node, cudaStream_t stream) {
 
 }  // namespace
 
-BoundKernel bind_table(Context& context, const BoundNode& node) {
+BoundKernel bind_embedding(Context& context, const BoundNode& node) {
   if (node.node.op.ends_with("_rows")) return bind_update(node, context.stream);
   const NodeView view = view_of(node);
   const cudaStream_t stream = context.stream;
@@ -77,7 +77,7 @@ BoundKernel bind_table(Context& context, const BoundNode& node) {
   }
   assert(node.node.op == "embedding_grad");
   const Shape& table = view.out_shape(0);
-  const TableGrad plan = plan_table_grad(tokens, table[0], table[1]);
+  const EmbeddingGrad plan = plan_embedding_grad(tokens, table[0], table[1]);
   assert(plan.bytes <= node.workspace_bytes);
   return make_kernel(
       [=, workspace = node.workspace] { launch_embedding_grad(plan, from, x, ids, to, y, workspace, stream); });

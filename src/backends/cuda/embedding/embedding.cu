@@ -80,7 +80,7 @@ void launch_embedding(int64_t tokens, int64_t rows, int width, Element table_ele
   check_launch();
 }
 
-void launch_embedding_grad(const TableGrad& plan, Element element, const void* dy, const int32_t* ids,
+void launch_embedding_grad(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                            Element table_element, void* dtable, void* workspace, cudaStream_t stream) {
   with_elements(element, table_element, [&]<typename T, typename To>() {
     launch_row_sums(plan, static_cast<const T*>(dy), ids, false, StoreGradient<To>{static_cast<To*>(dtable)}, workspace,

@@ -14,7 +14,7 @@ namespace plimsoll::cuda {
 void launch_embedding(int64_t tokens, int64_t rows, int width, Element table_element, const void* table,
                       const int32_t* ids, Element element, void* y, cudaStream_t stream);
 // Writes every row of dtable; tokens of a row are added in an order that depends on the ids alone.
-void launch_embedding_grad(const TableGrad& plan, Element element, const void* dy, const int32_t* ids,
+void launch_embedding_grad(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                            Element table_element, void* dtable, void* workspace, cudaStream_t stream);
 
 // What an update reads and writes besides dy and the ids. What is new may lie over what is old.
@@ -37,9 +37,9 @@ struct AdamRows {
   float epsilon = 0, decay = 0;
 };
 // Where the plan is not for every row, only rows that tokens name change; for the rest new_w is what w was.
-void launch_sgd_rows(const TableGrad& plan, Element element, const void* dy, const int32_t* ids, const SgdRows& update,
-                     void* workspace, cudaStream_t stream);
-void launch_adam_rows(const TableGrad& plan, Element element, const void* dy, const int32_t* ids,
+void launch_sgd_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
+                     const SgdRows& update, void* workspace, cudaStream_t stream);
+void launch_adam_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                       const AdamRows& update, void* workspace, cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

@@ -27,7 +27,7 @@ Status check(const NodeView& node) {
   return {};
 }
 
-double sorting_seconds(const Card& card, const TableGrad& plan, double ids) {
+double sorting_seconds(const Card& card, const EmbeddingGrad& plan, double ids) {
   return 2 * plan.passes * pass_seconds(card, 4 * ids) + 2 * kLaunchSeconds;
 }
 
@@ -37,7 +37,7 @@ Result<KernelOffer> update_rule(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(check_ids(node, 2));
   for (size_t i = 0; i < node.inputs(); ++i)
     if (i != 1 && is_floating(node.in_dtype(i))) PLIMSOLL_TRY(require_input(node, i, DType::kFloat32));
-  const TableGrad plan = plan_table_update(node);
+  const EmbeddingGrad plan = plan_embedding_update(node);
   const auto ids = static_cast<double>(node.in(2).bytes());
   // Planned over the old table, an update that leaves rows alone does not pass over them.
   const auto named = static_cast<double>(std::min(plan.tokens, plan.rows) * plan.width) * 4;
@@ -47,21 +47,21 @@ Result<KernelOffer> update_rule(const Card& card, const NodeView& node) {
 
 }  // namespace
 
-TableGrad plan_table_update(const NodeView& node) {
+EmbeddingGrad plan_embedding_update(const NodeView& node) {
   const Shape& table = node.in_shape(0);
   // Without state or decay nothing happens to a row that nobody read.
   const bool every_row = node.outputs() > 1 || node.attrs().real_or("weight_decay", 0) != 0;
-  return plan_table_grad(node.in_shape(2).elements(), table[0], table[1], every_row);
+  return plan_embedding_grad(node.in_shape(2).elements(), table[0], table[1], every_row);
 }
 
-Result<KernelOffer> table_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> embedding_rule(const Card& card, const NodeView& node) {
   if (node.node.op.ends_with("_rows")) return update_rule(card, node);
   PLIMSOLL_TRY(check(node));
   const auto ids = static_cast<double>(node.in(1).bytes());
   if (node.node.op == "embedding")  // of the table only the rows that are named
     return own_offer(node.node.op, 0, pass_seconds(card, 2 * static_cast<double>(node.out(0).bytes()) + ids));
   const Shape& table = node.out_shape(0);
-  const TableGrad plan = plan_table_grad(node.in_shape(1).elements(), table[0], table[1]);
+  const EmbeddingGrad plan = plan_embedding_grad(node.in_shape(1).elements(), table[0], table[1]);
   return own_offer(node.node.op, plan.bytes, sorting_seconds(card, plan, ids) + pass_seconds(card, node.traffic()));
 }
 

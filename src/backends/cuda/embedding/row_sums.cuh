@@ -167,8 +167,8 @@ inline int lanes_for_packs(int packs, int most) {
 }
 
 template <typename T, int N, typename Finish>
-void sum_sorted_rows(const TableGrad& plan, const T* dy, const SortedTokens& sorted, bool split, const Finish& finish,
-                     char* workspace, cudaStream_t stream) {
+void sum_sorted_rows(const EmbeddingGrad& plan, const T* dy, const SortedTokens& sorted, bool split,
+                     const Finish& finish, char* workspace, cudaStream_t stream) {
   auto* runs = reinterpret_cast<float*>(workspace + plan.sums);
   auto* long_runs = reinterpret_cast<float*>(workspace + plan.long_sums);
   const int packs = static_cast<int>(plan.width) / N, lanes = lanes_for_packs(packs, kWarp);
@@ -195,7 +195,7 @@ void sum_sorted_rows(const TableGrad& plan, const T* dy, const SortedTokens& sor
 
 // `split`: a row's packs are shared by as many groups of lanes as have one each, not walked by one group.
 template <typename T, typename Finish>
-void launch_row_sums(const TableGrad& plan, const T* dy, const int32_t* ids, bool split, const Finish& finish,
+void launch_row_sums(const EmbeddingGrad& plan, const T* dy, const int32_t* ids, bool split, const Finish& finish,
                      void* workspace, cudaStream_t stream) {
   const SortedTokens sorted = sort_tokens(plan, ids, workspace, stream);
   auto* space = static_cast<char*>(workspace);

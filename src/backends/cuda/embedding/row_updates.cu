@@ -83,8 +83,8 @@ struct Adam {
 
 }  // namespace
 
-void launch_sgd_rows(const TableGrad& plan, Element element, const void* dy, const int32_t* ids, const SgdRows& update,
-                     void* workspace, cudaStream_t stream) {
+void launch_sgd_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
+                     const SgdRows& update, void* workspace, cudaStream_t stream) {
   SgdRows from = update;
   if (!plan.every_row && from.w != from.new_w) {
     cudaMemcpyAsync(from.new_w, from.w, static_cast<size_t>(plan.rows * plan.width) * sizeof(float),
@@ -100,7 +100,7 @@ void launch_sgd_rows(const TableGrad& plan, Element element, const void* dy, con
   });
 }
 
-void launch_adam_rows(const TableGrad& plan, Element element, const void* dy, const int32_t* ids,
+void launch_adam_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                       const AdamRows& update, void* workspace, cudaStream_t stream) {
   const Adam adam{update, reinterpret_cast<float*>(static_cast<char*>(workspace) + plan.rate)};
   with_element(element, [&]<typename T>() {

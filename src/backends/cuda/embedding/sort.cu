@@ -115,7 +115,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-SortedTokens sort_tokens(const TableGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream) {
+SortedTokens sort_tokens(const EmbeddingGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream) {
   auto* space = static_cast<char*>(workspace);
   auto* counts = reinterpret_cast<unsigned*>(space + plan.counts);
   const auto blocks = static_cast<unsigned>(plan.sort_blocks);

@@ -15,6 +15,6 @@ struct SortedTokens {
   const int32_t* order = nullptr;  // the token; those of one row in their own order
 };
 
-SortedTokens sort_tokens(const TableGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream);
+SortedTokens sort_tokens(const EmbeddingGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

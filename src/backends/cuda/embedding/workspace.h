@@ -11,7 +11,7 @@ inline constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
 inline constexpr int kRunOfTokens = 64;  // tokens of one row whose sum is taken beforehand: rows with many tokens
 inline constexpr int kLongRun = kRunOfTokens * kRunOfTokens;  // the same of runs
 
-struct TableGrad {
+struct EmbeddingGrad {
   int64_t tokens = 0, rows = 0, width = 0;
   bool every_row = true;  // else only rows that tokens name are looked at
   int passes = 0;         // over the digits of a row's number; number `rows` stands for tokens without a row
@@ -22,8 +22,8 @@ struct TableGrad {
   int64_t bytes = 0;
 };
 
-inline TableGrad plan_table_grad(int64_t tokens, int64_t rows, int64_t width, bool every_row = true) {
-  TableGrad plan;
+inline EmbeddingGrad plan_embedding_grad(int64_t tokens, int64_t rows, int64_t width, bool every_row = true) {
+  EmbeddingGrad plan;
   plan.tokens = tokens, plan.rows = rows, plan.width = width, plan.every_row = every_row;
   while (plan.passes * kDigitBits < 31 && (rows >> (plan.passes * kDigitBits)) > 0) ++plan.passes;
   plan.sort_blocks = (tokens + kSortTile - 1) / kSortTile;
@@ -50,6 +50,6 @@ inline TableGrad plan_table_grad(int64_t tokens, int64_t rows, int64_t width, bo
 
 struct NodeView;
 // Of sgd_rows and adam_rows.
-TableGrad plan_table_update(const NodeView& node);
+EmbeddingGrad plan_embedding_update(const NodeView& node);
 
 }  // namespace plimsoll::cuda

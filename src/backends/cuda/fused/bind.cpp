@@ -26,13 +26,13 @@ std::string digest(const std::string& text) {
 }
 
 // The table of a group as its kernel reads it: int first[n + 1], long long elements[n], void* data[n][pointers].
-std::vector<std::byte> table_of(const Pass& pass, const BoundNode& node) {
+std::vector<std::byte> table_of(const FusedKernel& pass, const BoundNode& node) {
   const size_t n = pass.parts.size(), pointers = pass.parts[0].inputs.size() + pass.parts[0].outputs.size();
   const size_t elements_at = align_up(static_cast<Bytes>(4 * (n + 1)), 8), data_at = elements_at + 8 * n;
   std::vector<std::byte> table(data_at + 8 * n * pointers);
   int first = 0;
   for (size_t i = 0; i < n; ++i) {
-    const Pass::Part& part = pass.parts[i];
+    const FusedKernel::Part& part = pass.parts[i];
     std::memcpy(&table[4 * i], &first, 4);
     first += static_cast<int>(part_blocks(pass, part));
     std::memcpy(&table[elements_at + 8 * i], &part.elements, 8);
@@ -44,9 +44,9 @@ std::vector<std::byte> table_of(const Pass& pass, const BoundNode& node) {
   return table;
 }
 
-class PassKernel final : public Kernel {
+class LoadedKernel final : public Kernel {
  public:
-  PassKernel(Context& context, cudaKernel_t kernel, const Pass& pass, const BoundNode& node)
+  LoadedKernel(Context& context, cudaKernel_t kernel, const FusedKernel& pass, const BoundNode& node)
       : context_(context),
         kernel_(kernel),
         grid_(grid_of(pass, context.card)),
@@ -85,7 +85,7 @@ class PassKernel final : public Kernel {
  private:
   Context& context_;
   cudaKernel_t kernel_;
-  PassGrid grid_;
+  FusedGrid grid_;
   long long rows_;
   int channels_;
   std::vector<void*> pointers_, arguments_;
@@ -133,7 +133,7 @@ Result<cudaKernel_t> load_code(const std::string& code) {
   return kernel;
 }
 
-Result<cudaKernel_t> load_pass(const std::string& source, int capability) {
+Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability) {
   static std::mutex mutex;
   static std::map<std::string, cudaKernel_t> kernels;
   int device = 0;
@@ -153,12 +153,12 @@ Result<cudaKernel_t> load_pass(const std::string& source, int capability) {
 }
 
 BoundKernel bind_fused(Context& context, const BoundNode& node) {
-  PLIMSOLL_ASSIGN(const Pass pass, make_pass(node.graph, node.node));
+  PLIMSOLL_ASSIGN(const FusedKernel pass, make_fused_kernel(node.graph, node.node));
   if (pass.workspace(context.card) > node.workspace_bytes)
     return fail(ErrorCode::kBadPlan, fmt::format("a pass needs a workspace of {} bytes and the plan grants {}",
                                                  pass.workspace(context.card), node.workspace_bytes));
-  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_pass(pass.source, context.architecture));
-  return std::unique_ptr<Kernel>(new PassKernel(context, kernel, pass, node));
+  PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_fused_kernel(pass.source, context.architecture));
+  return std::unique_ptr<Kernel>(new LoadedKernel(context, kernel, pass, node));
 }
 
 }  // namespace plimsoll::cuda

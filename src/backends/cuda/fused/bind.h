@@ -9,6 +9,6 @@ namespace plimsoll::cuda {
 Result<std::string> compile_source(const std::string& source, int capability);
 
 // The kernel `pass` of a source, loaded. Equal sources share one; it lives as long as the process.
-Result<cudaKernel_t> load_pass(const std::string& source, int capability);
+Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability);
 
 }  // namespace plimsoll::cuda

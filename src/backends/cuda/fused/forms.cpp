@@ -16,11 +16,11 @@ std::string wide_number(double value) {
   return fmt::format("{:a}", value);
 }
 
-void unary(PassWriter& w, fmt::format_string<std::string&> format) {
+void unary(FusedWriter& w, fmt::format_string<std::string&> format) {
   std::string x = w.full(0);
   w.result(0, fmt::format(format, x));
 }
-void binary(PassWriter& w, fmt::format_string<std::string&, std::string&> format) {
+void binary(FusedWriter& w, fmt::format_string<std::string&, std::string&> format) {
   std::string a = w.full(0), b = w.full(1);
   w.result(0, fmt::format(format, a, b));
 }
@@ -37,19 +37,19 @@ std::string relu_numbers(const Attrs& attrs) {
                      number(bounded ? attrs.real("max_value") : kInfinity));
 }
 
-void write_relu(PassWriter& w) {
+void write_relu(FusedWriter& w) {
   const std::string x = w.full(0);
   w.result(0, plain_relu(w.attrs()) ? fmt::format("{0} < 0.0f ? 0.0f : {0}", x)
                                     : fmt::format("relu({}, {})", x, relu_numbers(w.attrs())));
 }
 
-void write_relu_grad(PassWriter& w) {
+void write_relu_grad(FusedWriter& w) {
   const std::string dy = w.full(0), v = w.full(1);
   w.result(0, plain_relu(w.attrs()) ? fmt::format("{} > 0.0f ? {} : 0.0f", v, dy)
                                     : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
 }
 
-void write_dropout(PassWriter& w) {
+void write_dropout(FusedWriter& w) {
   const double rate = w.attrs().real("rate");
   const Shape& shape = w.type(0).shape;
   const int64_t sample = shape.rank() == 0 ? 1 : shape.elements() / shape[0];
@@ -65,19 +65,19 @@ void write_dropout(PassWriter& w) {
   w.result(0, fmt::format("unit({}[k]) >= {} ? {} * {} : 0.0f", words, number(rate), x, number(1.0 / (1.0 - rate))));
 }
 
-std::string rstd(PassWriter& w, size_t var, size_t gamma) {
+std::string rstd(FusedWriter& w, size_t var, size_t gamma) {
   const std::string r = fmt::format("(1.0f / sqrtf({} + {}))", w.vector(var), number(w.attrs().real("epsilon")));
   return w.attrs().flag("scale") ? fmt::format("{} * {}", r, w.vector(gamma)) : r;
 }
 
-void write_batch_norm_apply(PassWriter& w) {  // x, mean, var, gamma?, beta?
+void write_batch_norm_apply(FusedWriter& w) {  // x, mean, var, gamma?, beta?
   const std::string x = w.full(0), mean = w.vector(1), factor = w.derived_vector(rstd(w, 2, 3));
   const std::string offset =
       w.attrs().flag("center") ? " + " + w.vector(w.attrs().flag("scale") ? 4 : 3) : std::string();
   w.result(0, fmt::format("({} - {}) * {}{}", x, mean, factor, offset));
 }
 
-void write_batch_norm_input_grad(PassWriter& w) {  // dy, x, mean, var, dgamma, dbeta, gamma?
+void write_batch_norm_input_grad(FusedWriter& w) {  // dy, x, mean, var, dgamma, dbeta, gamma?
   const std::string dy = w.full(0), x = w.full(1), mean = w.vector(2), var = w.vector(3);
   const std::string rows = number(1.0 / w.rows());
   const std::string mean_dy = w.derived_vector(fmt::format("{} * {}", w.vector(5), rows));
@@ -87,17 +87,17 @@ void write_batch_norm_input_grad(PassWriter& w) {  // dy, x, mean, var, dgamma, 
   w.result(0, fmt::format("({} - {} - ({} - {}) * {}) * {}", dy, mean_dy, x, mean, slope, factor));
 }
 
-void write_batch_norm_frozen_grad(PassWriter& w) {  // dy, var, gamma?
+void write_batch_norm_frozen_grad(FusedWriter& w) {  // dy, var, gamma?
   const std::string dy = w.full(0);
   w.result(0, fmt::format("{} * {}", dy, w.derived_vector(rstd(w, 1, 2))));
 }
 
-void write_reduce_to(PassWriter& w) {
+void write_reduce_to(FusedWriter& w) {
   const int sum = w.sum(w.full(0));
   w.result_of_sums(0, fmt::format("total{}", sum));
 }
 
-void write_batch_norm_grad_stats(PassWriter& w) {  // dy, x, mean, var -> dgamma, dbeta
+void write_batch_norm_grad_stats(FusedWriter& w) {  // dy, x, mean, var -> dgamma, dbeta
   const std::string dy = w.full(0), x = w.full(1), mean = w.vector(2);
   const int centered = w.sum(fmt::format("{} * ({} - {})", dy, x, mean));
   const int plain = w.sum(dy);
@@ -107,7 +107,7 @@ void write_batch_norm_grad_stats(PassWriter& w) {  // dy, x, mean, var -> dgamma
 }
 
 // Moments about the first row, so that the difference of squares does not cancel.
-void write_batch_norm_stats(PassWriter& w) {
+void write_batch_norm_stats(FusedWriter& w) {
   const std::string x = w.full(0), from = w.raw_scalar(0);
   const std::string shift = w.derived_vector(fmt::format("to_float({}[c0 + k])", from));
   const int sum = w.sum(fmt::format("{} - {}", x, shift));
@@ -117,7 +117,7 @@ void write_batch_norm_stats(PassWriter& w) {
   w.result_of_sums(1, fmt::format("fmax(0.0, total{} / rows - ({}) * ({}))", squares, mean, mean));
 }
 
-void write_sgd(PassWriter& w) {  // w, g, learning_rate, momentum state?
+void write_sgd(FusedWriter& w) {  // w, g, learning_rate, momentum state?
   const std::string x = w.full(0), g = w.full(1), rate = w.scalar(2);
   const std::string decayed = fmt::format("decayed({}, {}, {})", x, number(w.attrs().real_or("weight_decay", 0)), rate);
   if (w.node().inputs.size() < 4) {
@@ -133,7 +133,7 @@ void write_sgd(PassWriter& w) {  // w, g, learning_rate, momentum state?
   w.result(1, state);
 }
 
-void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
+void write_adam(FusedWriter& w) {  // w, g, m, v, learning_rate, iteration
   const Attrs& attrs = w.attrs();
   const double b1 = attrs.real("beta_1"), b2 = attrs.real("beta_2");
   const std::string x = w.full(0), g = w.full(1), m = w.full(2), v = w.full(3), rate = w.raw_scalar(4);
@@ -150,57 +150,57 @@ void write_adam(PassWriter& w) {  // w, g, m, v, learning_rate, iteration
            fmt::format("adam_weight({}, {}, {}, {}, {})", decayed, new_m, new_v, alpha, number(attrs.real("epsilon"))));
 }
 
-void write_keep_if(PassWriter& w) {  // new, old, bad
+void write_keep_if(FusedWriter& w) {  // new, old, bad
   const std::string fresh = w.full(0), old = w.full(1);
   w.result(0, fmt::format("{} == 0.0f ? {} : {}", w.scalar(2), fresh, old));
 }
 
-const std::map<std::string, PassForm>& forms() {
-  static const std::map<std::string, PassForm> kForms = {
+const std::map<std::string, FusedForm>& forms() {
+  static const std::map<std::string, FusedForm> kForms = {
       {"bias_add",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const std::string x = w.full(0);
          w.result(0, x + " + " + w.vector(1));
        }},
-      {"add", [](PassWriter& w) { binary(w, "{} + {}"); }},
-      {"multiply", [](PassWriter& w) { binary(w, "{} * {}"); }},
+      {"add", [](FusedWriter& w) { binary(w, "{} + {}"); }},
+      {"multiply", [](FusedWriter& w) { binary(w, "{} * {}"); }},
       {"scale",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const std::string x = w.full(0);
          w.result(0, x + " * " + w.scalar(1));
        }},
       {"affine",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          w.result(0, fmt::format("{} * {} + {}", w.full(0), number(w.attrs().real("scale")),
                                  number(w.attrs().real("offset"))));
        }},
-      {"cast", [](PassWriter& w) { w.result(0, w.full(0)); }},
+      {"cast", [](FusedWriter& w) { w.result(0, w.full(0)); }},
       {"relu", write_relu},
       {"relu_grad", write_relu_grad},
-      {"sigmoid", [](PassWriter& w) { unary(w, "sigmoid({})"); }},
-      {"sigmoid_grad", [](PassWriter& w) { binary(w, "sigmoid_grad({}, {})"); }},
-      {"tanh", [](PassWriter& w) { unary(w, "tanhf({})"); }},
-      {"tanh_grad", [](PassWriter& w) { binary(w, "tanh_grad({}, {})"); }},
+      {"sigmoid", [](FusedWriter& w) { unary(w, "sigmoid({})"); }},
+      {"sigmoid_grad", [](FusedWriter& w) { binary(w, "sigmoid_grad({}, {})"); }},
+      {"tanh", [](FusedWriter& w) { unary(w, "tanhf({})"); }},
+      {"tanh_grad", [](FusedWriter& w) { binary(w, "tanh_grad({}, {})"); }},
       {"elu",
-       [](PassWriter& w) { w.result(0, fmt::format("elu({}, {})", w.full(0), number(w.attrs().real("alpha")))); }},
+       [](FusedWriter& w) { w.result(0, fmt::format("elu({}, {})", w.full(0), number(w.attrs().real("alpha")))); }},
       {"elu_grad",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const std::string dy = w.full(0), y = w.full(1);
          w.result(0, fmt::format("{0} > 0.0f ? {1} : {1} * ({0} + {2})", y, dy, number(w.attrs().real("alpha"))));
        }},
       {"gelu",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          // Tails of the normal distribution matter to float32 alone: half a result is rounded far above them.
          if (w.attrs().flag("approximate")) return unary(w, "gelu_tanh({})");
          is_half(w.output_dtype(0)) ? unary(w, "gelu_half({})") : unary(w, "gelu({})");
        }},
       {"gelu_grad",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          if (w.attrs().flag("approximate")) return binary(w, "gelu_tanh_grad({}, {})");
          is_half(w.output_dtype(0)) ? binary(w, "gelu_grad_half({}, {})") : binary(w, "gelu_grad({}, {})");
        }},
-      {"silu", [](PassWriter& w) { unary(w, "silu({})"); }},
-      {"silu_grad", [](PassWriter& w) { binary(w, "silu_grad({}, {})"); }},
+      {"silu", [](FusedWriter& w) { unary(w, "silu({})"); }},
+      {"silu_grad", [](FusedWriter& w) { binary(w, "silu_grad({}, {})"); }},
       {"dropout", write_dropout},
       {"batch_norm_apply", write_batch_norm_apply},
       {"batch_norm_input_grad", write_batch_norm_input_grad},
@@ -209,15 +209,15 @@ const std::map<std::string, PassForm>& forms() {
       {"batch_norm_stats", write_batch_norm_stats},
       {"reduce_to", write_reduce_to},
       {"moving_average",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const double momentum = w.attrs().real("momentum");
          const std::string moving = w.full(0), batch = w.full(1);
          w.result(0, fmt::format("{} * {} + {} * {}", moving, number(momentum), batch, number(1.0 - momentum)));
        }},
       {"clip_value",
-       [](PassWriter& w) { w.result(0, fmt::format("clip({}, {})", w.full(0), number(w.attrs().real("limit")))); }},
+       [](FusedWriter& w) { w.result(0, fmt::format("clip({}, {})", w.full(0), number(w.attrs().real("limit")))); }},
       {"l1_l2_grad",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const std::string x = w.full(0);
          w.result(0, fmt::format("l1_l2_grad({}, {}, {}, {})", x, w.scalar(1), number(w.attrs().real_or("l1", 0)),
                                  number(2.0 * w.attrs().real_or("l2", 0))));
@@ -225,7 +225,7 @@ const std::map<std::string, PassForm>& forms() {
       {"sgd", write_sgd},
       {"adam", write_adam},
       {"unscale",
-       [](PassWriter& w) {
+       [](FusedWriter& w) {
          const std::string g = w.full(0);
          w.result(0, g + " / " + w.scalar(1));
        }},
@@ -236,13 +236,13 @@ const std::map<std::string, PassForm>& forms() {
 
 }  // namespace
 
-PassForm pass_form(const std::string& op) {
+FusedForm fused_form(const std::string& op) {
   const auto found = forms().find(op);
   return found == forms().end() ? nullptr : found->second;
 }
 
 // No header of CUDA's: the compiler may be there without them. bf16 conversion is by hand below sm_80.
-const char* pass_prelude() {
+const char* fused_prelude() {
   return
 #define PLIMSOLL_DEVICE_CODE(...) #__VA_ARGS__
 #include "backends/cuda/fused/update_math.inl"

@@ -42,12 +42,12 @@ size_t table_bytes(size_t parts, size_t pointers) {
   return 8 + parts * (4 + 8 + 8 * pointers);
 }
 
-Result<Pass> make_group_pass(const Graph& body) {
+Result<FusedKernel> make_group_kernel(const Graph& body) {
   const std::vector<PartNodes> parts = parts_of(body);
   const PartNodes& first = parts.front();
-  PLIMSOLL_ASSIGN(Pass pass, PassWriter(body, first.nodes, first.inputs, first.outputs).run(parts.size()));
+  PLIMSOLL_ASSIGN(FusedKernel pass, FusedWriter(body, first.nodes, first.inputs, first.outputs).run(parts.size()));
   for (const PartNodes& nodes : parts) {
-    Pass::Part part;
+    FusedKernel::Part part;
     part.elements = body.type(nodes.outputs.front()).shape.elements();
     if (nodes.nodes.size() != first.nodes.size() || nodes.inputs.size() != first.inputs.size() ||
         nodes.outputs.size() != first.outputs.size())

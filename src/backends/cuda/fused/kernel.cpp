@@ -55,7 +55,7 @@ bool is_channel_sum(const std::string& op) {
   return op == "reduce_to" || op == "batch_norm_grad_stats" || op == "batch_norm_stats";
 }
 
-bool PassWriter::find_shape() {
+bool FusedWriter::find_shape() {
   const Shape* shape = nullptr;
   for (const Node& n : nodes_) {
     const Shape& s = graph_.type(is_channel_sum(n.op) ? n.inputs[0] : n.outputs[0]).shape;
@@ -65,13 +65,13 @@ bool PassWriter::find_shape() {
   }
   if (shape == nullptr) return false;  // a body without nodes
   elements_ = shape->elements();
-  pass_.channels = by_channel_ ? shape->back() : elements_;
-  pass_.rows = elements_ / pass_.channels;
+  kernel_.channels = by_channel_ ? shape->back() : elements_;
+  kernel_.rows = elements_ / kernel_.channels;
   return true;
 }
 
 // Sixteen bytes of the narrowest tensor, where the channels allow it.
-void PassWriter::choose_width() {
+void FusedWriter::choose_width() {
   Bytes narrowest = 4;
   const auto look = [&](ValueId id) {
     if (is_full(id) && is_floating(graph_.type(id).dtype))
@@ -81,17 +81,17 @@ void PassWriter::choose_width() {
   for (ValueId id : outputs_) look(id);
   int width = static_cast<int>(16 / narrowest);
   if (parts_ > 0) {  // ends are looked after in the kernel
-    pass_.width = width;
+    kernel_.width = width;
     return;
   }
-  while (pass_.channels % width != 0) width /= 2;
-  pass_.width = width;
+  while (kernel_.channels % width != 0) width /= 2;
+  kernel_.width = width;
   if (by_channel_) return;
-  pass_.rows = elements_ / width;
-  pass_.channels = width;
+  kernel_.rows = elements_ / width;
+  kernel_.channels = width;
 }
 
-size_t PassWriter::input_index(size_t i) {
+size_t FusedWriter::input_index(size_t i) {
   const auto found = std::find(inputs_.begin(), inputs_.end(), node().inputs[i]);
   if (found == inputs_.end()) {
     refuse("reads what the same pass sums up");
@@ -100,12 +100,12 @@ size_t PassWriter::input_index(size_t i) {
   return static_cast<size_t>(found - inputs_.begin());
 }
 
-int PassWriter::output_index(ValueId id) const {
+int FusedWriter::output_index(ValueId id) const {
   const auto found = std::find(outputs_.begin(), outputs_.end(), id);
   return found == outputs_.end() ? kNone : static_cast<int>(found - outputs_.begin());
 }
 
-std::string PassWriter::full(size_t i) {
+std::string FusedWriter::full(size_t i) {
   const ValueId id = node().inputs[i];
   if (const auto found = computed_.find(id); found != computed_.end()) return found->second;
   if (!is_full(id)) refuse("reads a tensor of another shape");
@@ -114,9 +114,9 @@ std::string PassWriter::full(size_t i) {
   return fmt::format("x{}", index);
 }
 
-std::string PassWriter::vector(size_t i) {
+std::string FusedWriter::vector(size_t i) {
   const size_t index = input_index(i);
-  if (!by_channel_ || type(i).shape.elements() != pass_.channels) refuse("reads a vector that is not one a channel");
+  if (!by_channel_ || type(i).shape.elements() != kernel_.channels) refuse("reads a vector that is not one a channel");
   if (const auto found = vectors_.find(index); found != vectors_.end()) return found->second;
   const std::string name = fmt::format("v{}", index);
   vectors_text_ +=
@@ -124,29 +124,29 @@ std::string PassWriter::vector(size_t i) {
   return vectors_[index] = name + "[k]";
 }
 
-std::string PassWriter::raw_scalar(size_t i) {
+std::string FusedWriter::raw_scalar(size_t i) {
   return fmt::format("i{}", input_index(i));
 }
 
-std::string PassWriter::scalar(size_t i) {
+std::string FusedWriter::scalar(size_t i) {
   const size_t index = input_index(i);
   if (const auto found = scalars_.find(index); found != scalars_.end()) return found->second;
   return scalars_[index] = derived_scalar(fmt::format("to_float(i{}[0])", index));
 }
 
-std::string PassWriter::derived_vector(const std::string& expression) {
+std::string FusedWriter::derived_vector(const std::string& expression) {
   const std::string name = fresh("d");
   vectors_text_ += fmt::format("    float {0}[W];\n    for (int k = 0; k < W; ++k) {0}[k] = {1};\n", name, expression);
   return name + "[k]";
 }
 
-std::string PassWriter::derived_scalar(const std::string& expression) {
+std::string FusedWriter::derived_scalar(const std::string& expression) {
   const std::string name = fresh("s");
   shared_ += fmt::format("  __shared__ float {0};\n  if (first_thread) {0} = {1};\n", name, expression);
   return name;
 }
 
-void PassWriter::result(size_t i, const std::string& expression) {
+void FusedWriter::result(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const DType dtype = graph_.type(id).dtype;
   if (dtype != DType::kFloat32 && !is_half(dtype)) refuse(fmt::format("makes {}", name_of(dtype)));
@@ -164,12 +164,12 @@ void PassWriter::result(size_t i, const std::string& expression) {
   computed_[id] = name;
 }
 
-int PassWriter::sum(const std::string& expression) {
-  body_ += fmt::format("          a{}[k] += {};\n", pass_.sums, expression);
-  return pass_.sums++;
+int FusedWriter::sum(const std::string& expression) {
+  body_ += fmt::format("          a{}[k] += {};\n", kernel_.sums, expression);
+  return kernel_.sums++;
 }
 
-void PassWriter::result_of_sums(size_t i, const std::string& expression) {
+void FusedWriter::result_of_sums(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const int index = output_index(id);
   if (index == kNone) return;
@@ -181,7 +181,7 @@ void PassWriter::result_of_sums(size_t i, const std::string& expression) {
 // thread adds every `slices`-th row of one channel, and the slices are added in order. What the blocks left is read by
 // all threads at once, four channels each where they come in fours: the other blocks wait for nobody, but the next
 // kernel waits for this one.
-std::string PassWriter::finish_text() const {
+std::string FusedWriter::finish_text() const {
   std::string text = fmt::format(
       "  constexpr int S = {};\n"
       "  __shared__ float staged[256 * W];\n"
@@ -192,8 +192,8 @@ std::string PassWriter::finish_text() const {
       "  const int column = thread % columns, c = static_cast<int>(blockIdx.y) * columns + column;\n"
       "  const int slices = static_cast<int>(blockDim.y) / W, slice = thread / columns;\n"
       "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n",
-      pass_.sums);
-  for (int a = 0; a < pass_.sums; ++a)
+      kernel_.sums);
+  for (int a = 0; a < kernel_.sums; ++a)
     text += fmt::format(
         "  for (int k = 0; k < W; ++k) staged[threadIdx.y * columns + threadIdx.x * W + k] = a{0}[k];\n"
         "  __syncthreads();\n"
@@ -245,12 +245,12 @@ std::string PassWriter::finish_text() const {
       "      for (int q = 0; q < parts; ++q) totals[a] += sliced[q * columns + column];\n"
       "    __syncthreads();\n"
       "  }\n";
-  for (int a = 0; a < pass_.sums; ++a) text += fmt::format("  const double total{0} = totals[{0}];\n", a);
+  for (int a = 0; a < kernel_.sums; ++a) text += fmt::format("  const double total{0} = totals[{0}];\n", a);
   return text + "  if (first_thread) counters[blockIdx.y] = 0;\n  if (!ends) return;\n" + finish_;
 }
 
 // One tensor shape: channels across x, rows along y and the grid.
-std::string PassWriter::single_head() const {
+std::string FusedWriter::single_head() const {
   std::string text = "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
     text += fmt::format("    const {}* i{},\n", type_text(graph_.type(inputs_[i]).dtype), i);
@@ -267,7 +267,7 @@ std::string PassWriter::single_head() const {
 }
 
 // Many: each block finds its part in the table and takes a stretch of it.
-std::string PassWriter::table_head() const {
+std::string FusedWriter::table_head() const {
   const size_t pointers = inputs_.size() + outputs_.size();
   std::string text = fmt::format(
       "struct Table {{ int first[{0} + 1]; long long elements[{0}]; void* data[{0}][{1}]; }};\n"
@@ -294,14 +294,14 @@ std::string PassWriter::table_head() const {
   return text;
 }
 
-std::string PassWriter::assemble() const {
+std::string FusedWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
   // Rows read before the first is computed on: memory takes long to answer. More would take too many registers.
   const int unroll = loads <= 1 ? 8 : loads <= 3 ? 4 : 2;
   // The last row of a part may be short.
   const char* const limit = parts_ > 0 ? ", elements - at" : "";
-  std::string text = pass_prelude();
-  text += fmt::format("constexpr int W = {};\nconstexpr int U = {};\n", pass_.width, unroll);
+  std::string text = fused_prelude();
+  text += fmt::format("constexpr int W = {};\nconstexpr int U = {};\n", kernel_.width, unroll);
   text +=
       "template <typename T> using Pack = PackOf<T, W>;\n"
       "template <typename T> __device__ inline Pack<T> load(const T* p) { return *reinterpret_cast<const Pack<T>*>(p); "
@@ -322,7 +322,7 @@ std::string PassWriter::assemble() const {
   text += parts_ > 0 ? table_head() : single_head();
   text += shared_;
   if (!shared_.empty()) text += "  __syncthreads();\n";
-  for (int a = 0; a < pass_.sums; ++a) text += fmt::format("  float a{}[W] = {{}};\n", a);
+  for (int a = 0; a < kernel_.sums; ++a) text += fmt::format("  float a{}[W] = {{}};\n", a);
   text += "  if (inside) {\n" + vectors_text_;
   text += "    for (long long r0 = begin; r0 < end; r0 += U * step) {\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -334,7 +334,7 @@ std::string PassWriter::assemble() const {
       "      for (int u = 0; u < U; ++u) {{\n"
       "        if (r0 + u * step >= end) break;\n"
       "        const long long at = ({}r0 + u * step{}) * channels + c0;\n",
-      pass_.sums > 0 ? "rows - 1 - (" : "", pass_.sums > 0 ? ")" : "");
+      kernel_.sums > 0 ? "rows - 1 - (" : "", kernel_.sums > 0 ? ")" : "");
   text += each_row;
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("        p{0}[u] = load(i{0} + at{1});\n", i, limit);
@@ -347,42 +347,42 @@ std::string PassWriter::assemble() const {
   text += body_ + "        }\n";
   for (int o : stored_) text += fmt::format("        store(o{0} + at, q{0}{1});\n", o, limit);
   text += "      }\n    }\n  }\n";
-  if (pass_.sums > 0) text += finish_text();
+  if (kernel_.sums > 0) text += finish_text();
   return text + "}\n";
 }
 
-Result<Pass> PassWriter::run(size_t parts) {
+Result<FusedKernel> FusedWriter::run(size_t parts) {
   parts_ = parts;
   if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of several shapes do not run in one pass");
   choose_width();
   loaded_.assign(inputs_.size(), false);
   for (at_ = 0; at_ < nodes_.size(); ++at_) {
-    const PassForm form = pass_form(node().op);
+    const FusedForm form = fused_form(node().op);
     if (form == nullptr) return fail(ErrorCode::kUnsupported, fmt::format("{} does not run in a pass", node().op));
     form(*this);
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
   }
-  if (parts_ > 0 && (by_channel_ || pass_.sums > 0)) return fail(ErrorCode::kUnsupported, "parts are flat");
-  pass_.source = assemble();
-  return std::move(pass_);
+  if (parts_ > 0 && (by_channel_ || kernel_.sums > 0)) return fail(ErrorCode::kUnsupported, "parts are flat");
+  kernel_.source = assemble();
+  return std::move(kernel_);
 }
 
-Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
-                       std::span<const ValueId> outputs) {
-  return PassWriter(graph, nodes, inputs, outputs).run();
+Result<FusedKernel> make_fused_kernel(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+                                      std::span<const ValueId> outputs) {
+  return FusedWriter(graph, nodes, inputs, outputs).run();
 }
 
-Result<Pass> make_pass(const Graph& graph, const Node& node) {
-  if (node.body && node.body->name == kGroupBody) return make_group_pass(*node.body);
-  if (node.body) return make_pass(*node.body, node.body->nodes, node.body->inputs, node.body->outputs);
-  return make_pass(graph, {&node, 1}, node.inputs, node.outputs);
+Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node) {
+  if (node.body && node.body->name == kGroupBody) return make_group_kernel(*node.body);
+  if (node.body) return make_fused_kernel(*node.body, node.body->nodes, node.body->inputs, node.body->outputs);
+  return make_fused_kernel(graph, {&node, 1}, node.inputs, node.outputs);
 }
 
-int64_t part_blocks(const Pass& pass, const Pass::Part& part) {
+int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part) {
   return ((part.elements + pass.width - 1) / pass.width + kRowsPerBlock - 1) / kRowsPerBlock;
 }
 
-bool has_pass_form(const Graph& graph, const Node& node) {
+bool has_fused_form(const Graph& graph, const Node& node) {
   if (node.op == "reduce_to") {
     const Shape &x = graph.type(node.inputs[0]).shape, &y = graph.type(node.outputs[0]).shape;
     return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
@@ -391,15 +391,15 @@ bool has_pass_form(const Graph& graph, const Node& node) {
     const DType to = graph.type(node.outputs[0]).dtype;
     return to == DType::kFloat32 || to == DType::kFloat16 || to == DType::kBFloat16;
   }
-  return pass_form(node.op) != nullptr;
+  return fused_form(node.op) != nullptr;
 }
 
-PassGrid grid_of(const Pass& pass, const Card& card) {
-  PassGrid grid;
+FusedGrid grid_of(const FusedKernel& pass, const Card& card) {
+  FusedGrid grid;
   if (!pass.parts.empty()) {
     grid.block_y = kThreads;
     grid.grid_x = 0;
-    for (const Pass::Part& part : pass.parts) grid.grid_x += static_cast<unsigned>(part_blocks(pass, part));
+    for (const FusedKernel::Part& part : pass.parts) grid.grid_x += static_cast<unsigned>(part_blocks(pass, part));
     return grid;
   }
   const auto groups = static_cast<unsigned>((pass.channels + pass.width - 1) / pass.width);
@@ -413,7 +413,7 @@ PassGrid grid_of(const Pass& pass, const Card& card) {
   return grid;
 }
 
-Bytes Pass::workspace(const Card& card) const {
+Bytes FusedKernel::workspace(const Card& card) const {
   if (sums == 0) return 0;
   return align_up(static_cast<Bytes>(grid_of(*this, card).grid_x) * sums * channels * 4);
 }

@@ -16,7 +16,7 @@
 
 namespace plimsoll::cuda {
 
-struct Pass {
+struct FusedKernel {
   std::string source;  // defines extern "C" kernel `pass`
   int64_t rows = 1, channels = 1;
   int width = 1;  // elements a thread reads at once
@@ -32,10 +32,10 @@ struct Pass {
   Bytes workspace(const Card& card) const;
 };
 
-struct PassGrid {
+struct FusedGrid {
   unsigned block_x = 1, block_y = 1, grid_x = 1, grid_y = 1;
 };
-PassGrid grid_of(const Pass& pass, const Card& card);
+FusedGrid grid_of(const FusedKernel& pass, const Card& card);
 
 // Rows a block takes of one part, and what the table may take of a kernel's parameters.
 inline constexpr int64_t kRowsPerBlock = 1024;
@@ -43,17 +43,17 @@ inline constexpr size_t kMostTableBytes = 30000;
 
 // `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a
 // pass.
-Result<Pass> make_pass(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
-                       std::span<const ValueId> outputs);
+Result<FusedKernel> make_fused_kernel(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+                                      std::span<const ValueId> outputs);
 // A node of op "fused", or a single element-wise or reduction node.
-Result<Pass> make_pass(const Graph& graph, const Node& node);
+Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node);
 
-int64_t part_blocks(const Pass& pass, const Pass::Part& part);
+int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part);
 size_t table_bytes(size_t parts, size_t pointers);
 
 // A body named "group": equal parts over different tensors.
-Result<Pass> make_group_pass(const Graph& body);
+Result<FusedKernel> make_group_kernel(const Graph& body);
 
-bool has_pass_form(const Graph& graph, const Node& node);
+bool has_fused_form(const Graph& graph, const Node& node);
 
 }  // namespace plimsoll::cuda

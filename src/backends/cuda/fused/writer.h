@@ -1,4 +1,4 @@
-// Collects the text of a pass while its nodes are gone through (pass_ops.cpp says what each op writes).
+// Collects the text of a fused kernel while its nodes are gone through (forms.cpp says what each op writes).
 #pragma once
 
 #include <fmt/format.h>
@@ -11,14 +11,14 @@
 
 namespace plimsoll::cuda {
 
-class PassWriter {
+class FusedWriter {
  public:
-  PassWriter(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
-             std::span<const ValueId> outputs)
+  FusedWriter(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+              std::span<const ValueId> outputs)
       : graph_(graph), nodes_(nodes), inputs_(inputs), outputs_(outputs) {}
 
   // With `parts` above 0, the kernel for so many sets of tensors like these.
-  Result<Pass> run(size_t parts = 0);
+  Result<FusedKernel> run(size_t parts = 0);
 
   // The node being written, and expressions for what it reads.
   const Node& node() const { return nodes_[at_]; }
@@ -42,8 +42,8 @@ class PassWriter {
   void refuse(std::string why) {
     if (error_.empty()) error_ = fmt::format("{} {}", node().op, why);
   }
-  double rows() const { return static_cast<double>(pass_.rows); }
-  int width() const { return pass_.width; }
+  double rows() const { return static_cast<double>(kernel_.rows); }
+  int width() const { return kernel_.width; }
 
  private:
   bool find_shape();
@@ -62,7 +62,7 @@ class PassWriter {
   size_t at_ = 0;
   int64_t elements_ = 0;
   bool by_channel_ = false;
-  Pass pass_;
+  FusedKernel kernel_;
   int names_ = 0;
   std::map<ValueId, std::string> computed_;
   std::map<size_t, std::string> vectors_, scalars_;
@@ -73,11 +73,11 @@ class PassWriter {
   std::string error_;
 };
 
-using PassForm = void (*)(PassWriter&);
-PassForm pass_form(const std::string& op);  // null: the op has none
+using FusedForm = void (*)(FusedWriter&);
+FusedForm fused_form(const std::string& op);  // null: the op has none
 
 bool is_channel_sum(const std::string& op);
 // Text that every kernel begins with: element types and the functions the ops use.
-const char* pass_prelude();
+const char* fused_prelude();
 
 }  // namespace plimsoll::cuda

@@ -30,10 +30,10 @@ BoundKernel bind_matmul(Context& context, const BoundNode& node) {
   const Product product = product_of(NodeView{node.graph, node.node});
   const ProductAddresses at{node.inputs[0], node.inputs[1], product.bias ? node.inputs[2] : nullptr, node.outputs[0]};
   const Workspace workspace = workspace_of(node);
-  if (node.kernel != kSkinnyKernel) return bind_product(context, product, at, workspace);
-  const SkinnyProduct skinny{product.m, product.n,    product.k, element_of(product.dtype),          at.a, at.b,
-                             at.bias,   product.relu, at.y,      static_cast<float*>(workspace.data)};
-  return launching(kSkinnyKernel, [=, stream = context.stream] { launch_skinny(skinny, stream); });
+  if (node.kernel != kSplitKKernel) return bind_product(context, product, at, workspace);
+  const SplitKProduct split{product.m, product.n,    product.k, element_of(product.dtype),          at.a, at.b,
+                            at.bias,   product.relu, at.y,      static_cast<float*>(workspace.data)};
+  return launching(kSplitKKernel, [=, stream = context.stream] { launch_split_k(split, stream); });
 }
 
 }  // namespace plimsoll::cuda

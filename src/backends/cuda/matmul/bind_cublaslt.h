@@ -1,5 +1,5 @@
 // y = op(a) op(b) + bias?, relu? on row-major matrices by cuBLASLt, on fixed addresses. The fastest of its engines
-// inside the workspace is found at the first meeting and remembered (choices.h).
+// inside the workspace is found at the first meeting and remembered (engine_choices.h).
 #pragma once
 
 #include "backends/cuda/driver/context.h"

@@ -24,10 +24,10 @@ Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node) {
     return fail(ErrorCode::kUnsupported, "matmul: " + card.name + " has no bfloat16");
   const Shape &a = node.in_shape(0), &y = node.out_shape(0);
   const bool plain = !node.attrs().flag("transpose_a") && !node.attrs().flag("transpose_b");
-  if (plain && is_skinny(y[0], y[1], a[1])) {
+  if (plain && is_split_k(y[0], y[1], a[1])) {
     KernelOffer offer;
-    offer.kernel = kSkinnyKernel;
-    offer.workspace = granted(plan_skinny(y[0], a[1]).chunks * y.elements() * 4);
+    offer.kernel = kSplitKKernel;
+    offer.workspace = granted(plan_split_k(y[0], a[1]).chunks * y.elements() * 4);
     offer.seconds = pass_seconds(card, node.traffic()) + kLaunchSeconds;
     return offer;
   }

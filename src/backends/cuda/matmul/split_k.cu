@@ -6,7 +6,7 @@
 namespace plimsoll::cuda {
 namespace {
 
-constexpr int kRows = kSkinnyWarpRows, kThreads = kSkinnyWarps * kWarp, kStep = kSkinnyStep, kLanes = kStep / kWarp;
+constexpr int kRows = kSplitKWarpRows, kThreads = kSplitKWarps * kWarp, kStep = kSplitKStep, kLanes = kStep / kWarp;
 
 // How many of V sums a lane is left with: half at each of five exchanges, while the number is even.
 __host__ __device__ constexpr int sums_left(int v, int offset = kWarp / 2) {
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
                  float* __restrict__ sums) {
   __shared__ float columns[N][kStep + 1];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int row = (static_cast<int>(blockIdx.y) * kSkinnyWarps + warp) * kRows;
+  const int row = (static_cast<int>(blockIdx.y) * kSplitKWarps + warp) * kRows;
   const int64_t begin = blockIdx.x * chunk_terms, end = min(begin + chunk_terms, k);
   for (int i = static_cast<int>(threadIdx.x); i < N * (kStep + 1); i += kThreads) (&columns[0][0])[i] = 0;
   float total[kRows * N] = {};
@@ -86,25 +86,25 @@ __global__ void __launch_bounds__(kThreads)
 template <typename T>
 __global__ void __launch_bounds__(kThreads) finish(int outputs, int n, int chunks, const float* __restrict__ sums,
                                                    const T* __restrict__ bias, bool relu, T* __restrict__ y) {
-  __shared__ float shared[kSkinnyWarps][kWarp];
+  __shared__ float shared[kSplitKWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int output = static_cast<int>(blockIdx.x) * kWarp + lane;
   float sum = 0;
   if (output < outputs)
 #pragma unroll 8
-    for (int chunk = warp; chunk < chunks; chunk += kSkinnyWarps)
+    for (int chunk = warp; chunk < chunks; chunk += kSplitKWarps)
       sum += sums[static_cast<int64_t>(chunk) * outputs + output];
   shared[warp][lane] = sum;
   __syncthreads();
   if (warp != 0 || output >= outputs) return;
 #pragma unroll
-  for (int i = 1; i < kSkinnyWarps; ++i) sum += shared[i][lane];
+  for (int i = 1; i < kSplitKWarps; ++i) sum += shared[i][lane];
   if (bias != nullptr) sum += to_float(bias[output % n]);
   y[output] = from_float<T>(relu && sum < 0 ? 0.0F : sum);
 }
 
 template <typename T, int N>
-void launch_partial_sums(const SkinnyProduct& p, const SkinnyPlan& plan, cudaStream_t stream) {
+void launch_partial_sums(const SplitKProduct& p, const SplitKPlan& plan, cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(plan.chunks), static_cast<unsigned>(plan.tiles));
   partial_sums<T, N><<<grid, kThreads, 0, stream>>>(static_cast<int>(p.m), static_cast<int>(p.n), p.k, plan.chunk_terms,
                                                     static_cast<const T*>(p.a), static_cast<const T*>(p.b), p.sums);
@@ -112,9 +112,9 @@ void launch_partial_sums(const SkinnyProduct& p, const SkinnyPlan& plan, cudaStr
 
 }  // namespace
 
-void launch_skinny(const SkinnyProduct& p, cudaStream_t stream) {
-  const SkinnyPlan plan = plan_skinny(p.m, p.k);
-  assert(p.n <= kSkinnyColumns);
+void launch_split_k(const SplitKProduct& p, cudaStream_t stream) {
+  const SplitKPlan plan = plan_split_k(p.m, p.k);
+  assert(p.n <= kSplitKColumns);
   with_element(p.element, [&]<typename T>() {
     if (p.n <= 4)
       launch_partial_sums<T, 4>(p, plan, stream);

@@ -1,4 +1,4 @@
-// y = a b + bias?, relu? for few columns and long sums (skinny_plan.h). float32 arithmetic; the order of additions
+// y = a b + bias?, relu? for few columns and long sums (split_k.h). float32 arithmetic; the order of additions
 // depends on shapes only.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace plimsoll::cuda {
 
-struct SkinnyProduct {
+struct SplitKProduct {
   int64_t m, n, k;
   Element element;
   const void *a, *b, *bias;  // bias may be null
@@ -19,6 +19,6 @@ struct SkinnyProduct {
   float* sums;  // chunks * m * n
 };
 
-void launch_skinny(const SkinnyProduct& product, cudaStream_t stream);
+void launch_split_k(const SplitKProduct& product, cudaStream_t stream);
 
 }  // namespace plimsoll::cuda

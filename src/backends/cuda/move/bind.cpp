@@ -233,7 +233,7 @@ BoundKernel bind_reorder(Context& context, const BoundNode& node) {
 
 }  // namespace
 
-BoundKernel bind_shape(Context& context, const BoundNode& node) {
+BoundKernel bind_move(Context& context, const BoundNode& node) {
   const std::string& op = node.node.op;
   if (op == "concat") return bind_concat(context, node);
   if (op == "slice") return bind_slice(context, node);

@@ -59,7 +59,7 @@ Result<KernelOffer> copy_rule(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, 0, begins ? static_cast<double>(node.in(0).bytes()) / card.bytes_per_second : 0);
 }
 
-Result<KernelOffer> shape_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> move_rule(const Card& card, const NodeView& node) {
   const std::string& op = node.node.op;
   if (op == "reorder") return reorder_rule(card, node);
   if (op == "pad2d" || op == "crop2d" || op == "upsample2d" || op == "upsample2d_grad") return image_rule(card, node);

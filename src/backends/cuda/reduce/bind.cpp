@@ -8,7 +8,7 @@ namespace plimsoll::cuda {
 
 namespace {
 
-BoundKernel bind_reduce(Context& context, const BoundNode& node) {
+BoundKernel bind_reduce_to(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const Reduction plan = plan_reduction(view.in_shape(0), view.out_shape(0), size_of(view.in_dtype(0)));
   const Element from = element_of(view.in_dtype(0)), to = element_of(view.out_dtype(0));
@@ -40,12 +40,12 @@ struct Weights {
 
 }  // namespace
 
-BoundKernel bind_sums(Context& context, const BoundNode& node) {
+BoundKernel bind_reduce(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const std::string& op = node.node.op;
   const cudaStream_t stream = context.stream;
   const SumSpace space{node.workspace, context.counters};
-  if (op == "reduce_to") return bind_reduce(context, node);
+  if (op == "reduce_to") return bind_reduce_to(context, node);
   auto* to = output<float>(node, 0);
   if (op == "clip_factor") {
     const auto limit = static_cast<float>(view.attrs().real("limit"));

@@ -125,7 +125,7 @@ BoundKernel bind_match(Context& context, const BoundNode& node) {
 
 }  // namespace
 
-BoundKernel bind_rows(Context& context, const BoundNode& node) {
+BoundKernel bind_rowwise(Context& context, const BoundNode& node) {
   const std::string& op = node.node.op;
   if (op.starts_with("layer_norm")) return bind_layer_norm(context, node);
   if (op == "softmax" || op == "softmax_grad") return bind_softmax(context, node);
