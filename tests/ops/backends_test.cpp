@@ -6,51 +6,42 @@
 
 #include <map>
 
-#include "backends/reference/reference.h"
+#include "backends/registry.h"
 #include "tests/ops/harness.h"
-#ifdef PLIMSOLL_HAS_CPU
-#include "backends/cpu/cpu.h"
-#endif
-#ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/cuda.h"
-#endif
 
 namespace plimsoll::testing {
 namespace {
 
 struct BackendUnderTest {
   std::string name;
-  std::unique_ptr<Backend> (*make)();  // null: this machine has none
+  std::string backend;  // of the registry
   DType floating;
+  int as_capability = 0;
 };
 
-#ifdef PLIMSOLL_HAS_CUDA
-// Without tf32, whose rounding would hide errors; half precisions have their own entries.
+// Null where this machine has none. Without tf32, whose rounding would hide errors.
+std::unique_ptr<Backend> open_for_test(const std::string& name, int as_capability = 0, const std::string& way = "",
+                                       bool tf32 = false) {
+  const BackendOptions options{2, 0, tf32, false, as_capability, way};
+  return backend_named(name).available() ? require(open_backend(name, options)) : nullptr;
+}
 std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& way = "", bool tf32 = false) {
-  GpuOptions options;
-  options.tf32 = tf32;
-  options.as_capability = capability;
-  options.way = way;
-  auto backend = make_cuda_backend(options);
-  return backend ? std::move(*backend) : nullptr;
+  return open_for_test("gpu", capability, way, tf32);
 }
-std::unique_ptr<Backend> make_gpu() {
-  return make_gpu_as(0);
-}
-#endif
 
-const std::vector<BackendUnderTest> kBackends = {
-    {"reference", [] { return make_reference_backend(); }, DType::kFloat64},
-#ifdef PLIMSOLL_HAS_CPU
-    {"cpu", [] { return make_cpu_backend(2); }, DType::kFloat32},
-#endif
-#ifdef PLIMSOLL_HAS_CUDA
-    {"gpu", make_gpu, DType::kFloat32},
-    {"gpu_bfloat16", make_gpu, DType::kBFloat16},
-    {"gpu_float16", make_gpu, DType::kFloat16},
-    {"gpu_as_turing", [] { return make_gpu_as(75); }, DType::kFloat16},  // what needs a newer card has its stand-in
-#endif
-};
+// The backends of this build, and on a GPU its half precisions.
+std::vector<BackendUnderTest> backends_under_test() {
+  std::vector<BackendUnderTest> list;
+  for (const BackendEntry& entry : backends())
+    if (entry.built) list.push_back({entry.name, entry.name, entry.floating});
+  if (backend_named("gpu").built) {
+    list.push_back({"gpu_bfloat16", "gpu", DType::kBFloat16});
+    list.push_back({"gpu_float16", "gpu", DType::kFloat16});
+    list.push_back({"gpu_as_turing", "gpu", DType::kFloat16, 75});  // what needs a newer card has its stand-in
+  }
+  return list;
+}
+const std::vector<BackendUnderTest> kBackends = backends_under_test();
 
 struct Record {
   double worst = 0;
@@ -62,7 +53,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     under_test_ = &kBackends[GetParam()];
-    backend_ = under_test_->make();
+    backend_ = open_for_test(under_test_->backend, under_test_->as_capability);
     if (backend_ == nullptr) GTEST_SKIP() << "no GPU here";
   }
 
@@ -271,7 +262,6 @@ TEST_P(OnBackend, SupportsEveryOp) {
     }
 }
 
-#ifdef PLIMSOLL_HAS_CUDA
 // Which of its ways a convolution over few channels takes is found by timing: here each is taken in turn.
 TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
@@ -486,7 +476,6 @@ TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
   }
   report();
 }
-#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, OnBackend, ::testing::Range(size_t{0}, kBackends.size()),
                          [](const auto& test) { return kBackends[test.param].name; });
