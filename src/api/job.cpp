@@ -9,15 +9,12 @@
 #include "api/builtin.h"
 #include "api/saved_config.h"
 #include "backends/cuda/cuda.h"
-#include "backends/reference/reference.h"
+#include "backends/registry.h"
 #include "base/suggest.h"
 #include "data/prefetcher.h"
 #include "device/host_room.h"
 #include "formats/json/parse.h"
 #include "model/config.h"
-#ifdef PLIMSOLL_HAS_CPU
-#include "backends/cpu/cpu.h"
-#endif
 
 namespace plimsoll {
 namespace {
@@ -27,20 +24,21 @@ constexpr int kNewestKeras = 15;  // 3.15 is the newest version that the tests r
 // Far above any machine's cores. OpenMP takes memory for each thread it is told of, before there is a plan.
 constexpr int kMostThreads = 65536;
 
+BackendOptions backend_options(const JobOptions& options) {
+  BackendOptions backend;
+  backend.threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  backend.tf32 = options.tf32;
+  backend.memory_growth = options.memory_growth;
+  return backend;
+}
+
 Result<std::unique_ptr<Backend>> open_gpu(const JobOptions& options) {
-#ifdef PLIMSOLL_HAS_CUDA
-  GpuOptions gpu;
-  gpu.tf32 = options.tf32;
-  gpu.memory_growth = options.memory_growth;
+  BackendOptions gpu = backend_options(options);
   PLIMSOLL_ASSIGN(gpu.ordinal, gpu_ordinal(options.device));
-  return make_cuda_backend(gpu);
-#else
-  return fail(Error{ErrorCode::kLibraryMissing,
-                    fmt::format("--device {}: this build has no GPU backend", options.device),
-                    {"it was made where nvcc, cuDNN's headers or cudnn-frontend were missing"},
-                    {"scripts/cuda_deps.sh, then make build", "--device cpu",
-                     "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
-#endif
+  auto backend = open_backend("gpu", gpu);
+  if (!backend && !backend_named("gpu").built)
+    backend.error().what = fmt::format("--device {}: {}", options.device, backend.error().what);
+  return backend;
 }
 
 std::string note_of_metrics(const std::vector<std::string>& skipped) {
@@ -184,17 +182,21 @@ MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
 
 namespace {
 
-// The card that would compute, or be planned for; none: the CPU, or a device that is not there.
-std::optional<cuda::Card> chosen_card(const std::string& asked) {
+// A card to plan for that is not here: a profile by its name, or one that the user brings as a file.
+Result<cuda::Card> planned_card(const std::string& device) {
+  if (cuda::is_profile_file(device)) return cuda::card_from_file(device);
+  return cuda::card_from_profile(canonical_device(device));
+}
+
+// Whether the card that would compute, or be planned for, has bfloat16; none: the CPU, or a device that is not there.
+std::optional<bool> card_has_bfloat16(const std::string& asked) {
+  if (const auto card = planned_card(asked)) return card->has_bfloat16();
   const std::string device = canonical_device(asked);
-  if (const auto profile = cuda::card_from_profile(device)) return *profile;
-#ifdef PLIMSOLL_HAS_CUDA
   if (device != "auto" && !device.starts_with("gpu")) return std::nullopt;
   const auto ordinal = gpu_ordinal(device);
-  const auto cards = visible_cards();
-  if (ordinal && cards && static_cast<size_t>(*ordinal) < cards->size()) return (*cards)[static_cast<size_t>(*ordinal)];
-#endif
-  return std::nullopt;
+  const auto cards = backend_named("gpu").describe().devices;
+  if (!ordinal || static_cast<size_t>(*ordinal) >= cards.size()) return std::nullopt;
+  return cards[static_cast<size_t>(*ordinal)].has_bfloat16;
 }
 
 // "--precision mixed_bfloat16", or whose choice it was else.
@@ -206,8 +208,8 @@ Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const
   if (options.threads > kMostThreads)
     return fail(ErrorCode::kUsage, fmt::format("--threads {}: at most {} threads, here are {} cores", options.threads,
                                                kMostThreads, omp_get_num_procs()));
-  const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
-  omp_set_num_threads(threads);
+  const BackendOptions chosen = backend_options(options);
+  omp_set_num_threads(chosen.threads);
   const std::string device = canonical_device(options.device);
   const bool float64 = precision.variables == DType::kFloat64, reference = device == "reference";
   if (float64 && !reference && device != "auto" && device != "cpu")
@@ -215,39 +217,31 @@ Result<std::unique_ptr<Backend>> choose_backend(const JobOptions& options, const
                       fmt::format("--device {}: float64 is the reference's, which runs on the CPU", options.device),
                       {},
                       {"leave --device out", "--precision float32"}});
-  if (float64 || reference) return make_reference_backend();
-  if (device == "gpu" || device.starts_with("gpu:")) return open_gpu(options);
+  if (float64 || reference) return open_backend("reference", chosen);
+  const bool from_file = cuda::is_profile_file(options.device);
+  if (!from_file && (device == "gpu" || device.starts_with("gpu:"))) return open_gpu(options);
   if (device != "auto" && device != "cpu") {
-    PLIMSOLL_ASSIGN(cuda::Card card, cuda::card_from_profile(device));
+    PLIMSOLL_ASSIGN(cuda::Card card, planned_card(options.device));
     card.tf32 = options.tf32;
     card.memory_growth = options.memory_growth;
     return make_planned_gpu(std::move(card));
   }
-#ifdef PLIMSOLL_HAS_CUDA
-  if (device == "auto" && visible_cards()) return open_gpu(options);
-#endif
+  if (device == "auto" && backend_named("gpu").available()) return open_gpu(options);
   if (precision.is_mixed())
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{}: the CPU computes in float32", precision_text(options)),
                       {},
                       {"--precision float32", "--device gpu",
                        "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
-#ifdef PLIMSOLL_HAS_CPU
-  return make_cpu_backend(threads);
-#else
-  return fail(Error{ErrorCode::kLibraryMissing,
-                    "this build has no CPU backend: it was made without oneDNN",
-                    {},
-                    {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
-#endif
+  return open_backend("cpu", chosen);
 }
 
 }  // namespace
 
 std::string automatic_precision(const JobOptions& options) {
-  const auto card = chosen_card(options.device);
-  if (!card) return to_text(Precision());
-  return to_text(Precision(DType::kFloat32, card->has_bfloat16() ? DType::kBFloat16 : DType::kFloat16));
+  const auto has_bfloat16 = card_has_bfloat16(options.device);
+  if (!has_bfloat16) return to_text(Precision());
+  return to_text(Precision(DType::kFloat32, *has_bfloat16 ? DType::kBFloat16 : DType::kFloat16));
 }
 
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options) {

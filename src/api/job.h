@@ -64,7 +64,8 @@ std::string canonical_device(const std::string& device);
 // N of gpu:N; 0 of every other device. P201 where N is not a number.
 Result<int> gpu_ordinal(const std::string& device);
 
-// "auto", "cpu", "gpu", "gpu:N" or the profile of a card, as canonical_device() reads them; the reference in float64.
+// "auto", "cpu", "gpu", "gpu:N" or the profile of a card, as canonical_device() reads them, or the file of a profile;
+// the reference in float64.
 Result<std::unique_ptr<Backend>> open_backend(const JobOptions& options);
 Result<Precision> parse_precision(const std::string& precision);  // "" is float32
 // "mixed_bfloat16" or "mixed_float16" on a GPU, whichever it has; "float32" on a CPU.

@@ -148,8 +148,7 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command
       .add_option("--device", flags.job.device,
                   "auto, cpu, gpu, gpu:N (also GPU:0, /GPU:0, cuda:0), or a card to plan for: rtx-4090-24g (plimsoll "
-                  "doctor lists "
-                  "them)")
+                  "doctor lists them), CARD.json (a profile of your own, docs/gpu.md)")
       ->capture_default_str();
   command.add_option(
       "--precision", flags.job.precision,

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/layout.h"
+#include "backends/cpu/onednn/layout.h"
 #include "tests/backends/bound.h"
 #include "tests/ops/harness.h"
 

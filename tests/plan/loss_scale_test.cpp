@@ -2,7 +2,7 @@
 #include "api/saved_config.h"
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/pass.h"
+#include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "tests/support/run.h"
 
@@ -56,7 +56,7 @@ TEST(LossScalePlan, UpdatesStayOneKernelAndAllGradientsAreCountedByOne) {
     size_t parts = 0;
     for (const Node* update : updates) {
       ASSERT_TRUE(update->body) << name;
-      const auto pass = cuda::make_pass(graph, *update);
+      const auto pass = cuda::make_fused_kernel(graph, *update);
       ASSERT_TRUE(pass) << name << ": " << pass.error().what;
       parts += pass->parts.empty() ? 1 : pass->parts.size();
     }

@@ -10,9 +10,7 @@
 
 #include "api/builtin.h"
 #include "api/job.h"
-#ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/cuda.h"
-#endif
+#include "backends/registry.h"
 #include "execute/fit.h"
 #include "execute/window.h"
 #include "formats/npy/npy.h"
@@ -30,18 +28,13 @@ inline std::string golden(const std::string& name) {
 // "cpu" where this build has it, and the reference: the host may look into their arenas, and they repeat themselves to
 // the bit.
 inline std::vector<std::string> host_devices() {
-#ifdef PLIMSOLL_HAS_CPU
-  return {"cpu", "reference"};
-#else
+  if (backend_named("cpu").built) return {"cpu", "reference"};
   return {"reference"};
-#endif
 }
 // And "gpu" where there is one.
 inline std::vector<std::string> devices() {
   std::vector<std::string> list = host_devices();
-#ifdef PLIMSOLL_HAS_CUDA
-  if (visible_cards()) list.push_back("gpu");
-#endif
+  if (backend_named("gpu").available()) list.push_back("gpu");
   return list;
 }
 inline std::string fast_device() {

@@ -6,8 +6,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "backends/cpu/fused/program.h"
 #include "backends/cpu/recipe.h"
-#include "backends/cpu/tile_program.h"
 #include "device/host_backend.h"
 
 namespace plimsoll {

@@ -34,5 +34,9 @@ struct Card {
 // Cards one can plan for without having them: "rtx-4090-24g".
 const std::vector<Card>& card_profiles();
 Result<Card> card_from_profile(const std::string& profile);
+// A profile that the user brings as a file (docs/gpu.md): whether a device is written as one, and the card in it. An
+// unknown or missing key and a number no card can have are P204.
+bool is_profile_file(const std::string& device);
+Result<Card> card_from_file(const std::string& path);
 
 }  // namespace plimsoll::cuda

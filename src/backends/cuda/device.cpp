@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/fused/kernel.h"
 #include "backends/cuda/kernel_limits.h"
-#include "backends/cuda/pass.h"
-#include "backends/cuda/rules.h"
+#include "backends/cuda/kernels.h"
 
 namespace plimsoll {
 namespace cuda {
@@ -51,7 +51,7 @@ Result<KernelOffer> CudaDevice::offer(const Graph& graph, const Node& node) cons
 
 bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
   // Moments are taken about the tensor's first row, which must therefore exist.
-  return node.op != "batch_norm_stats" && has_pass_form(graph, node);
+  return node.op != "batch_norm_stats" && has_fused_form(graph, node);
 }
 
 // One kernel's start is worth some megabytes of traffic.
@@ -59,10 +59,10 @@ bool CudaDevice::groups(const Graph& graph, const Node& node) const {
   if (node.op == "reorder") return true;
   if (node.body) {
     for (const Node& inner : node.body->nodes)
-      if (!has_pass_form(*node.body, inner)) return false;
+      if (!has_fused_form(*node.body, inner)) return false;
     return true;
   }
-  return has_pass_form(graph, node);
+  return has_fused_form(graph, node);
 }
 
 size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
@@ -82,7 +82,7 @@ Bytes CudaDevice::overhead_bound(int primitives) const {
 }
 
 Result<KernelOffer> fused_rule(const Card& card, const NodeView& view) {
-  PLIMSOLL_ASSIGN(const Pass pass, make_pass(view.graph, view.node));
+  PLIMSOLL_ASSIGN(const FusedKernel pass, make_fused_kernel(view.graph, view.node));
   KernelOffer offer;
   offer.kernel = "pass";
   offer.workspace = pass.workspace(card);

@@ -93,8 +93,8 @@ struct WinogradResult {
 
 constexpr int64_t kMostThinRows = 16;
 
-// The rows of an image under one row of a convolution's results; see thin.inl.
-struct ThinRows {
+// The rows of an image under one row of a convolution's results; see few_channels.inl.
+struct FewChannelRows {
   const float* rows[kMostThinRows];  // kh of them, with their padding; null outside the image
   int64_t kh, run;                   // values of a tap row: kw * c
   int64_t step;                      // from one pixel's first value to the next one's
@@ -130,7 +130,7 @@ struct Simd {
                               float* sums);
   void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
 
-  void (*thin_weight_grad)(const ThinRows&, const float* dy, float* sums, float* bias_sums);
+  void (*few_channel_weight_grad)(const FewChannelRows&, const float* dy, float* sums, float* bias_sums);
   void (*pointwise_panels)(const float* w, int64_t k, int64_t n, bool turned, float* panels);
   void (*pointwise_forward)(const PointwiseProduct&, const float* x, int64_t pixels, float* y);
   // x[pixels][c], dy[pixels][o]; both in sixteens.
