@@ -165,7 +165,7 @@ int run(const Flags& flags) {
   const LoweredGraph lowered = require(lower(graph, backend->device()));
   Plan plan;
   add_persistent(lowered.graph, plan.persistent);
-  plan.phases.push_back(plan_phase("train", flags.batch, lowered, plan.persistent));
+  plan.phases.push_back(plan_phase({PhaseKind::kTrain}, flags.batch, lowered, plan.persistent));
   plan.persistent_bytes = end_of(plan.persistent);
   plan.arena_bytes = plan.phases[0].arena_bytes;
   require(validate(plan));

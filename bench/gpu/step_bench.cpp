@@ -50,8 +50,8 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
 
 // Each node's time, how far it is above its prediction, and the sums by op.
 void print_profile(Session& session, int64_t batch) {
-  const PhasePlan* phase = session.plan().phase(session.plan().batch.micro < batch ? "accumulate" : "train");
-  const auto seconds = require(session.measure_nodes(phase->name, phase->samples, 10));
+  const PhasePlan* phase = session.plan().phase(session.plan().gradient_phase());
+  const auto seconds = require(session.measure_nodes(phase->name.kind, phase->samples, 10));
   std::map<std::string, std::pair<int, double>> by_op;
   double sum = 0;
   for (size_t n = 0; n < seconds.size(); ++n) {

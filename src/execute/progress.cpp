@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/json_numbers.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -16,7 +17,7 @@ using Json = nlohmann::json;
 
 // Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
 bool belongs_in_checkpoint(const PersistentSlot& slot) {
-  return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0;
+  return slot.category != Category::kInputs || is_tally_value(slot.name);
 }
 
 Json numbers_to_json(const std::vector<double>& numbers) {

@@ -12,6 +12,7 @@
 
 #include "base/checked.h"
 #include "device/process_memory.h"
+#include "model/values.h"
 
 namespace plimsoll {
 
@@ -145,7 +146,7 @@ Status Session::dry_run(Bytes held_before) {
 }
 
 Status Session::bind() {
-  if (!plan_.phases.empty() && plan_.phases.front().name != "predict")
+  if (!plan_.phases.empty() && plan_.phases.front().name.kind != PhaseKind::kPredict)
     tallies_ = tallies_of(model_, Mode::kEvaluate, options_);
   for (const Tally& tally : tallies_)
     if (!has_persistent(tally_value(tally.name)))
@@ -188,7 +189,7 @@ Status Session::open_queues() {
   if (tallies_.empty()) return {};
   tally_begin_ = begin;
   PLIMSOLL_ASSIGN(readback_, backend_.open_readback(*memory_, begin, end - begin));
-  if (!has_persistent(kKnownSkips) || !has_persistent(kSkippedUpdates)) return {};
+  if (!has_persistent(std::string(name_of(StepScalar::kKnownSkips))) || !has_persistent(kSkippedUpdates)) return {};
   const PersistentSlot* skips = plan_.slot(kSkippedUpdates);
   PLIMSOLL_ASSIGN(skips_, backend_.open_readback(*memory_, skips->offset, skips->type.bytes()));
   return {};
@@ -250,17 +251,18 @@ void Session::find_slots(BoundPhase& bound) {
     bound.feed.push_back({slot.data, slot.data == nullptr ? 0 : slot.type.bytes()});
   };
   for (const Port& port : model_.inputs()) {
-    const TensorView input = view("x:" + port.name);
+    const TensorView input = view(input_value(port.name));
     bound.slots.inputs.push_back(input.data);
     feed(input);
   }
   for (const Port& port : model_.outputs()) {
-    if (const TensorView target = view("y:" + port.name); target.data != nullptr) {
+    if (const TensorView target = view(target_value(port.name)); target.data != nullptr) {
       bound.slots.targets.push_back(target.data);
       feed(target);
     }
-    if (const TensorView weight = view("weight:" + port.name); weight.data != nullptr) bound.weights.push_back(weight);
-    bound.predictions.push_back(view("prediction:" + port.name));
+    if (const TensorView weight = view(sample_weight_value(port.name)); weight.data != nullptr)
+      bound.weights.push_back(weight);
+    bound.predictions.push_back(view(prediction_value(port.name)));
   }
   for (const TensorView& weight : bound.weights) feed(weight);
   bound.slots.weights.resize(bound.weights.size());
@@ -287,17 +289,16 @@ Status Session::store(const std::string& name, const std::function<Status(const 
   return memory_->write(slot->offset, staged.data(), slot->type.bytes());
 }
 
-Session::BoundPhase* Session::find(const std::string& name, int64_t samples) const {
+Session::BoundPhase* Session::find(PhaseKind kind, int64_t samples) const {
   for (const auto& phase : phases_)
-    if (phase->plan->samples == samples && (phase->plan->name == name || phase->plan->name == name + "_tail"))
-      return phase.get();
+    if (phase->plan->samples == samples && phase->plan->name.kind == kind) return phase.get();
   return nullptr;
 }
 
-Result<Session::BoundPhase*> Session::ready(const std::string& name, int64_t samples) {
-  BoundPhase* phase = find(name, samples);
+Result<Session::BoundPhase*> Session::ready(PhaseKind kind, int64_t samples) {
+  BoundPhase* phase = find(kind, samples);
   if (phase == nullptr)
-    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase {} for {} samples", name, samples));
+    return fail(ErrorCode::kInternal, fmt::format("the plan has no phase {} for {} samples", to_text({kind}), samples));
   PLIMSOLL_TRY(memory_->commit(phase->end));
   return phase;
 }
@@ -358,24 +359,24 @@ Status Session::run_batch(BoundPhase& phase, const Fill& fill) {
   return {};
 }
 
-void Session::set_scalar(const std::string& name, double value) {
-  const PersistentSlot* slot = plan_.slot(name);
+void Session::set_scalar(std::string_view name, double value) {
+  const PersistentSlot* slot = plan_.slot(std::string(name));
   if (slot == nullptr) return;
   const auto single = static_cast<float>(value);
   pokes_.push_back(slot->type.dtype == DType::kFloat64 ? poke_of<double>(slot->offset, {&value, 1})
                                                        : poke_of<float>(slot->offset, {&single, 1}));
 }
 
-void Session::set_integers(const std::string& name, std::initializer_list<int64_t> values) {
-  const PersistentSlot* slot = plan_.slot(name);
+void Session::set_integers(StepScalar scalar, std::initializer_list<int64_t> values) {
+  const PersistentSlot* slot = plan_.slot(std::string(name_of(scalar)));
   if (slot != nullptr) pokes_.push_back(poke_of<int64_t>(slot->offset, {values.begin(), values.size()}));
 }
 
 void Session::set_scales(int64_t samples) {
-  set_scalar("one", 1);
+  set_scalar(name_of(StepScalar::kOne), 1);
   for (const Port& port : model_.outputs())
     if (port.has_loss)
-      set_scalar("scale:" + port.name, port.loss_weight / static_cast<double>(samples * port.rows_per_sample));
+      set_scalar(loss_factor_value(port.name), port.loss_weight / static_cast<double>(samples * port.rows_per_sample));
 }
 
 Status Session::begin(const Window& window, int64_t done) {
@@ -384,22 +385,22 @@ Status Session::begin(const Window& window, int64_t done) {
     return fail(ErrorCode::kInternal, fmt::format("a window of {} samples, {} of them done, cannot follow {} updates",
                                                   window.samples, done, window.iteration));
   set_scales(window.samples);
-  set_scalar("learning_rate", window.learning_rate);
-  set_scalar(kRateIfSkipped, window.rate_if_skipped);
-  set_integers(kKnownSkips, {window.known_skips});
-  set_integers("iteration", {*update});
-  set_integers("rng", {static_cast<int64_t>(window.seed), window.iteration});
+  set_scalar(name_of(StepScalar::kLearningRate), window.learning_rate);
+  set_scalar(name_of(StepScalar::kRateIfSkipped), window.rate_if_skipped);
+  set_integers(StepScalar::kKnownSkips, {window.known_skips});
+  set_integers(StepScalar::kIteration, {*update});
+  set_integers(StepScalar::kRandom, {static_cast<int64_t>(window.seed), window.iteration});
   first_sample_ = done;
   if (done == 0) std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
   if (!micro_batched_ || done > 0) return {};
-  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("begin", 0));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(PhaseKind::kBegin, 0));
   run(*phase);
   return {};
 }
 
 Result<Session::BoundPhase*> Session::next_accumulate(int64_t count) {
-  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(micro_batched_ ? "accumulate" : "train", count));
-  set_integers("first_sample", {first_sample_});
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(plan_.gradient_phase(), count));
+  set_integers(StepScalar::kFirstSample, {first_sample_});
   first_sample_ += count;
   return phase;
 }
@@ -419,7 +420,7 @@ Status Session::accumulate_again(int64_t count) {
 
 Status Session::apply() {
   if (micro_batched_) {
-    PLIMSOLL_ASSIGN(BoundPhase * phase, ready("apply", 0));
+    PLIMSOLL_ASSIGN(BoundPhase * phase, ready(PhaseKind::kApply, 0));
     run(*phase);
   }
   request_sums();
@@ -427,7 +428,7 @@ Status Session::apply() {
 }
 
 Status Session::evaluate(int64_t count, const Fill& fill) {
-  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("evaluate", count));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(PhaseKind::kEvaluate, count));
   set_scales(count);
   std::fill(weight_sums_.begin(), weight_sums_.end(), 0.0);
   PLIMSOLL_TRY(run_batch(*phase, fill));
@@ -436,12 +437,12 @@ Status Session::evaluate(int64_t count, const Fill& fill) {
 }
 
 Status Session::predict(int64_t count, const Fill& fill) {
-  PLIMSOLL_ASSIGN(BoundPhase * phase, ready("predict", count));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(PhaseKind::kPredict, count));
   return run_batch(*phase, fill);
 }
 
 Result<TensorView> Session::prediction(int64_t count, size_t output) {
-  PLIMSOLL_ASSIGN(const BoundPhase* const phase, ready("predict", count));
+  PLIMSOLL_ASSIGN(const BoundPhase* const phase, ready(PhaseKind::kPredict, count));
   const TensorView view = output < phase->predictions.size() ? phase->predictions[output] : TensorView{};
   if (view.data == nullptr)
     return fail(ErrorCode::kBadPlan, fmt::format("the plan's phase predict has no prediction {}", output));
@@ -452,9 +453,9 @@ Result<TensorView> Session::prediction(int64_t count, size_t output) {
   return TensorView{view.type, staged_prediction_.data()};
 }
 
-Result<std::vector<double>> Session::measure_nodes(const std::string& name, int64_t samples, int repeats) {
+Result<std::vector<double>> Session::measure_nodes(PhaseKind kind, int64_t samples, int repeats) {
   using Clock = std::chrono::steady_clock;
-  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(name, samples));
+  PLIMSOLL_ASSIGN(BoundPhase * phase, ready(kind, samples));
   flush_pokes();
   std::vector<double> seconds;
   for (const auto& kernel : phase->kernels) {

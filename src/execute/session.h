@@ -13,6 +13,7 @@
 
 #include "data/source.h"
 #include "device/kernel.h"
+#include "model/values.h"
 #include "plan/plan.h"
 
 namespace plimsoll {
@@ -65,7 +66,7 @@ class Session {
 
   // Adds a phase for a batch size the plan did not foresee, inside the arena as it is (search/search.h: plan_tail).
   Status add_phase(PhasePlan phase);
-  bool can_accumulate(int64_t count) const { return find(micro_batched_ ? "accumulate" : "train", count) != nullptr; }
+  bool can_accumulate(int64_t count) const { return find(plan_.gradient_phase(), count) != nullptr; }
 
   const Plan& plan() const { return plan_; }
   const Model& model() const { return model_; }
@@ -110,7 +111,7 @@ class Session {
   const Device& device() const { return backend_.device(); }
 
   // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
-  Result<std::vector<double>> measure_nodes(const std::string& phase, int64_t samples, int repeats);
+  Result<std::vector<double>> measure_nodes(PhaseKind kind, int64_t samples, int repeats);
 
   // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
   // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
@@ -130,8 +131,8 @@ class Session {
   Status dry_run(Bytes held_before);
   Status bind_phase(const PhasePlan& phase);
   void find_slots(BoundPhase& phase);
-  BoundPhase* find(const std::string& name, int64_t samples) const;
-  Result<BoundPhase*> ready(const std::string& name, int64_t samples);  // found, and with room to run in
+  BoundPhase* find(PhaseKind kind, int64_t samples) const;
+  Result<BoundPhase*> ready(PhaseKind kind, int64_t samples);  // found, and with room to run in
   Result<BoundPhase*> next_accumulate(int64_t count);
   Status run_batch(BoundPhase& phase, const Fill& fill);
   void run(BoundPhase& phase);
@@ -139,8 +140,8 @@ class Session {
   void run_alone(BoundPhase& phase, size_t node);
   void run_each_kind();
   Status record_phases();
-  void set_scalar(const std::string& name, double value);
-  void set_integers(const std::string& name, std::initializer_list<int64_t> values);
+  void set_scalar(std::string_view name, double value);
+  void set_integers(StepScalar scalar, std::initializer_list<int64_t> values);
   void set_scales(int64_t samples);
   void request_sums();
   void read_tallies(const std::byte* persistent, Sums& sums) const;  // `persistent`: the arena's bottom, or a copy

@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-const PhasePlan* Plan::phase(const std::string& name) const {
+const PhasePlan* Plan::phase(PhaseName name) const {
   for (const PhasePlan& p : phases)
     if (p.name == name) return &p;
   return nullptr;
@@ -38,13 +38,11 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                     const std::vector<PersistentSlot>& slots) {
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const std::vector<PersistentSlot>& slots) {
   return place_phase(name, samples, reorder_for_memory(std::move(lowered)), slots);
 }
 
-PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                      const std::vector<PersistentSlot>& slots) {
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const std::vector<PersistentSlot>& slots) {
   const StorageMap map = assign_storage(lowered);
   const std::vector<PackItem> items = pack_items(lowered, map);
   const Packing packing = pack(items), waiting = pack(host_items(map));

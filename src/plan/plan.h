@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "autodiff/program.h"
 #include "levers/lever.h"
 #include "lower/lower.h"
+#include "program/phases.h"
 
 namespace plimsoll {
 
@@ -37,7 +37,7 @@ struct PlannedNode {
 };
 
 struct PhasePlan {
-  std::string name;
+  PhaseName name;
   int64_t samples = 0;
   Graph graph;                     // nodes in the order they run
   std::vector<PlannedNode> nodes;  // one a node
@@ -88,7 +88,11 @@ struct Plan {
   Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }
   // What of the peak is neither arena nor data buffers: what reports call overhead, so that their rows add up.
   Bytes overhead_at_peak() const { return peak_bytes() - arena_bytes - data_bytes; }
-  const PhasePlan* phase(const std::string& name) const;
+  const PhasePlan* phase(PhaseName name) const;                                  // the first of that name, or null
+  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // for whole batches
+  bool micro_batched() const { return batch.micro < batch.effective; }
+  // The phase that computes gradients: one run of it per micro-batch.
+  PhaseKind gradient_phase() const { return micro_batched() ? PhaseKind::kAccumulate : PhaseKind::kTrain; }
   const PersistentSlot* slot(const std::string& name) const;
 };
 
@@ -97,11 +101,9 @@ void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
 Bytes end_of(const std::vector<PersistentSlot>& slots);
 
 // Orders, assigns and packs one lowered phase above the persistent values.
-PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                     const std::vector<PersistentSlot>& slots);
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const std::vector<PersistentSlot>& slots);
 // The same for nodes that keep the order they are in.
-PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph ordered,
-                      const std::vector<PersistentSlot>& slots);
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph ordered, const std::vector<PersistentSlot>& slots);
 
 // Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
 // everything inside the arena, every read preceded by its write, updates in their persistent values, the categories

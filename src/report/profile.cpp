@@ -14,7 +14,7 @@ std::string describe(const PhasePlan& phase, size_t n) {
   std::string ops = node.op;
   if (node.body)
     for (const Node& member : node.body->nodes) ops += " " + member.op;
-  return fmt::format("{} {} ({}) {}", phase.name, node.layer, ops, phase.nodes[n].kernel);
+  return fmt::format("{} {} ({}) {}", to_text(phase.name), node.layer, ops, phase.nodes[n].kernel);
 }
 
 }  // namespace

@@ -30,7 +30,7 @@ Rewritten apply_levers(Graph graph, const Device& device, int recompute) {
 }
 
 struct Lowered {
-  std::string name;
+  PhaseName name;
   int64_t samples = 0;
   LoweredGraph graph;
   double repeats = 0;     // runs of it in one full window
@@ -71,8 +71,8 @@ class Builder {
     for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
     if (kept < 1 && !offload_phases(kept)) return std::optional<Plan>();
     plan_phases();
-    PLIMSOLL_TRY(add_inference("evaluate", request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
-    PLIMSOLL_TRY(add_inference("predict", request_.predict_batch, request_.predict_samples, predict_phase));
+    PLIMSOLL_TRY(add_inference(request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
+    PLIMSOLL_TRY(add_inference(request_.predict_batch, request_.predict_samples, predict_phase));
     return std::optional<Plan>(finish());
   }
 
@@ -118,16 +118,16 @@ class Builder {
     if (micro_ == request_.batch) {
       PLIMSOLL_TRY(add(train_phase(model, request_.batch, request_.graph), 1));
       if (request_.partial_window > 0)
-        PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, "train_tail"), 0));
+        PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, true), 0));
       return {};
     }
     PLIMSOLL_TRY(add(begin_phase(model, request_.graph), 1));
     const int64_t whole = request_.batch / micro_, tail = request_.batch % micro_;
     const int64_t partial_tail = request_.partial_window % micro_;
     PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(whole)));
-    if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, "accumulate_tail"), 1));
+    if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, true), 1));
     if (partial_tail > 0 && partial_tail != tail)
-      PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));
+      PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, true), 0));
     return add(apply_phase(model, request_.graph), 1);
   }
 
@@ -153,13 +153,13 @@ class Builder {
   // Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but
   // time.
   template <typename MakePhase>
-  Status add_inference(const std::string& name, int64_t batch, int64_t samples, MakePhase make) {
+  Status add_inference(int64_t batch, int64_t samples, MakePhase make) {
     if (batch == 0) return {};
     if (samples > 0) batch = std::min(batch, samples);
     for (;; batch = (batch + 1) / 2) {
-      PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, name), 0));
+      PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, false), 0));
       if (samples > 0 && samples % batch != 0)
-        PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, name + "_tail"), 0));
+        PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, true), 0));
       // More persistent values move the transients up; those planned before are then planned again from their graphs.
       const size_t slots = plan_.persistent.size();
       for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
@@ -253,10 +253,9 @@ class Builder {
 
 }  // namespace
 
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples) {
-  PLIMSOLL_ASSIGN(Phase phase, name == "train"
-                                   ? train_phase(*request.model, samples, request.graph, name + "_tail")
-                                   : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
+  PLIMSOLL_ASSIGN(Phase phase, plan.micro_batched() ? accumulate_phase(*request.model, samples, request.graph, true)
+                                                    : train_phase(*request.model, samples, request.graph, true));
   const auto may = [&](const char* lever) {
     return std::any_of(plan.levers.begin(), plan.levers.end(), [&](const LeverUse& l) { return l.name == lever; });
   };

@@ -71,8 +71,8 @@ struct SearchResult {
 
 Result<SearchResult> search(const SearchRequest& request);
 
-// The phase for a batch of a size the plan did not foresee, inside the same arena: `name` is "train" or "accumulate".
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples);
+// The phase for a batch of a size the plan did not foresee, inside the same arena.
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples);
 
 // The error of a result that does not fit, with what is missing and what would help.
 Error does_not_fit(const SearchRequest& request, const SearchResult& result);

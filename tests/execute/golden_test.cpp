@@ -72,7 +72,7 @@ TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
     EXPECT_EQ(run->session->first_changed_byte(run->plan().persistent_bytes), -1);
 
     // Evaluation alone first: it is the smaller phase, so that there is arena above what it may touch.
-    const PhasePlan* evaluate = run->plan().phase("evaluate");
+    const PhasePlan* evaluate = run->plan().phase(PhaseKind::kEvaluate);
     require(run->session->evaluate(evaluate->samples,
                                    [&](const BatchBuffers& into) { return data.read(0, 0, evaluate->samples, into); }));
     EXPECT_EQ(run->session->arena_peak_bytes(), evaluate->arena_bytes);
@@ -121,12 +121,12 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
       }
       ++checked;
       EXPECT_FALSE(untouched(begin + value.bytes() - element, element))
-          << phase.name << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
+          << to_text(phase.name) << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
     }
   });
   run->step(data, 0, kBatch);
-  require(run->session->evaluate(run->plan().phase("evaluate")->samples, [&](const BatchBuffers& into) {
-    return data.read(0, 0, run->plan().phase("evaluate")->samples, into);
+  require(run->session->evaluate(run->plan().phase(PhaseKind::kEvaluate)->samples, [&](const BatchBuffers& into) {
+    return data.read(0, 0, run->plan().phase(PhaseKind::kEvaluate)->samples, into);
   }));
   EXPECT_GT(checked, 10);
 }

@@ -38,7 +38,7 @@ class GpuGrowth : public OnGpu {
 TEST_F(GpuGrowth, MemoryIsMappedAsPhasesComeAndTheDriverCountsIt) {
   const auto run = run_of("seed-2", large(true));
   const Plan& plan = run->plan();
-  const Bytes small = plan.phase("evaluate")->arena_bytes;
+  const Bytes small = plan.phase(PhaseKind::kEvaluate)->arena_bytes;
   ASSERT_LT(plan.persistent_bytes + 4 * kGranularity, small);
   ASSERT_LT(small + 4 * kGranularity, plan.arena_bytes);
   EXPECT_TRUE(run->backend->device().info().memory_growth);
