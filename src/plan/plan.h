@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct PersistentSlot {
 
   Bytes bytes() const { return align_up(std::max<Bytes>(type.bytes(), 1)); }
   bool operator==(const PersistentSlot&) const = default;
+};
+
+// Where persistent values lie: one layout for all plans of a model that share an arena, whichever graphs they have.
+struct PersistentLayout {
+  std::vector<PersistentSlot> slots;
+  Bytes bytes = 0;  // transients begin here
 };
 
 struct Placement {
@@ -94,16 +101,19 @@ struct Plan {
   // The phase that computes gradients: one run of it per micro-batch.
   PhaseKind gradient_phase() const { return micro_batched() ? PhaseKind::kAccumulate : PhaseKind::kTrain; }
   const PersistentSlot* slot(const std::string& name) const;
+  PersistentLayout layout() const { return {persistent, persistent_bytes}; }
 };
 
-// Adds the persistent values of a graph that `slots` does not have yet, each behind the last.
-void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
-Bytes end_of(const std::vector<PersistentSlot>& slots);
+// The values that graphs mention, in an order that depends on nothing but their categories and names: weights,
+// optimizer state, step scalars and tallies, and last what only plans with micro-batches have, accumulated gradients.
+// What `arena` has stays where it is, the others follow it.
+PersistentLayout lay_out(std::span<const Graph* const> graphs, const std::vector<PersistentSlot>& arena = {});
+Bytes end_of(const std::vector<PersistentSlot>& slots);  // of slots in the order of their offsets
 
 // Orders, assigns and packs one lowered phase above the persistent values.
-PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const std::vector<PersistentSlot>& slots);
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent);
 // The same for nodes that keep the order they are in.
-PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph ordered, const std::vector<PersistentSlot>& slots);
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph ordered, const PersistentLayout& persistent);
 
 // Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
 // everything inside the arena, every read preceded by its write, updates in their persistent values, the categories

@@ -20,7 +20,7 @@ std::string describe(const PhasePlan& phase, size_t n) {
 }  // namespace
 
 void Profile::attach(Session& session) {
-  session.watch([this](const PhasePlan& phase, size_t node, bool done, std::byte*) {
+  Probe(session).watch([this](const PhasePlan& phase, size_t node, bool done, std::byte*) {
     const auto now = std::chrono::steady_clock::now();
     auto& times = phases_[&phase];
     times.resize(phase.nodes.size());

@@ -42,7 +42,10 @@ struct SearchRequest {
   Bytes budget = 0;                // of the whole process; 0: unlimited
   Bytes host_budget = 0;           // of values that wait in the host's memory; 0: unlimited
   bool host_budget_asked = false;  // by the user
-  bool find_least = true;          // whether to say what the smallest plan needs, also where something fits
+  // Persistent values of an arena that other plans of this model run in too (Session::kept): the plan leaves them where
+  // they are. Empty: an arena of its own.
+  std::vector<PersistentSlot> arena;
+  bool find_least = true;  // whether to say what the smallest plan needs, also where something fits
 
   // The largest piece that the user's own cut leaves.
   int64_t piece() const { return (batch + accumulation_steps - 1) / accumulation_steps; }
