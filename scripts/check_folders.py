@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 # The path of the data, from the top. docs/concepts.md draws it.
-ORDER = ["base", "formats", "graph", "ops", "model", "autodiff", "device", "levers", "lower", "plan", "search",
+ORDER = ["base", "formats", "graph", "ops", "model", "autodiff", "program", "device", "levers", "lower", "plan", "search",
          "backends", "data", "execute", "shrink", "report", "api", "cli"]
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 

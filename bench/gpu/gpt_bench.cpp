@@ -164,9 +164,11 @@ int run(const Flags& flags) {
   if (flags.recompute) graph = recompute_cheap(graph).graph;
   const LoweredGraph lowered = require(lower(graph, backend->device()));
   Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.phases.push_back(plan_phase("train", flags.batch, lowered, plan.persistent));
-  plan.persistent_bytes = end_of(plan.persistent);
+  const Graph* const graph = &lowered.graph;
+  PersistentLayout layout = lay_out({&graph, 1});
+  plan.phases.push_back(plan_phase({PhaseKind::kTrain}, flags.batch, lowered, layout));
+  plan.persistent = std::move(layout.slots);
+  plan.persistent_bytes = layout.bytes;
   plan.arena_bytes = plan.phases[0].arena_bytes;
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];

@@ -13,6 +13,7 @@
 #include <map>
 
 #include "api/job.h"
+#include "execute/probe.h"
 #include "plimsoll/plimsoll.h"
 #include "search/build.h"
 
@@ -50,8 +51,8 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
 
 // Each node's time, how far it is above its prediction, and the sums by op.
 void print_profile(Session& session, int64_t batch) {
-  const PhasePlan* phase = session.plan().phase(session.plan().batch.micro < batch ? "accumulate" : "train");
-  const auto seconds = require(session.measure_nodes(phase->name, phase->samples, 10));
+  const PhasePlan* phase = session.plan().phase(session.plan().gradient_phase());
+  const auto seconds = require(Probe(session).measure_nodes(phase->name.kind, phase->samples, 10));
   std::map<std::string, std::pair<int, double>> by_op;
   double sum = 0;
   for (size_t n = 0; n < seconds.size(); ++n) {
@@ -128,7 +129,7 @@ int run(int argc, char** argv) {
     for (int64_t done = 0; done < job.batch_size;) {
       const int64_t count = std::min(found.plan.batch.micro, job.batch_size - done);
       require(again && found.plan.batch.accumulation_steps() == 1
-                  ? session->accumulate_again(count)
+                  ? Probe(*session).accumulate_again(count)
                   : session->accumulate(count,
                                         [&](const BatchBuffers& into) { return fill_batch(open.model, count, into); }));
       done += count;

@@ -152,8 +152,7 @@ Result<double> TrainerState::step(const Batch& batch) {
 Status TrainerState::prepare_piece(int64_t count) {
   if (count == 0 || session_->can_accumulate(count)) return {};
   const Plan& plan = session_->plan();
-  PLIMSOLL_ASSIGN(PhasePlan tail,
-                  plan_tail(request_, plan, cut().micro < cut().effective ? "accumulate" : "train", count));
+  PLIMSOLL_ASSIGN(PhasePlan tail, plan_tail(request_, plan, count));
   const int primitives = primitives_ + tail.primitives;
   const Bytes peak = plan.arena_bytes + plan.data_bytes + request_.device->overhead_bound(primitives);
   if (request_.budget > 0 && peak > request_.budget)

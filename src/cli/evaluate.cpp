@@ -113,7 +113,7 @@ Result<int> predict_command(InferenceFlags& flags) {
     writers.push_back(std::move(writer));
     paths.push_back(std::move(path));
   }
-  const int64_t batch = job->session->plan().phase("predict")->samples;
+  const int64_t batch = job->session->plan().phase(PhaseKind::kPredict)->samples;
   for (int64_t first = 0; first < samples;) {
     if (stop_requested().load())
       return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples; {} was not written", first,

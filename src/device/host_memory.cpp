@@ -18,15 +18,18 @@ size_t mapped(Bytes bytes) {
   return static_cast<size_t>(whole_pages(bytes + Memory::kGuard));
 }
 
+Error no_room(Bytes bytes) {
+  return {ErrorCode::kOutOfMemory,
+          fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
+          {},
+          {"a smaller --budget, or a higher limit (ulimit -v)"}};
+}
+
 }  // namespace
 
 Result<std::byte*> HostMemory::map(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED)
-    return fail(Error{ErrorCode::kOutOfMemory,
-                      fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
-                      {},
-                      {"a smaller --budget, or a higher limit (ulimit -v)"}});
+  if (base == MAP_FAILED) return fail(no_room(bytes));
   // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
   // resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
@@ -48,6 +51,16 @@ Bytes HostMemory::held_bytes() const {
     for (Bytes i = 0; i < span / page; ++i) sum += (present[i] & 1) != 0 ? page : 0;
   }
   return sum;
+}
+
+// The kernel moves pages, it does not copy them: nothing is held twice.
+Status HostMemory::resize(Bytes bytes, Bytes /*keep*/) {
+  void* const moved = mremap(base_, mapped(bytes_), mapped(bytes), MREMAP_MAYMOVE);
+  if (moved == MAP_FAILED) return fail(no_room(bytes));
+  base_ = static_cast<std::byte*>(moved);
+  bytes_ = bytes;
+  madvise(base_, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
+  return {};
 }
 
 Status HostMemory::write(Bytes offset, const void* from, Bytes bytes) {

@@ -96,7 +96,7 @@ class Trainer {
 
   Result<FitResult> run(const OptimizerState& start) {
     if (cut_.windows == 0) return fail(ErrorCode::kBadPlan, "the plan has no batch to train with");
-    if (validation_ != nullptr && session_.plan().phase("evaluate") == nullptr)
+    if (validation_ != nullptr && session_.plan().phase(PhaseKind::kEvaluate) == nullptr)
       return fail(Error{ErrorCode::kBadPlan,
                         "the plan has no phase to validate with",
                         {},
@@ -303,7 +303,7 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,
                                      const std::function<void(int64_t)>& progress) {
-  const PhasePlan* phase = session.plan().phase("evaluate");
+  const PhasePlan* phase = session.plan().phase(PhaseKind::kEvaluate);
   if (phase == nullptr)
     return fail(Error{ErrorCode::kBadPlan,
                       "the plan has no phase to evaluate with",

@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 #include "model/plan.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -58,7 +59,7 @@ class GraphWriter {
     const Port& port = model_.inputs()[i];
     b_.set_layer(port.name);
     const DType dtype = i < data_.inputs.size() ? data_.inputs[i] : precision_;
-    ValueId x = b_.input("x:" + port.name, {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
+    ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
     return cast(x, read_in_float32(plan_.inputs[i]) ? precision_ : compute_);
@@ -102,18 +103,23 @@ class GraphWriter {
     return used;
   }
 
-  ValueId scalar(const std::string& name) { return b_.persistent(name, {precision_, Shape{}}, Category::kInputs); }
+  ValueId one() { return step_scalar(b_, StepScalar::kOne, precision_); }
+  ValueId factor(const std::string& output) {
+    return b_.persistent(loss_factor_value(output), {precision_, Shape{}}, Category::kInputs);
+  }
 
   // Target and sample weights of an output, read once.
   void read_targets(size_t i) {
     const Port& port = model_.outputs()[i];
     const DType dtype = i < data_.targets.size() ? data_.targets[i] : port.sparse_labels ? DType::kInt32 : precision_;
-    const ValueId y = b_.input("y:" + port.name, {dtype, with_batch(batch_, port.target)}, Category::kInputs, false);
+    const ValueId y =
+        b_.input(target_value(port.name), {dtype, with_batch(batch_, port.target)}, Category::kInputs, false);
     targets_[i] = cast(y, port.sparse_labels ? DType::kInt32 : precision_);
     if (port.sparse_labels && port.target.rank() > 0)
       targets_[i] = b_.add1("reshape", {targets_[i]}, {{"shape", std::vector<int64_t>{batch_ * port.rows_per_sample}}});
     if (data_.sample_weights)
-      sample_weights_[i] = b_.input("weight:" + port.name, {precision_, Shape{batch_}}, Category::kInputs, false);
+      sample_weights_[i] =
+          b_.input(sample_weight_value(port.name), {precision_, Shape{batch_}}, Category::kInputs, false);
   }
 
   ValueId total(ValueId rows, ValueId scale, size_t output, bool weighted) {
@@ -141,9 +147,9 @@ class GraphWriter {
       b_.set_layer(name);
       read_targets(i);
       rows_[i] = add_loss_rows(b_, *losses[i], forward.predictions[i], targets_[i]);
-      const ValueId share = total(rows_[i], scalar("scale:" + name), i, true);
+      const ValueId share = total(rows_[i], factor(name), i, true);
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
-      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], scalar("one"), i, true), i, false));
+      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), i, true), i, false));
     }
   }
 
@@ -154,8 +160,8 @@ class GraphWriter {
       const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
-      forward.tallies.push_back(tally(metric.name, total(rows, scalar("one"), i, weighted), i, weighted,
-                                      metric.kind != MetricSpec::Kind::kLoss));
+      forward.tallies.push_back(
+          tally(metric.name, total(rows, one(), i, weighted), i, weighted, metric.kind != MetricSpec::Kind::kLoss));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/config.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -205,8 +206,8 @@ class Guard {
   ValueId rate(ValueId rate) {
     if (bad_ == kNone || !scheduled_) return rate;
     if (rate_ != kNone) return rate_;
-    const ValueId other = b_.persistent(kRateIfSkipped, b_.graph().type(rate), Category::kInputs);
-    const ValueId known = b_.persistent(kKnownSkips, {DType::kInt64, Shape{}}, Category::kInputs);
+    const ValueId other = step_scalar(b_, StepScalar::kRateIfSkipped, b_.graph().type(rate).dtype);
+    const ValueId known = step_scalar(b_, StepScalar::kKnownSkips, DType::kInt64);
     return rate_ = b_.add1("scheduled_rate", {rate, other, skipped_, known});
   }
   void update(ValueId persistent, ValueId value) const {
@@ -242,7 +243,7 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
     if (gradients[i] == kNone) continue;
     const Value w = b.graph().value(weight);
     b.set_layer("");
-    const ValueId rate = guard.rate(b.persistent("learning_rate", {w.type.dtype, Shape{}}, Category::kInputs));
+    const ValueId rate = guard.rate(step_scalar(b, StepScalar::kLearningRate, w.type.dtype));
     b.set_layer(w.layer);
     std::vector<ValueId> state;
     for (const std::string& name : state_names(optimizer))
@@ -250,7 +251,7 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
     std::vector<ValueId> outputs;
     if (optimizer.kind == Optimizer::Kind::kAdam) {
       b.set_layer("");
-      const ValueId iteration = guard.applied(b.persistent("iteration", {DType::kInt64, Shape{}}, Category::kInputs));
+      const ValueId iteration = guard.applied(step_scalar(b, StepScalar::kIteration, DType::kInt64));
       b.set_layer(w.layer);
       outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, iteration},
                       {{"beta_1", optimizer.beta_1},

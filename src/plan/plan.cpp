@@ -11,7 +11,7 @@
 
 namespace plimsoll {
 
-const PhasePlan* Plan::phase(const std::string& name) const {
+const PhasePlan* Plan::phase(PhaseName name) const {
   for (const PhasePlan& p : phases)
     if (p.name == name) return &p;
   return nullptr;
@@ -27,30 +27,53 @@ Bytes end_of(const std::vector<PersistentSlot>& slots) {
   return slots.empty() ? 0 : slots.back().offset + slots.back().bytes();
 }
 
-void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
-  std::map<std::string, bool> known;
-  for (const PersistentSlot& slot : slots) known[slot.name] = true;
-  for (ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    if (!value.persistent || known.count(value.name) != 0) continue;
-    slots.push_back({value.name, value.type, value.category, value.layer, end_of(slots)});
-    known[value.name] = true;
+namespace {
+
+int rank_of(Category category) {
+  switch (category) {
+    case Category::kWeights:
+      return 0;
+    case Category::kOptimizer:
+      return 1;
+    case Category::kGradients:
+      return 3;
+    default:
+      return 2;
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                     const std::vector<PersistentSlot>& slots) {
-  return place_phase(name, samples, reorder_for_memory(std::move(lowered)), slots);
+}  // namespace
+
+PersistentLayout lay_out(std::span<const Graph* const> graphs, const std::vector<PersistentSlot>& arena) {
+  std::map<std::pair<int, std::string>, PersistentSlot> mentioned;
+  for (const Graph* graph : graphs)
+    for (ValueId id : graph->inputs)
+      if (const Value& value = graph->value(id); value.persistent)
+        mentioned.try_emplace({rank_of(value.category), value.name},
+                              PersistentSlot{value.name, value.type, value.category, value.layer, 0});
+  PersistentLayout layout;
+  for (const PersistentSlot& slot : arena)
+    if (mentioned.erase({rank_of(slot.category), slot.name}) > 0) layout.slots.push_back(slot);
+  layout.bytes = end_of(arena);
+  for (auto& [order, slot] : mentioned) {
+    slot.offset = layout.bytes;
+    layout.bytes += slot.bytes();
+    layout.slots.push_back(std::move(slot));
+  }
+  return layout;
 }
 
-PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                      const std::vector<PersistentSlot>& slots) {
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent) {
+  return place_phase(name, samples, reorder_for_memory(std::move(lowered)), persistent);
+}
+
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent) {
   const StorageMap map = assign_storage(lowered);
   const std::vector<PackItem> items = pack_items(lowered, map);
   const Packing packing = pack(items), waiting = pack(host_items(map));
-  const Bytes base = end_of(slots);
+  const Bytes base = persistent.bytes;
   std::map<std::string, Bytes> slot_offsets;
-  for (const PersistentSlot& slot : slots) slot_offsets[slot.name] = slot.offset;
+  for (const PersistentSlot& slot : persistent.slots) slot_offsets[slot.name] = slot.offset;
 
   PhasePlan phase;
   phase.name = name;

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "autodiff/program.h"
 #include "levers/lever.h"
 #include "lower/lower.h"
+#include "program/phases.h"
 
 namespace plimsoll {
 
@@ -21,6 +22,12 @@ struct PersistentSlot {
 
   Bytes bytes() const { return align_up(std::max<Bytes>(type.bytes(), 1)); }
   bool operator==(const PersistentSlot&) const = default;
+};
+
+// Where persistent values lie: one layout for all plans of a model that share an arena, whichever graphs they have.
+struct PersistentLayout {
+  std::vector<PersistentSlot> slots;
+  Bytes bytes = 0;  // transients begin here
 };
 
 struct Placement {
@@ -37,7 +44,7 @@ struct PlannedNode {
 };
 
 struct PhasePlan {
-  std::string name;
+  PhaseName name;
   int64_t samples = 0;
   Graph graph;                     // nodes in the order they run
   std::vector<PlannedNode> nodes;  // one a node
@@ -88,20 +95,25 @@ struct Plan {
   Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }
   // What of the peak is neither arena nor data buffers: what reports call overhead, so that their rows add up.
   Bytes overhead_at_peak() const { return peak_bytes() - arena_bytes - data_bytes; }
-  const PhasePlan* phase(const std::string& name) const;
+  const PhasePlan* phase(PhaseName name) const;                                  // the first of that name, or null
+  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // for whole batches
+  bool micro_batched() const { return batch.micro < batch.effective; }
+  // The phase that computes gradients: one run of it per micro-batch.
+  PhaseKind gradient_phase() const { return micro_batched() ? PhaseKind::kAccumulate : PhaseKind::kTrain; }
   const PersistentSlot* slot(const std::string& name) const;
+  PersistentLayout layout() const { return {persistent, persistent_bytes}; }
 };
 
-// Adds the persistent values of a graph that `slots` does not have yet, each behind the last.
-void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots);
-Bytes end_of(const std::vector<PersistentSlot>& slots);
+// The values that graphs mention, in an order that depends on nothing but their categories and names: weights,
+// optimizer state, step scalars and tallies, and last what only plans with micro-batches have, accumulated gradients.
+// What `arena` has stays where it is, the others follow it.
+PersistentLayout lay_out(std::span<const Graph* const> graphs, const std::vector<PersistentSlot>& arena = {});
+Bytes end_of(const std::vector<PersistentSlot>& slots);  // of slots in the order of their offsets
 
 // Orders, assigns and packs one lowered phase above the persistent values.
-PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                     const std::vector<PersistentSlot>& slots);
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent);
 // The same for nodes that keep the order they are in.
-PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph ordered,
-                      const std::vector<PersistentSlot>& slots);
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph ordered, const PersistentLayout& persistent);
 
 // Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
 // everything inside the arena, every read preceded by its write, updates in their persistent values, the categories

@@ -39,7 +39,7 @@ json phase_to_json(const PhasePlan& phase) {
     values.push_back({value.offset, value.first, value.last});
     if (value.host != kNone) values.back().push_back(value.host);
   }
-  return json_object({{"name", phase.name},
+  return json_object({{"name", to_text(phase.name)},
                       {"samples", phase.samples},
                       {"graph", print(phase.graph)},
                       {"nodes", nodes},
@@ -54,7 +54,10 @@ json phase_to_json(const PhasePlan& phase) {
 
 Result<PhasePlan> phase_from_json(const json& j) {
   PhasePlan phase;
-  phase.name = j.at("name");
+  const auto& text = j.at("name").get_ref<const std::string&>();
+  const auto name = phase_from_text(text);
+  if (!name) return fail(ErrorCode::kBadPlan, fmt::format("no program has a phase '{:.40}'", text));
+  phase.name = *name;
   phase.samples = whole(j.at("samples"));
   PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get_ref<const std::string&>()));
   for (const json& node : j.at("nodes"))

@@ -53,7 +53,7 @@ class PhaseCheck {
 
  private:
   tl::unexpected<Error> wrong(const std::string& what) const {
-    return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", phase_.name, what));
+    return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", to_text(phase_.name), what));
   }
   const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
   bool inside(Bytes offset, Bytes bytes) const {
@@ -345,17 +345,16 @@ Status check_program(const Plan& plan) {
       !sensible(plan.planning_bytes))
     return wrong("a share of the budget that no memory has");
   for (const PhasePlan& phase : plan.phases)
-    for (const std::string_view reads : {"train", "accumulate", "evaluate", "predict"})
-      if ((phase.name == reads || phase.name == std::string(reads) + "_tail") && phase.samples < 1)
-        return wrong(fmt::format("phase '{}' for {} samples", phase.name, phase.samples));
+    if (reads_samples(phase.name.kind) && phase.samples < 1)
+      return wrong(fmt::format("phase '{}' for {} samples", to_text(phase.name), phase.samples));
   if (effective == 0) return {};
   const bool cut = micro < effective;
-  for (const char* name : {"begin", "accumulate", "apply", "train"}) {
-    if (cut == (std::string_view(name) == "train")) continue;
-    const PhasePlan* phase = plan.phase(name);
-    const bool reads = std::string_view(name) == "accumulate" || !cut;
-    if (phase == nullptr || phase->samples != (reads ? micro : 0))
-      return wrong(fmt::format("it has no phase '{}' for {} samples", name, reads ? micro : 0));
+  for (const PhaseKind kind : {PhaseKind::kBegin, PhaseKind::kAccumulate, PhaseKind::kApply, PhaseKind::kTrain}) {
+    if (cut == (kind == PhaseKind::kTrain)) continue;
+    const PhasePlan* phase = plan.phase(kind);
+    const int64_t samples = reads_samples(kind) ? micro : 0;
+    if (phase == nullptr || phase->samples != samples)
+      return wrong(fmt::format("it has no phase '{}' for {} samples", to_text({kind}), samples));
   }
   return {};
 }

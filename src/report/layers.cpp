@@ -7,8 +7,8 @@ namespace plimsoll {
 namespace {
 
 const PhasePlan* widest_phase(const Plan& plan) {
-  for (const char* name : {"train", "accumulate", "evaluate", "predict"})
-    if (const PhasePlan* phase = plan.phase(name)) return phase;
+  for (const PhaseKind kind : {PhaseKind::kTrain, PhaseKind::kAccumulate, PhaseKind::kEvaluate, PhaseKind::kPredict})
+    if (const PhasePlan* phase = plan.phase(kind)) return phase;
   return nullptr;
 }
 

@@ -23,7 +23,8 @@ Json peak_json(const Plan& plan) {
                                      {"bytes", peak.bytes}}));
   }
   const Node& node = phase->graph.node(phase->peak_node);
-  return ordered_object({{"phase", phase->name}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
+  return ordered_object(
+      {{"phase", to_text(phase->name)}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
 }
 
 Json layers_json(const Model& model, const Plan& plan) {
@@ -58,7 +59,7 @@ Json plan_json(const PlanReport& report) {
   // Weights go straight between file and arena: loading and saving need no more than what stays.
   phases.push_back(ordered_object({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}}));
   for (const PhasePlan& phase : plan.phases)
-    phases.push_back(ordered_object({{"name", phase.name},
+    phases.push_back(ordered_object({{"name", to_text(phase.name)},
                                      {"samples", phase.samples},
                                      {"arena_bytes", phase.arena_bytes},
                                      {"seconds", phase.seconds}}));

@@ -100,8 +100,8 @@ std::string bytes_table(const PlanReport& report) {
   Table table;
   if (peak != nullptr && !peak->nodes.empty()) {
     const Node& node = peak->graph.node(peak->peak_node);
-    table.row({fmt::format("at the peak (phase {}, {}{}{})", peak->name, node.op, node.layer.empty() ? "" : " of ",
-                           node.layer),
+    table.row({fmt::format("at the peak (phase {}, {}{}{})", to_text(peak->name), node.op,
+                           node.layer.empty() ? "" : " of ", node.layer),
                "bytes", ""});
   }
   for (const CategoryBytes& entry : categories_at_peak(plan))
@@ -125,8 +125,8 @@ std::string phases_table(const Plan& plan) {
   table.row({"phase", "samples", "arena", "predicted time"});
   table.row({"load", "", format_bytes(plan.persistent_bytes), ""});
   for (const PhasePlan& phase : plan.phases)
-    table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes),
-               milliseconds(phase.seconds)});
+    table.row({to_text(phase.name), phase.samples > 0 ? fmt::format("{}", phase.samples) : "",
+               format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
   if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
   return table.text();
 }

@@ -30,7 +30,7 @@ Rewritten apply_levers(Graph graph, const Device& device, int recompute) {
 }
 
 struct Lowered {
-  std::string name;
+  PhaseName name;
   int64_t samples = 0;
   LoweredGraph graph;
   double repeats = 0;     // runs of it in one full window
@@ -47,7 +47,7 @@ class Builder {
   Status lower_training() {
     if (request_.batch > 0) PLIMSOLL_TRY(add_training());
     training_ = std::move(phases_);
-    return {};
+    return lay_out_persistent();
   }
 
   // What leaves the device because only `kept` of the live set stays goes over the link once at least.
@@ -68,15 +68,30 @@ class Builder {
     kept_ = kept;
     if (kept < 1) order_training();
     phases_ = last ? std::move(training_) : training_;
-    for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
     if (kept < 1 && !offload_phases(kept)) return std::optional<Plan>();
     plan_phases();
-    PLIMSOLL_TRY(add_inference("evaluate", request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
-    PLIMSOLL_TRY(add_inference("predict", request_.predict_batch, request_.predict_samples, predict_phase));
+    PLIMSOLL_TRY(add_inference(request_.evaluate_batch, request_.evaluate_samples, evaluate_phase));
+    PLIMSOLL_TRY(add_inference(request_.predict_batch, request_.predict_samples, predict_phase));
     return std::optional<Plan>(finish());
   }
 
  private:
+  // The persistent values of all phases, which do not depend on how inference is cut.
+  Status lay_out_persistent() {
+    std::vector<Phase> inference;
+    for (const auto& [batch, make] :
+         {std::pair{request_.evaluate_batch, &evaluate_phase}, std::pair{request_.predict_batch, &predict_phase}}) {
+      if (batch == 0) continue;
+      PLIMSOLL_ASSIGN(Phase phase, make(*request_.model, 1, request_.graph, false));
+      inference.push_back(std::move(phase));
+    }
+    std::vector<const Graph*> graphs;
+    for (const Lowered& phase : training_) graphs.push_back(&phase.graph.graph);
+    for (const Phase& phase : inference) graphs.push_back(&phase.graph);
+    layout_ = lay_out(graphs, request_.arena);
+    return {};
+  }
+
   // Whatever share is kept, the order of the nodes is the same.
   void order_training() {
     if (ordered_) return;
@@ -118,24 +133,24 @@ class Builder {
     if (micro_ == request_.batch) {
       PLIMSOLL_TRY(add(train_phase(model, request_.batch, request_.graph), 1));
       if (request_.partial_window > 0)
-        PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, "train_tail"), 0));
+        PLIMSOLL_TRY(add(train_phase(model, request_.partial_window, request_.graph, true), 0));
       return {};
     }
     PLIMSOLL_TRY(add(begin_phase(model, request_.graph), 1));
     const int64_t whole = request_.batch / micro_, tail = request_.batch % micro_;
     const int64_t partial_tail = request_.partial_window % micro_;
     PLIMSOLL_TRY(add(accumulate_phase(model, micro_, request_.graph), static_cast<double>(whole)));
-    if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, "accumulate_tail"), 1));
+    if (tail > 0) PLIMSOLL_TRY(add(accumulate_phase(model, tail, request_.graph, true), 1));
     if (partial_tail > 0 && partial_tail != tail)
-      PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, "accumulate_tail"), 0));
+      PLIMSOLL_TRY(add(accumulate_phase(model, partial_tail, request_.graph, true), 0));
     return add(apply_phase(model, request_.graph), 1);
   }
 
   void plan_phases() {
     for (Lowered& phase : phases_) {
       plan_.phases.push_back(phase.offloaded > 0
-                                 ? place_phase(phase.name, phase.samples, std::move(phase.graph), plan_.persistent)
-                                 : plan_phase(phase.name, phase.samples, std::move(phase.graph), plan_.persistent));
+                                 ? place_phase(phase.name, phase.samples, std::move(phase.graph), layout_)
+                                 : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
       offloaded_ = std::max(offloaded_, phase.offloaded);
       plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
     }
@@ -145,7 +160,7 @@ class Builder {
   }
 
   Bytes highest() const {
-    Bytes bytes = end_of(plan_.persistent);
+    Bytes bytes = layout_.bytes;
     for (const PhasePlan& phase : plan_.phases) bytes = std::max(bytes, phase.arena_bytes);
     return bytes;
   }
@@ -153,19 +168,13 @@ class Builder {
   // Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but
   // time.
   template <typename MakePhase>
-  Status add_inference(const std::string& name, int64_t batch, int64_t samples, MakePhase make) {
+  Status add_inference(int64_t batch, int64_t samples, MakePhase make) {
     if (batch == 0) return {};
     if (samples > 0) batch = std::min(batch, samples);
     for (;; batch = (batch + 1) / 2) {
-      PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, name), 0));
+      PLIMSOLL_TRY(add(make(*request_.model, batch, request_.graph, false), 0));
       if (samples > 0 && samples % batch != 0)
-        PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, name + "_tail"), 0));
-      // More persistent values move the transients up; those planned before are then planned again from their graphs.
-      const size_t slots = plan_.persistent.size();
-      for (const Lowered& phase : phases_) add_persistent(phase.graph.graph, plan_.persistent);
-      if (plan_.persistent.size() != slots)
-        move_up(end_of(plan_.persistent) -
-                (slots == 0 ? 0 : plan_.persistent[slots - 1].offset + plan_.persistent[slots - 1].bytes()));
+        PLIMSOLL_TRY(add(make(*request_.model, samples % batch, request_.graph, true), 0));
       const Bytes before = highest() + least_data();
       const size_t count = plan_.phases.size();
       plan_phases();
@@ -176,19 +185,6 @@ class Builder {
                                                    : request_.budget - overhead();
       if (needed + least_data() <= allowed || batch == 1) return {};
       plan_.phases.resize(count);
-    }
-  }
-
-  // Shifts the transients of all phases planned so far.
-  void move_up(Bytes bytes) {
-    const Bytes boundary = end_of(plan_.persistent) - bytes;
-    for (PhasePlan& phase : plan_.phases) {
-      for (Placement& place : phase.values)
-        if (place.offset >= boundary) place.offset += bytes;
-      for (PlannedNode& node : phase.nodes)
-        if (node.workspace_bytes > 0) node.workspace_offset += bytes;
-      phase.arena_bytes += bytes;
-      phase.live_set_bytes += bytes;
     }
   }
 
@@ -207,7 +203,8 @@ class Builder {
     plan_.settings = {recompute_, kept_};
     plan_.per_micro_batch_norm =
         request_.per_micro_batch_norm && request_.model->couples_samples() && micro_ < request_.batch;
-    plan_.persistent_bytes = end_of(plan_.persistent);
+    plan_.persistent = layout_.slots;
+    plan_.persistent_bytes = layout_.bytes;
     plan_.arena_bytes = highest();
     plan_.overhead_bytes = overhead();
     int64_t nodes = 0;
@@ -248,15 +245,15 @@ class Builder {
   std::vector<Lowered> training_, phases_;
   bool ordered_ = false;  // the training phases, for little to be alive
   Bytes most_live_ = 0;   // of them
+  PersistentLayout layout_;
   Plan plan_;
 };
 
 }  // namespace
 
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples) {
-  PLIMSOLL_ASSIGN(Phase phase, name == "train"
-                                   ? train_phase(*request.model, samples, request.graph, name + "_tail")
-                                   : accumulate_phase(*request.model, samples, request.graph, name + "_tail"));
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
+  PLIMSOLL_ASSIGN(Phase phase, plan.micro_batched() ? accumulate_phase(*request.model, samples, request.graph, true)
+                                                    : train_phase(*request.model, samples, request.graph, true));
   const auto may = [&](const char* lever) {
     return std::any_of(plan.levers.begin(), plan.levers.end(), [&](const LeverUse& l) { return l.name == lever; });
   };
@@ -266,14 +263,14 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, cons
   for (int recompute = 0; recompute <= (may("recompute") ? kMostRecompute : 0); ++recompute) {
     const Graph graph = apply_levers(phase.graph, *request.device, recompute).graph;
     PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));
-    planned = plan_phase(phase.name, samples, lowered, plan.persistent);
+    planned = plan_phase(phase.name, samples, lowered, plan.layout());
     if (fits()) break;
     const LoweredGraph ordered = reorder_for_memory(lowered);
     for (const double kept : may("offload") ? std::span<const double>(kKept) : std::span<const double>()) {
       const auto cap = static_cast<Bytes>(kept * static_cast<double>(live_set_of(ordered)));
       const auto offloaded = offload(ordered, *request.device, cap);
       if (!offloaded) break;
-      planned = place_phase(phase.name, samples, offloaded->graph, plan.persistent);
+      planned = place_phase(phase.name, samples, offloaded->graph, plan.layout());
       if (fits()) break;
     }
     if (fits()) break;

@@ -22,7 +22,7 @@ tl::unexpected<Error> damaged(const GivenPlan& given, std::string why) {
             {given.of_checkpoint ? "resume from another checkpoint" : "make it again: plimsoll plan ... --save FILE"}});
 }
 
-int64_t samples_of(const Plan& plan, const char* phase) {
+int64_t samples_of(const Plan& plan, PhaseName phase) {
   const PhasePlan* found = plan.phase(phase);
   return found == nullptr ? 0 : found->samples;
 }
@@ -37,16 +37,17 @@ SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
   same.forbidden.erase("prefetch");
   if (plan.prefetch == 0) same.forbidden.insert("prefetch");
   const bool cut = plan.batch.micro < plan.batch.effective;
-  same.partial_window = samples_of(plan, "train_tail");
+  same.partial_window = samples_of(plan, {PhaseKind::kTrain, true});
   for (const PhasePlan& phase : plan.phases)  // of two tails one is of every window
-    if (cut && phase.name == "accumulate_tail" && phase.samples != plan.batch.effective % plan.batch.micro)
+    if (cut && phase.name == PhaseName{PhaseKind::kAccumulate, true} &&
+        phase.samples != plan.batch.effective % plan.batch.micro)
       same.partial_window = phase.samples;
-  const auto inference = [&](const char* name, const char* tail, int64_t& batch, int64_t& samples) {
-    batch = samples_of(plan, name);
-    samples = batch + samples_of(plan, tail);
+  const auto inference = [&](PhaseKind kind, int64_t& batch, int64_t& samples) {
+    batch = samples_of(plan, {kind});
+    samples = batch + samples_of(plan, {kind, true});
   };
-  inference("evaluate", "evaluate_tail", same.evaluate_batch, same.evaluate_samples);
-  inference("predict", "predict_tail", same.predict_batch, same.predict_samples);
+  inference(PhaseKind::kEvaluate, same.evaluate_batch, same.evaluate_samples);
+  inference(PhaseKind::kPredict, same.predict_batch, same.predict_samples);
   return same;
 }
 
@@ -62,9 +63,9 @@ Result<std::optional<Plan>> make_again(const Plan& plan, const SearchRequest& re
 // The first way in which a phase is not the one that was made again; empty: none.
 std::string difference(const PhasePlan& then, const PhasePlan& now) {
   if (then.name != now.name || then.samples != now.samples)
-    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", then.name, then.samples, now.name,
-                       now.samples);
-  const std::string where = fmt::format("phase '{}': ", then.name);
+    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", to_text(then.name), then.samples,
+                       to_text(now.name), now.samples);
+  const std::string where = fmt::format("phase '{}': ", to_text(then.name));
   if (print(then.graph) != print(now.graph)) return where + "other nodes";
   if (then.values != now.values) return where + "values lie elsewhere";
   const bool same_kernels = std::equal(then.nodes.begin(), then.nodes.end(), now.nodes.begin(), now.nodes.end(),

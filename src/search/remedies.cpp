@@ -25,7 +25,8 @@ std::string peak_fact(const Plan& plan) {
   for (const auto& [offset, value] : places) values.push_back(value);
   std::stable_sort(values.begin(), values.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   const Node& node = phase->graph.node(phase->peak_node);
-  std::string text = fmt::format("at its peak ({} of {}): ", node.op, node.layer.empty() ? phase->name : node.layer);
+  std::string text =
+      fmt::format("at its peak ({} of {}): ", node.op, node.layer.empty() ? to_text(phase->name) : node.layer);
   Bytes others = phase->arena_bytes;
   for (size_t i = 0; i < values.size() && i < 2; ++i) {
     text += fmt::format("{} {}, ", values[i].second, format_bytes(values[i].first));

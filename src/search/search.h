@@ -42,7 +42,10 @@ struct SearchRequest {
   Bytes budget = 0;                // of the whole process; 0: unlimited
   Bytes host_budget = 0;           // of values that wait in the host's memory; 0: unlimited
   bool host_budget_asked = false;  // by the user
-  bool find_least = true;          // whether to say what the smallest plan needs, also where something fits
+  // Persistent values of an arena that other plans of this model run in too (Session::kept): the plan leaves them where
+  // they are. Empty: an arena of its own.
+  std::vector<PersistentSlot> arena;
+  bool find_least = true;  // whether to say what the smallest plan needs, also where something fits
 
   // The largest piece that the user's own cut leaves.
   int64_t piece() const { return (batch + accumulation_steps - 1) / accumulation_steps; }
@@ -71,8 +74,8 @@ struct SearchResult {
 
 Result<SearchResult> search(const SearchRequest& request);
 
-// The phase for a batch of a size the plan did not foresee, inside the same arena: `name` is "train" or "accumulate".
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, const std::string& name, int64_t samples);
+// The phase for a batch of a size the plan did not foresee, inside the same arena.
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples);
 
 // The error of a result that does not fit, with what is missing and what would help.
 Error does_not_fit(const SearchRequest& request, const SearchResult& result);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "model/values.h"
 #include "search/build.h"
 
 namespace plimsoll {
@@ -33,10 +34,9 @@ std::vector<int64_t> inference_sizes(int64_t samples, int64_t batch) {
   return sizes;
 }
 
-bool has_phase(const Plan& plan, const std::string& name, int64_t samples) {
-  return std::any_of(plan.phases.begin(), plan.phases.end(), [&](const PhasePlan& phase) {
-    return phase.samples == samples && (phase.name == name || phase.name == name + "_tail");
-  });
+bool has_phase(const Plan& plan, PhaseKind kind, int64_t samples) {
+  return std::any_of(plan.phases.begin(), plan.phases.end(),
+                     [&](const PhasePlan& phase) { return phase.samples == samples && phase.name.kind == kind; });
 }
 
 class Comparison {
@@ -83,14 +83,14 @@ class Comparison {
       if (phase.samples == 0 || !facts_.empty()) continue;
       const auto& inputs = request_.model->inputs();
       for (size_t i = 0; i < inputs.size(); ++i)
-        compare_port(phase, "x:" + inputs[i].name, fmt::format("input '{}'", inputs[i].name), now.inputs[i],
+        compare_port(phase, input_value(inputs[i].name), fmt::format("input '{}'", inputs[i].name), now.inputs[i],
                      inputs[i].sample);
       size_t target = 0;
       for (const Port& port : request_.model->outputs()) {
         if (!port.has_loss) continue;
-        compare_port(phase, "y:" + port.name, fmt::format("target of '{}'", port.name), now.targets[target++],
+        compare_port(phase, target_value(port.name), fmt::format("target of '{}'", port.name), now.targets[target++],
                      port.target);
-        const bool weights = phase.graph.find("weight:" + port.name) != kNone;
+        const bool weights = phase.graph.find(sample_weight_value(port.name)) != kNone;
         if (weights != now.sample_weights)
           facts_.push_back(weights ? "sample weights then, none now" : "no sample weights then, sample weights now");
       }
@@ -131,18 +131,17 @@ class Comparison {
   }
 
   void compare_phases() {
-    const std::string training = plan_.batch.micro < plan_.batch.effective ? "accumulate" : "train";
     for (const int64_t size : training_sizes(request_, plan_.batch.micro))
-      if (!has_phase(plan_, training, size))
+      if (!has_phase(plan_, plan_.gradient_phase(), size))
         facts_.push_back(fmt::format("these data leave a batch of {}, for which it has no phase", samples_text(size)));
     if (request_.evaluate_batch == 0) return;
-    const PhasePlan* evaluate = plan_.phase("evaluate");
+    const PhasePlan* evaluate = plan_.phase(PhaseKind::kEvaluate);
     if (evaluate == nullptr) {
       facts_.push_back("no validation then: it has no phase to evaluate with");
       return;
     }
     for (const int64_t size : inference_sizes(request_.evaluate_samples, evaluate->samples))
-      if (!has_phase(plan_, "evaluate", size))
+      if (!has_phase(plan_, PhaseKind::kEvaluate, size))
         facts_.push_back(fmt::format("it has no phase to evaluate {} of the validation data", samples_text(size)));
   }
 
@@ -165,7 +164,7 @@ Result<std::string> program_digest(const SearchRequest& request, int64_t micro) 
   uint64_t hash = 0xcbf29ce484222325ull;
   const auto add = [&](Result<Phase> made) -> Status {
     PLIMSOLL_ASSIGN(const Phase phase, std::move(made));
-    hash = fnv1a(print(phase.graph), fnv1a(phase.name, hash));
+    hash = fnv1a(print(phase.graph), fnv1a(to_text(phase.name), hash));
     return {};
   };
   if (request.batch == 0) return std::string();

@@ -1,5 +1,6 @@
 // Five optimizer steps of small models against what Keras recorded (tests/golden/make_golden.py), and what those steps
 // did to the arena.
+#include "execute/probe.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -68,20 +69,20 @@ TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
     cut.evaluate_batch = kBatch;
     const auto run = run_of(golden(name() + ".keras"), cut);
     ColumnSource data = golden_data(name(), run->open.model);
-    run->session->fill_pattern();
-    EXPECT_EQ(run->session->first_changed_byte(run->plan().persistent_bytes), -1);
+    Probe(*run->session).fill_pattern();
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().persistent_bytes), -1);
 
     // Evaluation alone first: it is the smaller phase, so that there is arena above what it may touch.
-    const PhasePlan* evaluate = run->plan().phase("evaluate");
+    const PhasePlan* evaluate = run->plan().phase(PhaseKind::kEvaluate);
     require(run->session->evaluate(evaluate->samples,
                                    [&](const BatchBuffers& into) { return data.read(0, 0, evaluate->samples, into); }));
     EXPECT_EQ(run->session->arena_peak_bytes(), evaluate->arena_bytes);
-    EXPECT_EQ(run->session->first_changed_byte(evaluate->arena_bytes), -1);
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(evaluate->arena_bytes), -1);
 
     for (int64_t i = 0; i < kSteps; ++i) run->step(data, i * kBatch, kBatch);
     EXPECT_EQ(run->session->arena_peak_bytes(), run->plan().arena_bytes);
-    EXPECT_EQ(run->session->first_changed_byte(run->plan().arena_bytes), -1);
-    EXPECT_NE(run->session->first_changed_byte(run->plan().persistent_bytes), -1);
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
+    EXPECT_NE(Probe(*run->session).first_changed_byte(run->plan().persistent_bytes), -1);
   }
 }
 
@@ -108,7 +109,7 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
   const auto run = run_of(golden(name() + ".keras"), cut);
   ColumnSource data = golden_data(name(), run->open.model);
   int checked = 0;
-  run->session->watch([&](const PhasePlan& phase, size_t n, bool done, std::byte* arena) {
+  Probe(*run->session).watch([&](const PhasePlan& phase, size_t n, bool done, std::byte* arena) {
     const Node& node = phase.graph.nodes[n];
     for (ValueId id : node.outputs) {
       if (shares_a_place(phase, id, node.inputs)) continue;  // in place: what was there is still to be read
@@ -121,12 +122,12 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
       }
       ++checked;
       EXPECT_FALSE(untouched(begin + value.bytes() - element, element))
-          << phase.name << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
+          << to_text(phase.name) << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
     }
   });
   run->step(data, 0, kBatch);
-  require(run->session->evaluate(run->plan().phase("evaluate")->samples, [&](const BatchBuffers& into) {
-    return data.read(0, 0, run->plan().phase("evaluate")->samples, into);
+  require(run->session->evaluate(run->plan().phase(PhaseKind::kEvaluate)->samples, [&](const BatchBuffers& into) {
+    return data.read(0, 0, run->plan().phase(PhaseKind::kEvaluate)->samples, into);
   }));
   EXPECT_GT(checked, 10);
 }

@@ -1,5 +1,6 @@
 // Dynamic loss scaling at work: an overflow prevents the update and halves the scale, on the host in float32 and
 // float64, on a GPU in mixed_float16.
+#include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
 namespace plimsoll::testing {
@@ -73,7 +74,7 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
 TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
   const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
   MemoryData data(run->open.model, kBatch, 5);
-  run->session->fill_pattern();
+  Probe(*run->session).fill_pattern();
   EXPECT_EQ(run->values(kLossScale), std::vector<double>{huge()});
   double scale = huge();
   int64_t skipped = 0, steps = 0;
@@ -104,7 +105,7 @@ TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
   EXPECT_GT(skipped, 3);  // at the start, and when the scale had grown again
   EXPECT_GT(40 - skipped, 15);
   EXPECT_EQ(run->session->arena_peak_bytes(), run->plan().arena_bytes);
-  EXPECT_EQ(run->session->first_changed_byte(run->plan().arena_bytes), -1);
+  EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
 }
 
 // As fit() drives a device that runs ahead: a window's sums are collected when the next one is on its way, so that the

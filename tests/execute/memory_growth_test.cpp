@@ -31,7 +31,7 @@ Bytes pages(Bytes bytes) {
 
 // End of what evaluation needs, a sample at a time; training needs more.
 Bytes evaluation_end(const Plan& plan) {
-  const Bytes end = plan.phase("evaluate")->arena_bytes;
+  const Bytes end = plan.phase(PhaseKind::kEvaluate)->arena_bytes;
   EXPECT_LT(pages(plan.persistent_bytes), pages(end));
   EXPECT_LT(pages(end), pages(plan.arena_bytes));
   return end;

@@ -52,7 +52,7 @@ LoweredGraph chain(const Device& device) {
 }
 
 Plan plan_of(const LoweredGraph& lowered) {
-  return one_phase_plan("evaluate", 1, lowered, place_phase);
+  return one_phase_plan(PhaseKind::kEvaluate, 1, lowered, place_phase);
 }
 
 size_t position(const Graph& graph, const std::string& op, const std::string& first_input) {

@@ -210,7 +210,7 @@ OpenModel normalised_convolutions() {
 TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   Problem problem(normalised_convolutions(), 32);
   const Plan kept = require(build_plan(problem.request, 32, 0));
-  problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase("train")->live_set_bytes / 2;
+  problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase(PhaseKind::kTrain)->live_set_bytes / 2;
   const SearchResult result = require(search(problem.request));
   ASSERT_TRUE(result.fits) << result.least_bytes << " of " << problem.request.budget;
   EXPECT_EQ(result.plan.batch.micro, 32);
@@ -277,10 +277,10 @@ TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
   int count = 0;
   for (std::optional<int> level = 0; level; level = levels.after(*level), ++count) {
     const Plan plan = require(build_plan(problem.request, 32, *level));
-    EXPECT_LT(plan.phase("train")->live_set_bytes, live) << "level " << *level;
+    EXPECT_LT(plan.phase(PhaseKind::kTrain)->live_set_bytes, live) << "level " << *level;
     EXPECT_GT(plan.step_seconds, seconds) << "level " << *level;
     EXPECT_TRUE(validate(plan));
-    live = plan.phase("train")->live_set_bytes;
+    live = plan.phase(PhaseKind::kTrain)->live_set_bytes;
     seconds = plan.step_seconds;
   }
   EXPECT_GE(count, 5);
@@ -381,8 +381,8 @@ TEST(Search, EvaluationNeverNeedsMoreThanTraining) {
   problem.request.predict_batch = 0;
   const Plan plan = require(search(problem.request)).plan;
   EXPECT_EQ(plan.arena_bytes, training);
-  ASSERT_NE(plan.phase("evaluate"), nullptr);
-  EXPECT_LT(plan.phase("evaluate")->samples, 1000);
+  ASSERT_NE(plan.phase(PhaseKind::kEvaluate), nullptr);
+  EXPECT_LT(plan.phase(PhaseKind::kEvaluate)->samples, 1000);
 }
 
 TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
@@ -391,14 +391,14 @@ TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
     problem.request.micro_batch = micro;
     const Plan plan = require(search(problem.request)).plan;
     for (int64_t samples = 1; samples < micro; ++samples) {
-      const PhasePlan tail = require(plan_tail(problem.request, plan, micro < 8 ? "accumulate" : "train", samples));
+      const PhasePlan tail = require(plan_tail(problem.request, plan, samples));
       EXPECT_EQ(tail.samples, samples);
       EXPECT_LE(tail.arena_bytes, plan.arena_bytes);
       Plan with = plan;
       with.phases.push_back(tail);
       EXPECT_TRUE(validate(with));
     }
-    EXPECT_FALSE(plan_tail(problem.request, plan, "train", 64));
+    EXPECT_FALSE(plan_tail(problem.request, plan, 64));
   }
 }
 

@@ -16,12 +16,41 @@ namespace {
 
 class DeviceMemory final : public Memory {
  public:
-  // One block, or with `range`, which has the addresses, what is mapped of it.
-  DeviceMemory(Context& context, std::byte* base, Bytes bytes, std::unique_ptr<MappedRange> range)
-      : context_(context), base_(base), bytes_(bytes), range_(std::move(range)) {}
+  explicit DeviceMemory(Context& context) : context_(context) {}
   ~DeviceMemory() override {
     synchronize();
-    if (range_ == nullptr) cudaFree(base_);
+    release();
+  }
+
+  // One block, or, where memory grows, a range of addresses into which room is mapped.
+  Status take(Bytes bytes) {
+    if (context_.card.memory_growth) {
+      PLIMSOLL_ASSIGN(range_, MappedRange::reserve(context_, bytes + kGuard));
+      base_ = range_->base();
+    } else {
+      const cudaError_t code = cudaMalloc(reinterpret_cast<void**>(&base_), static_cast<size_t>(bytes + kGuard));
+      if (code == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        return fail(no_room(context_, bytes, "for the arena"));
+      }
+      PLIMSOLL_CUDA(code);
+    }
+    bytes_ = bytes;
+    return {};
+  }
+
+  // Both sizes at once may not fit the card: what is kept waits in the host's memory meanwhile.
+  Status resize(Bytes bytes, Bytes keep) override {
+    std::vector<std::byte> kept(static_cast<size_t>(keep));
+    PLIMSOLL_TRY(read(0, kept.data(), keep));
+    synchronize();
+    const Bytes before = bytes_;
+    release();
+    const Status taken = take(bytes);
+    if (!taken) PLIMSOLL_TRY(take(before));
+    PLIMSOLL_TRY(commit(keep));
+    PLIMSOLL_TRY(write(0, kept.data(), keep));
+    return taken;
   }
 
   std::byte* at(Bytes offset) const override { return base_ + offset; }
@@ -61,6 +90,11 @@ class DeviceMemory final : public Memory {
   }
 
  private:
+  void release() {
+    if (range_ == nullptr) cudaFree(base_);
+    range_.reset();
+    base_ = nullptr;
+  }
   void synchronize() const {
     cudaStreamSynchronize(context_.copies);
     cudaStreamSynchronize(context_.stream);
@@ -72,9 +106,9 @@ class DeviceMemory final : public Memory {
   }
 
   Context& context_;
-  std::byte* base_;
-  Bytes bytes_;
-  std::unique_ptr<MappedRange> range_;
+  std::byte* base_ = nullptr;
+  Bytes bytes_ = 0;
+  std::unique_ptr<MappedRange> range_;  // null for one block
 };
 
 class PinnedMemory final : public HostMemory {
@@ -99,6 +133,8 @@ class PinnedMemory final : public HostMemory {
       cudaStreamSynchronize(stream);
     if (registered_) cudaHostUnregister(at(0));
   }
+
+  Status resize(Bytes, Bytes) override { return fail(ErrorCode::kInternal, "pinned memory keeps its size"); }
 
  private:
   PinnedMemory(Context& context, std::byte* base, Bytes bytes) : HostMemory(base, bytes), context_(context) {}
@@ -232,19 +268,9 @@ class DeviceReadback final : public Readback {
 }  // namespace
 
 Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes bytes) {
-  if (context.card.memory_growth) {
-    PLIMSOLL_ASSIGN(auto range, MappedRange::reserve(context, bytes + Memory::kGuard));
-    std::byte* const base = range->base();
-    return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes, std::move(range)));
-  }
-  std::byte* base = nullptr;
-  const cudaError_t code = cudaMalloc(reinterpret_cast<void**>(&base), static_cast<size_t>(bytes + Memory::kGuard));
-  if (code == cudaErrorMemoryAllocation) {
-    cudaGetLastError();
-    return fail(no_room(context, bytes, "for the arena"));
-  }
-  PLIMSOLL_CUDA(code);
-  return std::unique_ptr<Memory>(new DeviceMemory(context, base, bytes, nullptr));
+  auto memory = std::make_unique<DeviceMemory>(context);
+  PLIMSOLL_TRY(memory->take(bytes));
+  return std::unique_ptr<Memory>(std::move(memory));
 }
 
 Result<std::unique_ptr<Memory>> reserve_pinned_memory(Context& context, Bytes bytes) {

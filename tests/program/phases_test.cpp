@@ -1,5 +1,5 @@
 // The phases a model becomes.
-#include "autodiff/program.h"
+#include "program/phases.h"
 
 #include <gtest/gtest.h>
 
@@ -75,10 +75,10 @@ TEST(Program, AFrozenLayerHasNoStateNoGradientAndNoUpdate) {
   const GraphOptions options = options_of();
   for (const auto& phase : {train_phase(model, 6, options), begin_phase(model, options),
                             accumulate_phase(model, 2, options), apply_phase(model, options)}) {
-    EXPECT_FALSE(mentions(updated(phase->graph), "a/kernel")) << phase->name;
-    EXPECT_EQ(phase->graph.find("a/kernel/m"), kNone) << phase->name;
-    EXPECT_EQ(phase->graph.find("accumulated:a/kernel"), kNone) << phase->name;
-    for (const Node& node : phase->graph.nodes) EXPECT_NE(node.op, "tanh_grad") << phase->name;
+    EXPECT_FALSE(mentions(updated(phase->graph), "a/kernel")) << to_text(phase->name);
+    EXPECT_EQ(phase->graph.find("a/kernel/m"), kNone) << to_text(phase->name);
+    EXPECT_EQ(phase->graph.find("accumulated:a/kernel"), kNone) << to_text(phase->name);
+    for (const Node& node : phase->graph.nodes) EXPECT_NE(node.op, "tanh_grad") << to_text(phase->name);
   }
 }
 
@@ -100,6 +100,14 @@ TEST(Program, BeginClearsExactlyWhatAccumulateAddsTo) {
   const auto cleared = updated(require(begin_phase(model, options_of())).graph);
   const auto added = updated(require(accumulate_phase(model, 2, options_of())).graph);
   EXPECT_EQ(cleared, added);
+}
+
+TEST(Program, NamesOfPhasesReadBackAsThemselves) {
+  for (const PhaseKind kind : {PhaseKind::kTrain, PhaseKind::kBegin, PhaseKind::kAccumulate, PhaseKind::kApply,
+                               PhaseKind::kEvaluate, PhaseKind::kPredict})
+    for (const bool tail : {false, true}) EXPECT_EQ(phase_from_text(to_text({kind, tail})), (PhaseName{kind, tail}));
+  for (const char* text : {"", "_tail", "train_tail_tail", "training", "Train"})
+    EXPECT_FALSE(phase_from_text(text)) << text;
 }
 
 }  // namespace

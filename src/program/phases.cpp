@@ -1,23 +1,24 @@
-#include "autodiff/program.h"
+#include "program/phases.h"
 
 #include <fmt/format.h>
 
 #include "autodiff/gradient.h"
+#include "model/values.h"
 #include "ops/build.h"
 #include "ops/op.h"
 
 namespace plimsoll {
 namespace {
 
-GraphBuilder builder_named(const std::string& name) {
+GraphBuilder builder_of(PhaseName name) {
   Graph graph;
-  graph.name = name;
+  graph.name = to_text(name);
   return make_builder(std::move(graph));
 }
 
-Result<Phase> finish(GraphBuilder& b, int64_t samples) {
+Result<Phase> finish(GraphBuilder& b, PhaseName name, int64_t samples) {
   PLIMSOLL_TRY(b.status());
-  Phase phase{b.graph().name, samples, b.take()};
+  Phase phase{name, samples, b.take()};
   PLIMSOLL_TRY(verify(phase.graph));
   return phase;
 }
@@ -66,15 +67,9 @@ std::vector<ValueId> weight_values(GraphBuilder& b, const std::vector<const Weig
 
 }  // namespace
 
-std::string tally_value(const std::string& tally) {
-  return "tally:" + tally;
-}
-std::string accumulated_value(const std::string& weight) {
-  return "accumulated:" + weight;
-}
-
-Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
-  GraphBuilder b = builder_named(name);
+Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kTrain, tail};
+  GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
   const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
@@ -86,11 +81,12 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   append_updates(b, model.optimizer(), trained);
 
   replace_tallies(b, loss, forward);
-  return finish(b, samples);
+  return finish(b, name, samples);
 }
 
 Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
-  GraphBuilder b = builder_named("begin");
+  constexpr PhaseName kName{PhaseKind::kBegin};
+  GraphBuilder b = builder_of(kName);
   const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
     const ValueId id = b.persistent(value, {options.precision.variables, shape}, category);
     b.update(
@@ -102,12 +98,12 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
   for (const Tally& tally : tallies_of(model, Mode::kTrain, options))
     zero(tally_value(tally.name), {}, Category::kInputs);
-  return finish(b, 0);
+  return finish(b, kName, 0);
 }
 
-Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options,
-                               const std::string& name) {
-  GraphBuilder b = builder_named(name);
+Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kAccumulate, tail};
+  GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
   const auto weights = trainable(model);
@@ -126,11 +122,12 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   b.set_layer("");
   store_tally(b, "loss", forward.loss, true);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
-  return finish(b, samples);
+  return finish(b, name, samples);
 }
 
 Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
-  GraphBuilder b = builder_named("apply");
+  constexpr PhaseName kName{PhaseKind::kApply};
+  GraphBuilder b = builder_of(kName);
   std::vector<ValueId> values, sums;
   for (const Weight* weight : trainable(model)) {
     values.push_back(weight_value(b, *weight, options.precision.variables));
@@ -148,33 +145,34 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
     trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
   b.set_category(Category::kActivations);
   append_updates(b, model.optimizer(), trained);
-  return finish(b, 0);
+  return finish(b, kName, 0);
 }
 
-Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options,
-                             const std::string& name) {
-  GraphBuilder b = builder_named(name);
+Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kEvaluate, tail};
+  GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
   PLIMSOLL_TRY(b.status());
   const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
   replace_tallies(b, loss, forward);
-  return finish(b, samples);
+  return finish(b, name, samples);
 }
 
-Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, const std::string& name) {
-  GraphBuilder b = builder_named(name);
+Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kPredict, tail};
+  GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kPredict, options.data);
   for (size_t i = 0; i < forward.predictions.size(); ++i) {
     const ValueId own =
         b.add1("cast", {forward.predictions[i]}, {{"dtype", std::string(name_of(options.precision.variables))}});
-    b.rename(own, "prediction:" + model.outputs()[i].name);
+    b.rename(own, prediction_value(model.outputs()[i].name));
     b.output(own);
   }
-  return finish(b, samples);
+  return finish(b, name, samples);
 }
 
 std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options) {
-  GraphBuilder b = builder_named("tallies");
+  GraphBuilder b = make_builder({});
   std::vector<Tally> list = {Tally{.name = "loss"}};
   const Forward forward = model.build(b, 1, options.precision, mode, options.data);
   list.insert(list.end(), forward.tallies.begin(), forward.tallies.end());
