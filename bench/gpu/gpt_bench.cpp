@@ -84,7 +84,7 @@ class Gpt {
     return b_.add1("bias_add", {b_.add1("matmul", {x, kernel}), bias});
   }
   ValueId block(ValueId x, const std::string& name) {
-    b_.set_layer(name);
+    const auto layer = b_.in_layer(name);
     const ValueId qkv = reshape(dense(norm(x, name + "/norm1"), kWidth, 3 * kWidth, name + "/qkv"),
                                 {batch_, length_, 3, kHeads, kWidth / kHeads});
     const ValueId y = b_.add("attention", {qkv}, {{"causal", true}, {"scale", 1.0 / 8.0}})[0];
@@ -92,7 +92,6 @@ class Gpt {
     const ValueId up = dense(norm(x, name + "/norm2"), kWidth, 4 * kWidth, name + "/up");
     const ValueId active = b_.add1("gelu", {up}, {{"approximate", false}});
     x = b_.add1("add", {x, dense(active, 4 * kWidth, kWidth, name + "/down")});
-    b_.set_layer("");
     return x;
   }
 

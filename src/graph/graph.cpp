@@ -8,7 +8,19 @@ namespace {
 constexpr std::array<std::string_view, 8> kCategories = {"weights", "gradients", "optimizer",   "activations",
                                                          "inputs",  "workspace", "temporaries", "fragmentation"};
 
+constexpr std::array<std::string_view, 3> kStages = {"forward", "backward", "update"};
+
 }  // namespace
+
+std::string_view name_of(Stage stage) {
+  return kStages[static_cast<size_t>(stage)];
+}
+
+std::optional<Stage> stage_from_name(std::string_view name) {
+  for (size_t i = 0; i < kStages.size(); ++i)
+    if (kStages[i] == name) return static_cast<Stage>(i);
+  return std::nullopt;
+}
 
 std::string_view name_of(Category category) {
   return kCategories[static_cast<size_t>(category)];

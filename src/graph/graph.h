@@ -24,7 +24,7 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// What a byte is for: every byte of an arena has one of these, and reports group by it.
+// What a byte is for: every byte of an arena has one of these, and reports group by it. Nothing else is decided by it.
 enum class Category : uint8_t {
   kWeights,
   kGradients,
@@ -37,6 +37,12 @@ enum class Category : uint8_t {
 };
 std::string_view name_of(Category category);
 std::optional<Category> category_from_name(std::string_view name);
+
+// The part of a training step that a node belongs to. A node that is made again for the backward pass stays a forward
+// one.
+enum class Stage : uint8_t { kForward, kBackward, kUpdate };
+std::string_view name_of(Stage stage);
+std::optional<Stage> stage_from_name(std::string_view name);
 
 // A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always
 // holds a value, and where copying one fails it destroys what was never made. With another type among them it looks
@@ -91,6 +97,7 @@ struct Node {
   std::vector<ValueId> outputs;
   Attrs attrs;
   std::string layer;
+  Stage stage = Stage::kForward;
   std::shared_ptr<const Graph> body;  // of op "fused" only: the element-wise nodes it runs in one pass
 };
 
@@ -128,7 +135,8 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 //     output %y
 //     update %dense/kernel <- %2
 //
-// `host` behind a category says that the value lies in the host's memory.
+// `host` behind a category says that the value lies in the host's memory; `stage=backward` or `stage=update` at the end
+// of a node's line, that it is not part of the forward pass.
 // The body of a fused node follows it between lines `{` and `}`.
 std::string print(const Graph& graph);
 Result<Graph> parse_graph(std::string_view text);

@@ -265,6 +265,12 @@ class GraphParser {
     if (line.take("layer=")) {
       PLIMSOLL_ASSIGN(node.layer, line.text());
     }
+    if (line.take("stage=")) {
+      PLIMSOLL_ASSIGN(const std::string stage, line.word("a stage"));
+      const auto known_stage = stage_from_name(stage);
+      if (!known_stage) return line.bad(fmt::format("'{}' is not a stage", stage));
+      node.stage = *known_stage;
+    }
     for (size_t i = 0; i < values.size(); ++i) {
       if (!own_layer[i]) values[i].layer = node.layer;
       PLIMSOLL_ASSIGN(const ValueId id, define(line, std::move(values[i])));

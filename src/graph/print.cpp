@@ -62,6 +62,10 @@ std::string layout_text(const Value& value) {
   return fmt::format(" layout={} layout_bytes={}{}", quoted(value.layout), value.layout_bytes, host);
 }
 
+std::string stage_text(const Node& node) {
+  return node.stage == Stage::kForward ? "" : fmt::format(" stage={}", name_of(node.stage));
+}
+
 class Printer {
  public:
   explicit Printer(const Graph& graph) : graph_(graph) {}
@@ -113,8 +117,8 @@ class Printer {
     }
     std::string inputs;
     for (ValueId id : node.inputs) inputs += (inputs.empty() ? "" : ", ") + reference(graph_, id);
-    out_ += fmt::format("{}  {} = {}({}){} : {}{}\n", indent_, left, node.op, inputs, attrs_text(node.attrs), right,
-                        node.layer.empty() ? "" : " layer=" + quoted(node.layer));
+    out_ += fmt::format("{}  {} = {}({}){} : {}{}{}\n", indent_, left, node.op, inputs, attrs_text(node.attrs), right,
+                        node.layer.empty() ? "" : " layer=" + quoted(node.layer), stage_text(node));
     if (node.body) out_ += fmt::format("{0}  {{\n{1}{0}  }}\n", indent_, Printer(*node.body).print(indent_ + "    "));
   }
 

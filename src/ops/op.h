@@ -96,4 +96,7 @@ Status verify(const Graph& graph);
 
 double flops_of(const Graph& graph, const Node& node);
 
+// Whether a value is a persistent one, or a copy of one in another dtype or layout that a run makes for itself.
+bool is_copy_of_persistent(const Graph& graph, ValueId id);
+
 }  // namespace plimsoll

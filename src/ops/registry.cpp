@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ops/families.h"
@@ -117,6 +118,28 @@ Status verify(const Graph& graph) {
   PLIMSOLL_TRY(verify_structure(graph));
   for (const Node& node : graph.nodes) PLIMSOLL_TRY(check_node(graph, node));
   return {};
+}
+
+bool is_copy_of_persistent(const Graph& graph, ValueId id) {
+  const auto place_in = [](const std::vector<ValueId>& ids, ValueId one) {
+    return static_cast<size_t>(std::find(ids.begin(), ids.end(), one) - ids.begin());
+  };
+  const auto copies = [](const Node& node) { return node.op == "cast" || node.op == "reorder"; };
+  while (graph.value(id).producer != kNone) {
+    const Node& node = graph.node(graph.value(id).producer);
+    size_t input = place_in(node.outputs, id);  // a reorder of several values makes one of each
+    if (node.body) {
+      const Graph& body = *node.body;
+      ValueId inside = body.outputs[input];
+      for (; body.value(inside).producer != kNone; inside = body.node(body.value(inside).producer).inputs[0])
+        if (!copies(body.node(body.value(inside).producer))) return false;
+      input = place_in(body.inputs, inside);
+    } else if (!copies(node)) {
+      return false;
+    }
+    id = node.inputs[input];
+  }
+  return graph.value(id).persistent;
 }
 
 double flops_of(const Graph& graph, const Node& node) {

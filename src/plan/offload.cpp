@@ -274,8 +274,9 @@ class Inserter {
     value.name += suffix;
     value.host = host;
     const std::string layer = value.layer;
+    const Stage stage = value.producer == kNone ? Stage::kForward : from_.graph.node(value.producer).stage;
     const ValueId id = rewrite_.add_value(std::move(value));
-    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, nullptr});
+    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, stage, nullptr});
     origin_.push_back({kCopy, stalled});
     return id;
   }

@@ -13,8 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings
-constexpr const char* kFormat = "plimsoll.saved-plan/4";
+// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings; 4: nodes without a
+// stage
+constexpr const char* kFormat = "plimsoll.saved-plan/5";
 
 // Whole numbers and finite ones, or std::range_error.
 template <typename Integer = int64_t>

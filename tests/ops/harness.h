@@ -168,7 +168,7 @@ inline Result<std::string> reorder(const Backend& backend, const Value& from, co
   graph.values[0].producer = kNone;
   graph.values[1].producer = 0;
   graph.inputs = {0};
-  graph.nodes = {Node{"reorder", {0}, {1}, {{"layout", to.layout}}, "", nullptr}};
+  graph.nodes = {Node{"reorder", {0}, {1}, {{"layout", to.layout}}, "", Stage::kForward, nullptr}};
   PLIMSOLL_ASSIGN(const NodeRun run, run_bound(backend, graph, graph.nodes[0], {source}, {target}));
   return run.damage;
 }
