@@ -169,7 +169,7 @@ int run(const Flags& flags) {
   plan.arena_bytes = plan.phases[0].arena_bytes;
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
-  const auto memory = require(backend->reserve(plan.arena_bytes));
+  const auto memory = require(backend->reserve(Space::kDevice, plan.arena_bytes));
   require(memory->fill(0, std::byte{0}, memory->bytes()));
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (size_t n = 0; n < phase.nodes.size(); ++n) {

@@ -57,9 +57,13 @@ TensorView HostView::operator[](const std::string& name) const {
   return {slot->type, const_cast<std::byte*>(base_) + slot->offset};
 }
 
-Session::Session(const Model& model, Plan plan, std::unique_ptr<Memory> memory, const Backend& backend,
-                 const GraphOptions& options)
-    : model_(model), backend_(backend), plan_(std::move(plan)), options_(options), memory_(std::move(memory)) {
+Session::Session(const Model& model, Plan plan, Memories memories, const Backend& backend, const GraphOptions& options)
+    : model_(model),
+      backend_(backend),
+      plan_(std::move(plan)),
+      options_(options),
+      memories_(std::move(memories)),
+      memory_(memories_.at(Space::kDevice).get()) {
   pokes_.reserve(kMostPokes);
 }
 
@@ -69,13 +73,11 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // somebody may have come since it was made
-  PLIMSOLL_ASSIGN(auto memory, backend.reserve(plan.arena_bytes));
-  std::unique_ptr<Memory> host;
-  if (plan.host_bytes > 0) {
-    PLIMSOLL_ASSIGN(host, backend.reserve_host(plan.host_bytes));
+  Memories memories;
+  for (const PlanMemory& wanted : plan.memories()) {
+    PLIMSOLL_ASSIGN(memories[wanted.space], backend.reserve(wanted.space, wanted.bytes));
   }
-  std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(memory), backend, options));
-  session->host_ = std::move(host);
+  std::unique_ptr<Session> session(new Session(model, std::move(plan), std::move(memories), backend, options));
   if (Status bound = session->bind(); !bound) {
     PLIMSOLL_TRY(backend.finish());  // a device that failed makes every kernel look unsuitable
     return tl::make_unexpected(std::move(bound).error());
@@ -209,8 +211,8 @@ Status Session::bind_phase(const PhasePlan& phase) {
   PLIMSOLL_TRY(memory_->commit(phase.arena_bytes));  // binding may try kernels out where they will run
   const auto address = [&](ValueId id) -> void* {
     const Placement& place = phase.values[static_cast<size_t>(id)];
-    if (place.host >= 0) return host_->at(place.host);
     if (place.offset < 0) return nullptr;
+    if (place.space != Space::kDevice) return memories_.at(place.space)->at(place.offset);
     bound->end = std::max(bound->end, place.offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
     return memory_->at(place.offset);
   };
@@ -325,7 +327,7 @@ void Session::run(BoundPhase& phase) {
 void Session::run_alone(BoundPhase& phase, size_t node) {
   for (ValueId id : phase.plan->graph.nodes[node].inputs) {
     const Value& value = phase.plan->graph.value(id);
-    if (!value.host && !is_floating(value.type.dtype))
+    if (value.space == Space::kDevice && !is_floating(value.type.dtype))
       std::memset(memory_->at(phase.plan->values[static_cast<size_t>(id)].offset), 0,
                   static_cast<size_t>(value.bytes()));
   }

@@ -123,8 +123,9 @@ class Session {
  private:
   struct BoundPhase;
 
-  Session(const Model& model, Plan plan, std::unique_ptr<Memory> memory, const Backend& backend,
-          const GraphOptions& options);
+  using Memories = std::map<Space, std::unique_ptr<Memory>>;
+
+  Session(const Model& model, Plan plan, Memories memories, const Backend& backend, const GraphOptions& options);
   Status bind();
   Status open_queues();
   Status dry_run(Bytes held_before);
@@ -149,7 +150,8 @@ class Session {
   const Backend& backend_;
   Plan plan_;
   GraphOptions options_;
-  std::unique_ptr<Memory> memory_, host_;  // host_: for values that wait there; null where none does
+  Memories memories_;
+  Memory* memory_;  // of them, the arena
   std::vector<std::unique_ptr<PhasePlan>> added_;
   std::vector<std::unique_ptr<BoundPhase>> phases_;
   std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself

@@ -65,7 +65,11 @@ Status check_node(const Graph& graph, const Node& node);
 
 Status check_body(const Graph& graph, const Node& node) {
   const Graph& body = *node.body;
-  for (const Node& inner : body.nodes) PLIMSOLL_TRY(check_node(body, inner));
+  for (const Node& inner : body.nodes) {
+    PLIMSOLL_TRY(check_node(body, inner));
+    if (op_def(inner.op).copies)
+      return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} inside a fused node", graph.name, inner.op));
+  }
   const auto inputs = types_of(graph, node.inputs), outputs = types_of(graph, node.outputs);
   const auto body_inputs = types_of(body, body.inputs), body_outputs = types_of(body, body.outputs);
   if (inputs != body_inputs || outputs != body_outputs)
@@ -76,9 +80,12 @@ Status check_body(const Graph& graph, const Node& node) {
 }
 
 Status check_node(const Graph& graph, const Node& node) {
-  if (node.body) return check_body(graph, node);
   const OpDef* op = find_op(node.op);
   if (!op) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": there is no op '{}'", graph.name, node.op));
+  if (node.queue != Queue::kCompute && !op->copies)
+    return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} stands on queue {}, which is for copies alone",
+                                                  graph.name, node.op, name_of(node.queue)));
+  if (node.body) return check_body(graph, node);
   const auto inferred = op->infer(types_of(graph, node.inputs), node.attrs);
   if (!inferred) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {}", graph.name, inferred.error().what));
   if (const auto actual = types_of(graph, node.outputs); actual != *inferred)

@@ -13,7 +13,7 @@ inline Plan one_phase_plan(const std::string& name, int64_t samples, const Lower
   plan.persistent_bytes = end_of(plan.persistent);
   plan.phases.push_back(place(name, samples, lowered, plan.persistent));
   plan.arena_bytes = plan.phases[0].arena_bytes;
-  plan.host_bytes = plan.phases[0].host_bytes;
+  plan.beside = memories_beside(plan.phases);
   return plan;
 }
 
