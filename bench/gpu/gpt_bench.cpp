@@ -84,7 +84,7 @@ class Gpt {
     return b_.add1("bias_add", {b_.add1("matmul", {x, kernel}), bias});
   }
   ValueId block(ValueId x, const std::string& name) {
-    b_.set_layer(name);
+    const auto layer = b_.in_layer(name);
     const ValueId qkv = reshape(dense(norm(x, name + "/norm1"), kWidth, 3 * kWidth, name + "/qkv"),
                                 {batch_, length_, 3, kHeads, kWidth / kHeads});
     const ValueId y = b_.add("attention", {qkv}, {{"causal", true}, {"scale", 1.0 / 8.0}})[0];
@@ -92,7 +92,6 @@ class Gpt {
     const ValueId up = dense(norm(x, name + "/norm2"), kWidth, 4 * kWidth, name + "/up");
     const ValueId active = b_.add1("gelu", {up}, {{"approximate", false}});
     x = b_.add1("add", {x, dense(active, 4 * kWidth, kWidth, name + "/down")});
-    b_.set_layer("");
     return x;
   }
 
@@ -172,7 +171,7 @@ int run(const Flags& flags) {
   plan.arena_bytes = plan.phases[0].arena_bytes;
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
-  const auto memory = require(backend->reserve(plan.arena_bytes));
+  const auto memory = require(backend->reserve(Space::kDevice, plan.arena_bytes));
   require(memory->fill(0, std::byte{0}, memory->bytes()));
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (size_t n = 0; n < phase.nodes.size(); ++n) {

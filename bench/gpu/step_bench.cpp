@@ -166,8 +166,9 @@ int run(int argc, char** argv) {
       static_cast<double>(session->arena_peak_bytes()) / kMiB,
       static_cast<double>(session->overhead_measured_bytes()) / kMiB,
       static_cast<double>(found.plan.overhead_bytes) / kMiB, static_cast<double>(session->peak_held_bytes()) / kMiB,
-      static_cast<double>(found.plan.peak_bytes()) / kMiB, static_cast<double>(found.plan.host_bytes) / kMiB,
-      found.plan.batch.micro, levers, first_loss, session->tally("loss"));
+      static_cast<double>(found.plan.peak_bytes()) / kMiB,
+      static_cast<double>(found.plan.bytes_in(Space::kHost)) / kMiB, found.plan.batch.micro, levers, first_loss,
+      session->tally("loss"));
   return 0;
 }
 

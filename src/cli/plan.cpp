@@ -52,8 +52,7 @@ Result<int> plan(PlanFlags& flags) {
   const SearchRequest& request = training.request;
   PLIMSOLL_ASSIGN(const SearchResult result, within_budget(flags.job, planning_budget(budget, backend->device()),
                                                            [&] { return search(request); }));
-  PLIMSOLL_ASSIGN(const int gpu, gpu_ordinal(flags.job.device));
-  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result, gpu};
+  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result};
   if (!result.fits) {
     const Error error = does_not_fit(request, result);
     if (!flags.json) return fail(error);

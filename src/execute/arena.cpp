@@ -27,10 +27,10 @@ TensorView HostView::operator[](const std::string& name) const {
 
 Result<std::unique_ptr<Arena>> Arena::reserve(const Backend& backend, const Plan& plan) {
   std::unique_ptr<Arena> arena(new Arena(backend));
-  PLIMSOLL_ASSIGN(arena->memory_, backend.reserve(plan.arena_bytes));
-  if (plan.host_bytes > 0) {
-    PLIMSOLL_ASSIGN(arena->host_, backend.reserve_host(plan.host_bytes));
+  for (const PlanMemory& wanted : plan.memories()) {
+    PLIMSOLL_ASSIGN(arena->memories_[wanted.space], backend.reserve(wanted.space, wanted.bytes));
   }
+  arena->memory_ = arena->memories_.at(Space::kDevice).get();
   arena->keep(plan);
   arena->use(plan);
   return arena;
@@ -76,20 +76,25 @@ Status Arena::check(const Plan& plan) const {
 Result<bool> Arena::make_room(const Plan& plan, bool shrink) {
   PLIMSOLL_TRY(check(plan));
   const std::byte* const before = memory_->at(0);
-  const Memory* const host_before = host_.get();
-  const Bytes waiting = host_ == nullptr ? 0 : host_->bytes();
-  if (plan.host_bytes > waiting || (shrink && plan.host_bytes < waiting)) {
-    host_.reset();  // nothing in it outlives a phase
-    if (plan.host_bytes > 0) {
-      PLIMSOLL_ASSIGN(host_, backend_.reserve_host(plan.host_bytes));
-    }
+  bool moved = false;
+  for (auto at = memories_.begin(); at != memories_.end();) {  // beside the device's nothing outlives a phase
+    const Bytes wanted = plan.bytes_in(at->first);
+    const bool other = shrink ? at->second->bytes() != wanted : at->second->bytes() < wanted;
+    const bool drop = at->first != Space::kDevice && other;
+    moved = moved || drop;
+    at = drop ? memories_.erase(at) : std::next(at);
+  }
+  for (const PlanMemory& wanted : plan.memories()) {
+    auto& memory = memories_[wanted.space];
+    if (memory != nullptr) continue;
+    PLIMSOLL_ASSIGN(memory, backend_.reserve(wanted.space, wanted.bytes));
   }
   if (plan.arena_bytes > memory_->bytes() || (shrink && plan.arena_bytes < memory_->bytes()))
     PLIMSOLL_TRY(memory_->resize(plan.arena_bytes, end_of(kept_)));
   PLIMSOLL_TRY(memory_->commit(plan.persistent_bytes));
   for (const PersistentSlot& slot : keep(plan))  // where other plans had transients
     PLIMSOLL_TRY(memory_->fill(slot.offset, std::byte{0}, slot.bytes()));
-  return memory_->at(0) != before || host_.get() != host_before;
+  return moved || memory_->at(0) != before;
 }
 
 Result<HostView> Arena::look() const {
@@ -109,8 +114,7 @@ Status Arena::store(const std::string& name, const std::function<Status(const Te
 }
 
 void* Arena::address(const Placement& place) const {
-  if (place.host >= 0) return host_->at(place.host);
-  return place.offset < 0 ? nullptr : memory_->at(place.offset);
+  return place.offset < 0 ? nullptr : memories_.at(place.space)->at(place.offset);
 }
 
 }  // namespace plimsoll

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -65,7 +66,8 @@ class Arena {
   std::vector<PersistentSlot> keep(const Plan& plan);  // the values that were not kept before
 
   const Backend& backend_;
-  std::unique_ptr<Memory> memory_, host_;  // host_: for values that wait there; null where none does
+  std::map<Space, std::unique_ptr<Memory>> memories_;
+  Memory* memory_ = nullptr;  // of them, the device's: persistent values lie there
   std::vector<PersistentSlot> kept_, slots_;
   Bytes persistent_bytes_ = 0;  // of the plan in use, or of what is kept
 };

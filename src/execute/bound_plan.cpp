@@ -70,7 +70,7 @@ Status BoundPlan::bind_phase(const PhasePlan& phase) {
   PLIMSOLL_TRY(memory.commit(phase.arena_bytes));  // binding may try kernels out where they will run
   const auto address = [&](ValueId id) -> void* {
     const Placement& place = phase.values[static_cast<size_t>(id)];
-    if (place.offset >= 0)
+    if (place.offset >= 0 && place.space == Space::kDevice)
       bound->end = std::max(bound->end, place.offset + align_up(std::max<Bytes>(phase.graph.value(id).bytes(), 1)));
     return arena_.address(place);
   };
@@ -169,7 +169,7 @@ Result<BoundPhase*> BoundPlan::ready(PhaseKind kind, int64_t samples) const {
 void BoundPlan::run_alone(BoundPhase& phase, size_t node) const {
   for (ValueId id : phase.plan->graph.nodes[node].inputs) {
     const Value& value = phase.plan->graph.value(id);
-    if (!value.host && !is_floating(value.type.dtype))
+    if (value.space == Space::kDevice && !is_floating(value.type.dtype))
       std::memset(arena_.memory().at(phase.plan->values[static_cast<size_t>(id)].offset), 0,
                   static_cast<size_t>(value.bytes()));
   }

@@ -52,7 +52,7 @@ class CheapChooser {
 
   void consider(ValueId id) {
     // Copies of weights in another dtype are small, and made for all weights at once.
-    if (graph_.value(id).category == Category::kTemporaries) return;
+    if (is_copy_of_persistent(graph_, id)) return;
     int nodes = 0;
     Bytes newly_kept = 0;
     if (chain_of_producer(id, nodes, newly_kept) && newly_kept < graph_.value(id).bytes())
@@ -92,8 +92,8 @@ class Cloner {
 
 }  // namespace
 
-bool is_backward(const Graph& graph, const Node& node) {
-  return graph.value(node.outputs[0]).category == Category::kGradients;
+bool is_backward(const Graph&, const Node& node) {
+  return node.stage == Stage::kBackward;
 }
 
 AgainChoice cheap_choice(const Graph& graph) {

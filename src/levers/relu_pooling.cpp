@@ -64,6 +64,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
                       {masked_id},
                       relu_grad.attrs,
                       relu_grad.layer,
+                      relu_grad.stage,
                       nullptr});
     const ValueId result = rewrite.add_value(graph.value(relu_grad.outputs[0]));
     rewrite.add_node({"max_pool2d_grad",
@@ -71,6 +72,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
                       {result},
                       pool_grad.attrs,
                       pool_grad.layer,
+                      pool_grad.stage,
                       nullptr});
     rewrite.bind(relu_grad.outputs[0], result);
   }

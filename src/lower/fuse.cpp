@@ -103,7 +103,8 @@ class Fuser {
     Graph body;
     body.name = "fused";
     std::map<ValueId, ValueId> inside;
-    Node fused{"fused", {}, {}, {}, graph_.node(members.back()).layer, nullptr};
+    const Node& last = graph_.node(members.back());
+    Node fused{"fused", {}, {}, {}, last.layer, last.stage, nullptr};
     const auto add = [&](ValueId old) {
       const auto id = static_cast<ValueId>(body.values.size());
       body.values.push_back(graph_.value(old));

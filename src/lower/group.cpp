@@ -184,7 +184,8 @@ class Grouper {
   }
 
   void emit_move(Rewrite& rewrite, const Group& group) const {
-    Node move{"reorder", {}, {}, graph_.node(group.members.front()).attrs, "", nullptr};
+    const Node& first = graph_.node(group.members.front());
+    Node move{"reorder", {}, {}, first.attrs, "", first.stage, nullptr};
     for (NodeId id : group.members) {
       const Node& node = graph_.node(id);
       move.inputs.push_back(rewrite.to(node.inputs[0]));
@@ -197,7 +198,7 @@ class Grouper {
   void emit_pass(Rewrite& rewrite, const Group& group) const {
     Graph body;
     body.name = kGroupBody;
-    Node fused{"fused", {}, {}, {}, "", nullptr};
+    Node fused{"fused", {}, {}, {}, "", graph_.node(group.members.front()).stage, nullptr};
     std::map<ValueId, ValueId> shared;  // graph inputs of the body, by the outer value
     for (NodeId id : group.members) {
       const Node& node = graph_.node(id);

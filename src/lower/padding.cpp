@@ -71,10 +71,10 @@ void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   if (makes_image) {
     node.outputs = {padded};
     rewrite.add_node(std::move(node));
-    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, nullptr});
+    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, old.stage, nullptr});
     return;
   }
-  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, nullptr});
+  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, old.stage, nullptr});
   node.inputs[0] = padded;
   for (ValueId& out : node.outputs) out = result(out);
   rewrite.add_node(std::move(node));

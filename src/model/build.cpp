@@ -31,7 +31,6 @@ class GraphWriter {
         data_(data) {}
 
   Forward run() {
-    b_.set_category(Category::kActivations);
     values_.assign(plan_.tensors.size(), kNone);
     for (size_t i = 0; i < plan_.inputs.size(); ++i) values_[plan_.inputs[i]] = input(i);
     for (size_t i = 0; i < plan_.calls.size(); ++i) call(i);
@@ -45,7 +44,6 @@ class GraphWriter {
       std::sort(forward.tallies.begin(), forward.tallies.end(),
                 [](const Tally& a, const Tally& b) { return a.name < b.name; });
     }
-    b_.set_layer("");
     return forward;
   }
 
@@ -57,7 +55,7 @@ class GraphWriter {
 
   ValueId input(size_t i) {
     const Port& port = model_.inputs()[i];
-    b_.set_layer(port.name);
+    const auto layer = b_.in_layer(port.name);
     const DType dtype = i < data_.inputs.size() ? data_.inputs[i] : precision_;
     ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
@@ -83,7 +81,7 @@ class GraphWriter {
   void call(size_t index) {
     const LayerCall& call = plan_.calls[index];
     const LayerObject& object = plan_.layers[call.layer];
-    b_.set_layer(object.path);
+    const auto layer = b_.in_layer(object.path);
     const DType dtype = object.float32 ? precision_ : compute_;
     std::vector<ValueId> inputs, weights;
     for (size_t t : call.inputs) inputs.push_back(converted(values_[t], dtype));
@@ -97,10 +95,8 @@ class GraphWriter {
     const ValueId held = b_.persistent(model_.weights()[object.first_weight + i].name,
                                        {precision_, object.specs[i].shape}, Category::kWeights);
     if (object.layer.float32_weights) return held;
-    b_.set_category(Category::kTemporaries);
-    const ValueId used = converted(held, dtype);
-    b_.set_category(Category::kActivations);
-    return used;
+    const auto temporaries = b_.in_category(Category::kTemporaries);
+    return converted(held, dtype);
   }
 
   ValueId one() { return step_scalar(b_, StepScalar::kOne, precision_); }
@@ -144,7 +140,7 @@ class GraphWriter {
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i]) continue;
       const std::string& name = model_.outputs()[i].name;
-      b_.set_layer(name);
+      const auto layer = b_.in_layer(name);
       read_targets(i);
       rows_[i] = add_loss_rows(b_, *losses[i], forward.predictions[i], targets_[i]);
       const ValueId share = total(rows_[i], factor(name), i, true);
@@ -156,7 +152,7 @@ class GraphWriter {
   void add_metrics(Forward& forward) {
     for (const MetricSpec& metric : plan_.objective.metrics) {
       const size_t i = metric.output;
-      b_.set_layer(model_.outputs()[i].name);
+      const auto layer = b_.in_layer(model_.outputs()[i].name);
       const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
@@ -185,16 +181,14 @@ Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision,
 }
 
 ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {
-  const std::string layer = b.layer();
   ValueId total = kNone;
   for (const Weight& weight : model.weights()) {
     if (!weight.trainable || (weight.l1 == 0 && weight.l2 == 0)) continue;
-    b.set_layer(weight.layer);
+    const auto layer = b.in_layer(weight.layer);
     const ValueId w = b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
     const ValueId penalty = b.add1("l1_l2_penalty", {w}, {{"l1", weight.l1}, {"l2", weight.l2}});
     total = total == kNone ? penalty : b.add1("add", {total, penalty});
   }
-  b.set_layer(layer);
   return total;
 }
 

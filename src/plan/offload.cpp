@@ -238,13 +238,15 @@ class Inserter {
     const size_t i = copy.wait;
     const ValueId value = waits_[i].value;
     if (copy.step == Step::kSend) {
-      there_[i] = add("to_host", {rewrite_.to(value)}, value, "/sent", true, 0);
+      there_[i] = add("to_host", Queue::kToHost, {rewrite_.to(value)}, value, "/sent", Space::kHost, 0);
     } else if (copy.step == Step::kSent) {
-      there_[i] = add("to_host_done", {there_[i], rewrite_.to(value)}, value, "/away", true, copy.stalled);
+      there_[i] = add("to_host_done", Queue::kCompute, {there_[i], rewrite_.to(value)}, value, "/away", Space::kHost,
+                      copy.stalled);
     } else if (copy.step == Step::kFetch) {
-      back_[i] = add("to_device", {there_[i]}, value, "/fetched", false, 0);
+      back_[i] = add("to_device", Queue::kFromHost, {there_[i]}, value, "/fetched", Space::kDevice, 0);
     } else {
-      rewrite_.bind(value, add("to_device_done", {back_[i], there_[i]}, value, "/back", false, copy.stalled));
+      rewrite_.bind(value, add("to_device_done", Queue::kCompute, {back_[i], there_[i]}, value, "/back", Space::kDevice,
+                               copy.stalled));
       renew_views(value, before_node);
     }
   }
@@ -269,13 +271,15 @@ class Inserter {
  private:
   static constexpr size_t kCopy = SIZE_MAX;
 
-  ValueId add(const char* op, std::vector<ValueId> inputs, ValueId of, const char* suffix, bool host, double stalled) {
+  ValueId add(const char* op, Queue queue, std::vector<ValueId> inputs, ValueId of, const char* suffix, Space space,
+              double stalled) {
     Value value = from_.graph.value(of);
     value.name += suffix;
-    value.host = host;
+    value.space = space;
     const std::string layer = value.layer;
+    const Stage stage = value.producer == kNone ? Stage::kForward : from_.graph.node(value.producer).stage;
     const ValueId id = rewrite_.add_value(std::move(value));
-    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, nullptr});
+    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, stage, nullptr, queue});
     origin_.push_back({kCopy, stalled});
     return id;
   }

@@ -17,6 +17,40 @@ const PhasePlan* Plan::phase(PhaseName name) const {
   return nullptr;
 }
 
+namespace {
+
+template <typename List>
+Bytes bytes_of(const List& beside, Space space) {
+  for (const auto& memory : beside)
+    if (memory.space == space) return memory.bytes;
+  return 0;
+}
+
+}  // namespace
+
+Bytes PhasePlan::bytes_in(Space space) const {
+  return space == Space::kDevice ? arena_bytes : bytes_of(beside, space);
+}
+
+Bytes Plan::bytes_in(Space space) const {
+  return space == Space::kDevice ? arena_bytes : bytes_of(beside, space);
+}
+
+std::vector<PlanMemory> Plan::memories() const {
+  std::vector<PlanMemory> all = {{Space::kDevice, memory, arena_bytes}};
+  all.insert(all.end(), beside.begin(), beside.end());
+  return all;
+}
+
+std::vector<PlanMemory> memories_beside(const std::vector<PhasePlan>& phases) {
+  std::map<Space, Bytes> most;
+  for (const PhasePlan& phase : phases)
+    for (const SpaceBytes& memory : phase.beside) most[memory.space] = std::max(most[memory.space], memory.bytes);
+  std::vector<PlanMemory> memories;
+  for (const auto& [space, bytes] : most) memories.push_back({space, to_text(space), bytes});
+  return memories;
+}
+
 const PersistentSlot* Plan::slot(const std::string& name) const {
   for (const PersistentSlot& s : persistent)
     if (s.name == name) return &s;
@@ -69,8 +103,6 @@ PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, cons
 
 PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent) {
   const StorageMap map = assign_storage(lowered);
-  const std::vector<PackItem> items = pack_items(lowered, map);
-  const Packing packing = pack(items), waiting = pack(host_items(map));
   const Bytes base = persistent.bytes;
   std::map<std::string, Bytes> slot_offsets;
   for (const PersistentSlot& slot : persistent.slots) slot_offsets[slot.name] = slot.offset;
@@ -80,28 +112,33 @@ PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, con
   phase.samples = samples;
   phase.seconds = lowered.seconds();
   phase.primitives = lowered.primitives();
-  phase.arena_bytes = base + packing.height;
-  phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
   phase.values.assign(lowered.graph.values.size(), Placement{kNone, 0, 0});
+  for (size_t v = 0; v < phase.values.size(); ++v) phase.values[v].space = lowered.graph.values[v].space;
+  for (const KernelOffer& kernel : lowered.kernels)
+    phase.nodes.push_back({kernel.kernel, 0, kernel.workspace, kernel.seconds});
 
-  phase.host_bytes = waiting.height;
-  size_t item = 0, host_item = 0;
-  for (const Storage& storage : map.storages) {
-    Placement place{kNone, storage.first, storage.last};
-    if (storage.host)
-      place.host = waiting.offsets[host_item++];
-    else if (storage.persistent == kNone)
-      place.offset = base + packing.offsets[item++];
-    else
-      place.offset = slot_offsets.at(lowered.graph.value(storage.persistent).name);
-    for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = place;
+  for (const Space space : spaces_of(map)) {
+    const std::vector<PackItem> items = pack_items(lowered, map, space);
+    const Packing packing = pack(items);
+    const Bytes bottom = space == Space::kDevice ? base : 0;  // persistent values lie on the device
+    size_t item = 0;
+    for (const Storage& storage : map.storages) {
+      if (storage.space != space) continue;
+      const Bytes offset = storage.persistent == kNone ? bottom + packing.offsets[item++]
+                                                       : slot_offsets.at(lowered.graph.value(storage.persistent).name);
+      for (ValueId id : storage.values)
+        phase.values[static_cast<size_t>(id)] = {offset, storage.first, storage.last, space};
+    }
+    if (space != Space::kDevice) {
+      phase.beside.push_back({space, packing.height});
+      continue;
+    }
+    for (PlannedNode& node : phase.nodes)
+      if (node.workspace_bytes > 0) node.workspace_offset = base + packing.offsets[item++];
+    assert(item == items.size());
+    phase.arena_bytes = base + packing.height;
+    phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
   }
-  for (const KernelOffer& kernel : lowered.kernels) {
-    PlannedNode node{kernel.kernel, 0, kernel.workspace, kernel.seconds};
-    if (kernel.workspace > 0) node.workspace_offset = base + packing.offsets[item++];
-    phase.nodes.push_back(std::move(node));
-  }
-  assert(item == items.size());
   phase.graph = std::move(lowered.graph);
   return phase;
 }
@@ -128,7 +165,8 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
     for (size_t v = 0; v < phase->values.size(); ++v) {
       const Placement& place = phase->values[v];
       const Value& value = phase->graph.values[v];
-      if (place.offset < plan.persistent_bytes || phase->peak_node < place.first || phase->peak_node > place.last)
+      if (place.space != Space::kDevice || place.offset < plan.persistent_bytes || phase->peak_node < place.first ||
+          phase->peak_node > place.last)
         continue;
       at.emplace(place.offset, std::make_pair(align_up(std::max<Bytes>(value.bytes(), 1)), value.category));
     }

@@ -13,8 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings
-constexpr const char* kFormat = "plimsoll.saved-plan/4";
+// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings; 4: nodes without a
+// stage and a queue, `host` in place of memories
+constexpr const char* kFormat = "plimsoll.saved-plan/5";
 
 // Whole numbers and finite ones, or std::range_error.
 template <typename Integer = int64_t>
@@ -31,13 +32,20 @@ double finite(const json& j) {
   return j.get<double>();
 }
 
+Space space_from(const json& j) {
+  const auto space = space_from_text(j.get_ref<const std::string&>());
+  if (!space) throw std::range_error(fmt::format("expected a memory, got {:.40}", j.dump()));
+  return *space;
+}
+
 json phase_to_json(const PhasePlan& phase) {
-  json nodes = json::array(), values = json::array();
+  json nodes = json::array(), values = json::array(), beside = json::array();
+  for (const SpaceBytes& memory : phase.beside) beside.push_back({to_text(memory.space), memory.bytes});
   for (const PlannedNode& node : phase.nodes)
     nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
   for (const Placement& value : phase.values) {
     values.push_back({value.offset, value.first, value.last});
-    if (value.host != kNone) values.back().push_back(value.host);
+    if (value.space != Space::kDevice) values.back().push_back(to_text(value.space));
   }
   return json_object({{"name", to_text(phase.name)},
                       {"samples", phase.samples},
@@ -46,7 +54,7 @@ json phase_to_json(const PhasePlan& phase) {
                       {"values", values},
                       {"arena_bytes", phase.arena_bytes},
                       {"live_set_bytes", phase.live_set_bytes},
-                      {"host_bytes", phase.host_bytes},
+                      {"beside", beside},
                       {"peak_node", phase.peak_node},
                       {"seconds", phase.seconds},
                       {"primitives", phase.primitives}});
@@ -64,10 +72,10 @@ Result<PhasePlan> phase_from_json(const json& j) {
     phase.nodes.push_back({node.at(0), whole(node.at(1)), whole(node.at(2)), finite(node.at(3))});
   for (const json& value : j.at("values"))
     phase.values.push_back({whole(value.at(0)), whole<int>(value.at(1)), whole<int>(value.at(2)),
-                            value.size() > 3 ? whole(value.at(3)) : kNone});
+                            value.size() > 3 ? space_from(value.at(3)) : Space::kDevice});
   phase.arena_bytes = whole(j.at("arena_bytes"));
   phase.live_set_bytes = whole(j.at("live_set_bytes"));
-  phase.host_bytes = whole(j.at("host_bytes"));
+  for (const json& memory : j.at("beside")) phase.beside.push_back({space_from(memory.at(0)), whole(memory.at(1))});
   phase.peak_node = whole<int>(j.at("peak_node"));
   phase.seconds = finite(j.at("seconds"));
   phase.primitives = whole<int>(j.at("primitives"));
@@ -92,6 +100,7 @@ Result<Plan> read_plan(const json& j) {
                 fmt::format("expected a plan of format {}, got {}", kFormat, j.at("format").dump()));
   plan.model = j.at("model");
   plan.device = j.at("device");
+  plan.memory = j.at("memory");
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
@@ -116,7 +125,8 @@ Result<Plan> read_plan(const json& j) {
   }
   plan.persistent_bytes = whole(j.at("persistent_bytes"));
   plan.arena_bytes = whole(j.at("arena_bytes"));
-  plan.host_bytes = whole(j.at("host_bytes"));
+  for (const json& memory : j.at("beside"))
+    plan.beside.push_back({space_from(memory.at(0)), memory.at(1), whole(memory.at(2))});
   plan.overhead_bytes = whole(j.at("overhead_bytes"));
   plan.data_bytes = whole(j.at("data_bytes"));
   plan.planning_bytes = whole(j.at("planning_bytes"));
@@ -128,7 +138,8 @@ Result<Plan> read_plan(const json& j) {
 }  // namespace
 
 json to_json(const Plan& plan) {
-  json persistent = json::array(), phases = json::array(), levers = json::array();
+  json persistent = json::array(), phases = json::array(), levers = json::array(), beside = json::array();
+  for (const PlanMemory& memory : plan.beside) beside.push_back({to_text(memory.space), memory.name, memory.bytes});
   for (const PersistentSlot& slot : plan.persistent)
     persistent.push_back({slot.name, std::string(name_of(slot.type.dtype)), slot.type.shape.dims,
                           std::string(name_of(slot.category)), slot.layer, slot.offset});
@@ -142,6 +153,7 @@ json to_json(const Plan& plan) {
   return json_object({{"format", kFormat},
                       {"model", plan.model},
                       {"device", plan.device},
+                      {"memory", plan.memory},
                       {"precision", plan.precision},
                       {"tf32", plan.tf32},
                       {"program", plan.program},
@@ -154,7 +166,7 @@ json to_json(const Plan& plan) {
                       {"levers", levers},
                       {"persistent_bytes", plan.persistent_bytes},
                       {"arena_bytes", plan.arena_bytes},
-                      {"host_bytes", plan.host_bytes},
+                      {"beside", beside},
                       {"overhead_bytes", plan.overhead_bytes},
                       {"data_bytes", plan.data_bytes},
                       {"planning_bytes", plan.planning_bytes},

@@ -32,10 +32,8 @@ std::vector<const Weight*> trainable(const Model& model) {
 }
 
 ValueId weight_value(GraphBuilder& b, const Weight& weight, DType precision) {
-  b.set_layer(weight.layer);
-  const ValueId id = b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
-  b.set_layer("");
-  return id;
+  const auto layer = b.in_layer(weight.layer);
+  return b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
 }
 
 void store_tally(GraphBuilder& b, const std::string& name, ValueId sum, bool add) {
@@ -112,14 +110,12 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values, scale);
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
-    b.set_layer(weights[i]->layer);
+    const auto layer = b.in_layer(weights[i]->layer);
     const ValueId sum = b.persistent(accumulated_value(weights[i]->name),
                                      {options.precision.variables, weights[i]->shape}, Category::kGradients);
-    b.set_category(Category::kGradients);
+    const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
     b.update(sum, b.add1("add", {sum, gradients[i]}));
-    b.set_category(Category::kActivations);
   }
-  b.set_layer("");
   store_tally(b, "loss", forward.loss, true);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
   return finish(b, name, samples);
@@ -140,10 +136,10 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
     extra = append_gradients(b, penalty, values, loss_gradient(b, model.optimizer(), options.precision.variables));
     store_tally(b, "loss", penalty, true);
   }
-  b.set_category(Category::kGradients);
-  for (size_t i = 0; i < values.size(); ++i)
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
     trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
-  b.set_category(Category::kActivations);
+  }
   append_updates(b, model.optimizer(), trained);
   return finish(b, kName, 0);
 }

@@ -115,8 +115,9 @@ std::string bytes_table(const PlanReport& report) {
   if (report.held_before > 0)
     table.row({"held by the program before", with_commas(report.held_before), format_bytes(report.held_before)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
-  if (plan.host_bytes > 0)
-    table.row({"in the host's memory, pinned", with_commas(plan.host_bytes), format_bytes(plan.host_bytes)});
+  for (const PlanMemory& memory : plan.beside)
+    table.row({memory.space == Space::kHost ? "in the host's memory, pinned" : "in memory " + memory.name,
+               with_commas(memory.bytes), format_bytes(memory.bytes)});
   return table.text() + "\n";
 }
 

@@ -197,6 +197,7 @@ class Builder {
   Plan finish() {
     plan_.model = request_.model->name();
     plan_.device = request_.device->info().name;
+    plan_.memory = request_.device->info().memory;
     plan_.precision = to_text(request_.graph.precision);
     plan_.tf32 = request_.device->info().tf32;
     plan_.batch = {request_.batch, micro_};
@@ -211,7 +212,7 @@ class Builder {
     for (const PhasePlan& phase : plan_.phases) nodes += static_cast<int64_t>(phase.nodes.size());
     plan_.planning_bytes = request_.device->planning_bound(nodes);
     if (plan_.planning_bytes > 0) plan_.planning_bytes += request_.data.held_before;
-    for (const PhasePlan& phase : plan_.phases) plan_.host_bytes = std::max(plan_.host_bytes, phase.host_bytes);
+    plan_.beside = memories_beside(plan_.phases);
     if (offloaded_ > 0) plan_.levers.push_back({"offload", offloaded_, 0, 0, Effect::kBitwise});
     if (recomputed_ > 0) plan_.levers.push_back({"recompute", recomputed_, 0, 0, Effect::kBitwise});
     if (micro_ < request_.batch)
@@ -249,6 +250,11 @@ class Builder {
   Plan plan_;
 };
 
+bool fits_beside(const PhasePlan& phase, const Plan& plan) {
+  return std::all_of(phase.beside.begin(), phase.beside.end(),
+                     [&](const SpaceBytes& memory) { return memory.bytes <= plan.bytes_in(memory.space); });
+}
+
 }  // namespace
 
 Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
@@ -259,7 +265,7 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int6
   };
   // The plan does not say how much its own phases compute again: as little as makes this one fit.
   PhasePlan planned;
-  const auto fits = [&] { return planned.arena_bytes <= plan.arena_bytes && planned.host_bytes <= plan.host_bytes; };
+  const auto fits = [&] { return planned.arena_bytes <= plan.arena_bytes && fits_beside(planned, plan); };
   for (int recompute = 0; recompute <= (may("recompute") ? kMostRecompute : 0); ++recompute) {
     const Graph graph = apply_levers(phase.graph, *request.device, recompute).graph;
     PLIMSOLL_ASSIGN(const LoweredGraph lowered, lower(graph, *request.device));

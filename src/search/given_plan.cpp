@@ -74,8 +74,7 @@ std::string difference(const PhasePlan& then, const PhasePlan& now) {
                                                 (a.workspace_bytes == 0 || a.workspace_offset == b.workspace_offset);
                                        });
   if (!same_kernels) return where + "other kernels or workspaces";
-  if (then.arena_bytes != now.arena_bytes || then.host_bytes != now.host_bytes)
-    return where + "another number of bytes";
+  if (then.arena_bytes != now.arena_bytes || then.beside != now.beside) return where + "another number of bytes";
   return {};
 }
 

@@ -16,7 +16,8 @@ std::string peak_fact(const Plan& plan) {
   std::map<Bytes, std::pair<Bytes, std::string>> places;  // what shares a place counts once
   for (size_t v = 0; v < phase->values.size(); ++v) {
     const Placement& place = phase->values[v];
-    if (place.offset < plan.persistent_bytes || place.first > phase->peak_node || place.last < phase->peak_node)
+    if (place.space != Space::kDevice || place.offset < plan.persistent_bytes || place.first > phase->peak_node ||
+        place.last < phase->peak_node)
       continue;
     const Value& value = phase->graph.values[v];
     places.emplace(place.offset, std::make_pair(value.bytes(), value.layer.empty() ? value.name : value.layer));

@@ -74,9 +74,9 @@ class Best {
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
 
   void consider(Plan plan, int recompute, bool selectable) {
-    if (request_.host_budget > 0 && plan.host_bytes > request_.host_budget) return;
-    result_.candidates.push_back(
-        {plan.batch.micro, recompute, plan.host_bytes, plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
+    if (request_.host_budget > 0 && plan.bytes_in(Space::kHost) > request_.host_budget) return;
+    result_.candidates.push_back({plan.batch.micro, recompute, plan.bytes_in(Space::kHost), plan.arena_bytes,
+                                  plan.peak_bytes(), plan.step_seconds});
     // What the budget is has no say in what the least is: reading ahead is given up first.
     const Bytes least =
         std::max(plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request_, plan.phases), plan.planning_bytes);

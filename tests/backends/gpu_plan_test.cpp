@@ -55,9 +55,16 @@ TEST(PlannedGpu, AnUnknownProfileListsTheKnownOnes) {
   EXPECT_NE(card.error().facts.at(0).find("rtx-4090-24g"), std::string::npos);
 }
 
+TEST(PlannedGpu, NamesItsMemoryAfterTheCardsNumber) {
+  cuda::Card card = *cuda::card_from_profile("rtx-4090-24g");
+  EXPECT_EQ(make_planned_gpu(card)->device().info().memory, "gpu:0");
+  card.ordinal = 3;
+  EXPECT_EQ(make_planned_gpu(card)->device().info().memory, "gpu:3");
+}
+
 TEST(PlannedGpu, RunsNothing) {
   const auto backend = make_planned_gpu(*cuda::card_from_profile("rtx-4090-24g"));
-  EXPECT_FALSE(backend->reserve(kMiB));
+  EXPECT_FALSE(backend->reserve(Space::kDevice, kMiB));
 }
 
 // Weights of three shapes, updated alike.

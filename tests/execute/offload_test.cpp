@@ -40,7 +40,7 @@ TEST_P(Offload, TrainsToTheSameWeightsInLess) {
     const PhasePlan &before = plain->plan().phases[0], &after = away->plan().phases[0];
     EXPECT_LT(after.live_set_bytes, before.live_set_bytes);
     EXPECT_LT(after.arena_bytes, before.arena_bytes);
-    EXPECT_GT(away->plan().host_bytes, 0);
+    EXPECT_GT(away->plan().bytes_in(Space::kHost), 0);
     Probe(*away->session).fill_pattern();
     for (int64_t i = 0; i < kSteps; ++i) {
       const double loss = away->step(data.source(), 0, kBatch), want = losses[static_cast<size_t>(i)];
@@ -61,7 +61,7 @@ TEST_P(Offload, APlanWithItReadsBackAsItWas) {
   const nlohmann::json json = to_json(away->plan());
   const Plan read = require(plan_from_json(json));
   EXPECT_EQ(to_json(read), json);
-  EXPECT_EQ(read.host_bytes, away->plan().host_bytes);
+  EXPECT_EQ(read.beside, away->plan().beside);
   EXPECT_TRUE(validate(read));
 }
 

@@ -63,7 +63,7 @@ std::map<std::string, std::vector<T>> trained(const Backend& backend, const Devi
   const Plan plan = one_phase_plan(PhaseKind::kTrain, 1, lowered);
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
-  const auto memory = require(backend.reserve(plan.arena_bytes));
+  const auto memory = require(backend.reserve(Space::kDevice, plan.arena_bytes));
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   for (const PersistentSlot& slot : plan.persistent) {

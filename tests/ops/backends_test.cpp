@@ -416,7 +416,7 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
 TEST_P(OnBackend, ManyValuesMoveBetweenLayoutsAtOnce) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   Graph graph;
-  Node there{"reorder", {}, {}, {{"layout", std::string("ohwi")}}, "", nullptr}, back = there;
+  Node there{"reorder", {}, {}, {{"layout", std::string("ohwi")}}, "", Stage::kForward, nullptr}, back = there;
   back.attrs.set("layout", std::string());
   std::deque<Buffer> plain, moved, again;
   const auto pointers = [](std::deque<Buffer>& list) {

@@ -75,7 +75,7 @@ TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
       EXPECT_EQ(to_json(all.plan), to_json(some.plan)) << model << " in " << budget;
       EXPECT_LE(all.plan.step_seconds, seconds) << model << " in " << budget;
       seconds = all.plan.step_seconds;
-      offloads = offloads || all.plan.host_bytes > 0;
+      offloads = offloads || all.plan.bytes_in(Space::kHost) > 0;
     }
   }
   EXPECT_TRUE(offloads);

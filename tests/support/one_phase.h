@@ -15,7 +15,7 @@ inline Plan one_phase_plan(PhaseKind kind, int64_t samples, const LoweredGraph& 
   plan.persistent_bytes = layout.bytes;
   plan.phases.push_back(place({kind}, samples, lowered, layout));
   plan.arena_bytes = plan.phases[0].arena_bytes;
-  plan.host_bytes = plan.phases[0].host_bytes;
+  plan.beside = memories_beside(plan.phases);
   return plan;
 }
 

@@ -168,6 +168,7 @@ class OwnMemoryDevice final : public ForwardingDevice {
  public:
   explicit OwnMemoryDevice(const Device& device) : ForwardingDevice(device), info_(device.info()) {
     info_.own_memory = true;
+    info_.memory = "gpu:0";
   }
   const DeviceInfo& info() const override { return info_; }
 
@@ -187,8 +188,8 @@ class PretendGpu final : public Backend {
     state_->asked_room = bytes;
     return {};
   }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
-  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
+  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
+    if (space == Space::kHost) return HostMemory::reserve(bytes);
     return std::make_unique<pretend::PretendMemory>(state_, bytes);
   }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return host_->bind(node); }

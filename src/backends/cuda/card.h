@@ -24,6 +24,7 @@ struct Card {
   double flops_half = 0;        // matrix units, f16 or bf16
   double host_bytes_per_second = 0;
   // The user's choices.
+  int ordinal = 0;             // its number among the visible cards
   bool tf32 = true;            // whether float32 matrix work may use it
   bool memory_growth = false;  // whether memory is mapped as phases need it
 

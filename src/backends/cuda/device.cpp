@@ -31,6 +31,7 @@ Status check_values(const NodeView& view) {
 CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.name = card_.name;
   info_.kind = "gpu";
+  info_.memory = fmt::format("gpu:{}", card_.ordinal);
   info_.memory_bytes = card_.memory_bytes;
   info_.free_bytes = card_.free_bytes;
   info_.own_memory = true;
@@ -98,8 +99,7 @@ class PlannedGpu final : public Backend {
 
   const Device& device() const override { return device_; }
   Status check_room(Bytes) const override { return fail(absent()); }
-  Result<std::unique_ptr<Memory>> reserve(Bytes) const override { return fail(absent()); }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes) const override { return fail(absent()); }
+  Result<std::unique_ptr<Memory>> reserve(Space, Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode&) const override { return fail(absent()); }
   Bytes held_bytes() const override { return 0; }
   Bytes peak_held_bytes() const override { return 0; }

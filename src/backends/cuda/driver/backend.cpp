@@ -77,11 +77,10 @@ class CudaBackend final : public Backend {
 
   const Device& device() const override { return device_; }
   Status check_room(Bytes bytes) const override { return cuda::check_room(*context_, bytes); }
-  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
-    return reserve_device_memory(*context_, bytes);
-  }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override {
-    return reserve_pinned_memory(*context_, bytes);
+  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
+    if (space == Space::kDevice) return reserve_device_memory(*context_, bytes);
+    if (space == Space::kHost) return reserve_pinned_memory(*context_, bytes);
+    return no_such_memory(space);
   }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
@@ -231,6 +230,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   auto context = std::make_unique<Context>();
   context->ordinal = options.ordinal;
   PLIMSOLL_ASSIGN(context->card, card_of(options.ordinal));
+  context->card.ordinal = options.ordinal;
   context->architecture = context->card.capability;
   context->way = options.way;
   if (options.as_capability > 0) context->card.capability = options.as_capability;

@@ -1,6 +1,6 @@
-// Copies between the card and the host beside the computation: begun on a stream of their own, behind what was enqueued
-// before; the node that waits for one holds up the compute stream until it is over. Captured, they are branches of the
-// phase's graph.
+// Copies between the card and the host, on the queue their node names. Beside the computation they are begun on a
+// stream of their own, behind what was enqueued before; the node that waits for one holds up the compute stream until
+// it is over. Captured, they are branches of the phase's graph.
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/launching.h"
@@ -28,6 +28,18 @@ class CopyEnd {
 
 namespace {
 
+cudaStream_t stream_of(const Context& context, Queue queue) {
+  switch (queue) {
+    case Queue::kToHost:
+      return context.outgoing;
+    case Queue::kFromHost:
+      return context.copies;
+    case Queue::kCompute:
+      break;
+  }
+  return context.stream;
+}
+
 BoundKernel begin_copy(Context& context, const BoundNode& node, cudaStream_t along) {
   auto end = std::make_shared<CopyEnd>();
   PLIMSOLL_TRY(end->open());
@@ -46,8 +58,7 @@ BoundKernel begin_copy(Context& context, const BoundNode& node, cudaStream_t alo
 }  // namespace
 
 BoundKernel bind_host_copy(Context& context, const BoundNode& node) {
-  if (node.node.op == "to_host") return begin_copy(context, node, context.outgoing);
-  if (node.node.op == "to_device") return begin_copy(context, node, context.copies);
+  if (node.node.queue != Queue::kCompute) return begin_copy(context, node, stream_of(context, node.node.queue));
   const auto found = context.copy_ends.find(input(node, 0));
   const std::shared_ptr<CopyEnd> end = found == context.copy_ends.end() ? nullptr : found->second;
   const auto bytes = static_cast<size_t>(view_of(node).in(0).bytes());
