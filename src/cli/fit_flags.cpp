@@ -37,15 +37,15 @@ Result<EarlyStopping> parse_early_stopping(const std::string& text) {
 Result<ReduceLrOnPlateau> parse_reduce_lr(const std::string& text) {
   const std::vector<std::string> parts = split(text);
   const auto patience = parts.size() == 3 ? patience_of(parts[1]) : std::nullopt;
-  const auto factor = parts.size() == 3 ? read_number<double>(parts[2]) : std::nullopt;
-  if (parts[0].empty() || !patience || !factor || !(*factor > 0 && *factor < 1))
+  const double factor = parts.size() == 3 ? read_number<double>(parts[2]).value_or(0) : 0;
+  if (parts[0].empty() || !patience || !(factor > 0 && factor < 1))
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--reduce-lr-on-plateau takes METRIC:PATIENCE:FACTOR with a factor between 0 and 1, "
                                   "got '{}'",
                                   text),
                       {},
                       {"--reduce-lr-on-plateau val_loss:3:0.2"}});
-  return ReduceLrOnPlateau{parts[0], *patience, *factor};
+  return ReduceLrOnPlateau{parts[0], *patience, factor};
 }
 
 SaveBest parse_save_best(const std::string& text) {
