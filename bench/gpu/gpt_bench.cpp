@@ -14,10 +14,11 @@
 #include <map>
 #include <random>
 
-#include "api/job.h"
+#include "api/open_backend.h"
 #include "autodiff/gradient.h"
 #include "ops/build.h"
 #include "ops/op.h"
+#include "plan/plan.h"
 #include "plimsoll/plimsoll.h"
 
 namespace plimsoll {
@@ -104,12 +105,12 @@ struct Flags {
   int64_t batch = 16, length = 1024, layers = 12;
   int steps = 30;
   bool recompute = false, profile = false;
-  JobOptions job;
+  RunOptions run;
 };
 
 Flags parse(int argc, char** argv) {
   Flags flags;
-  flags.job.device = "gpu";
+  flags.run.device = "gpu";
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--batch") flags.batch = std::stoll(value);
@@ -118,7 +119,7 @@ Flags parse(int argc, char** argv) {
     if (name == "--steps") flags.steps = std::stoi(value);
     if (name == "--recompute") flags.recompute = value == "1";
     if (name == "--profile") flags.profile = value == "1";
-    if (name == "--device") flags.job.device = value;
+    if (name == "--device") flags.run.device = value;
   }
   return flags;
 }
@@ -158,7 +159,7 @@ void fill_persistent(const Plan& plan, Memory& memory, double scale) {
 
 int run(const Flags& flags) {
   const auto start = Clock::now();
-  const auto backend = require(open_backend(flags.job));
+  const auto backend = require(open_backend(flags.run));
   Graph graph = Gpt(flags.batch, flags.length, flags.layers).take();
   if (flags.recompute) graph = recompute_cheap(graph).graph;
   const LoweredGraph lowered = require(lower(graph, backend->device()));

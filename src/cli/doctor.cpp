@@ -57,11 +57,11 @@ void add_gpus(nlohmann::ordered_json& json) {
 }
 
 Result<int> doctor(DoctorFlags& flags) {
-  flags.job.device = "cpu";
-  auto host = open_backend(flags.job);
+  flags.options.device = "cpu";
+  auto host = open_backend(flags.options);
   if (!host) {  // a build without a CPU backend still has the reference
-    flags.job.device = "reference";
-    host = open_backend(flags.job);
+    flags.options.device = "reference";
+    host = open_backend(flags.options);
   }
   PLIMSOLL_ASSIGN(const auto backend, std::move(host));
   const DeviceInfo& device = backend->device().info();
@@ -72,7 +72,7 @@ Result<int> doctor(DoctorFlags& flags) {
   const Bytes disk_free = disk_known ? static_cast<Bytes>(disk.f_bavail) * static_cast<Bytes>(disk.f_frsize) : 0;
   // Less than the machine has to give: the rest is behind a limit of this process's cgroups.
   const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
-  const Budget budget = choose_budget(flags.job, device);
+  const Budget budget = choose_budget(flags.options, device);
   if (flags.json) {
     nlohmann::ordered_json json = ordered_object({{"version", "0.1.0"},
                                                   {"system", std::string(system.sysname) + " " + system.release},
@@ -110,7 +110,7 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
-  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")
+  command->add_option("--threads", flags->options.threads, "compute threads (default: all cores)")
       ->check(whole_from_zero());
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Example: plimsoll doctor");

@@ -21,7 +21,7 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, std::stri
   RunOptions options() const {
     RunOptions options;
     options.device = std::get<1>(GetParam());
-    options.batch = kBatch;
+    options.batch_size = kBatch;
     return options;
   }
   std::string expected() const { return golden(name() + "_expected.npz"); }
@@ -64,9 +64,9 @@ TEST_P(Golden, WeightsInTheFileAreTheOnesKerasStartedFrom) {
 TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
   for (const std::optional<int64_t> micro : {std::optional<int64_t>{}, std::optional<int64_t>{3}}) {
     RunOptions cut = options();
-    cut.micro = micro;
+    cut.forced->micro = micro;
     cut.per_micro_batch_norm = true;
-    cut.evaluate_batch = kBatch;
+    cut.validates(kBatch);
     const auto run = run_of(golden(name() + ".keras"), cut);
     ColumnSource data = golden_data(name(), run->open.model);
     Probe(*run->session).fill_pattern();
@@ -103,9 +103,9 @@ bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueI
 TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
   if (options().device == "gpu") GTEST_SKIP() << "the op harness looks for it there";
   RunOptions cut = options();
-  cut.micro = 3;
+  cut.forced->micro = 3;
   cut.per_micro_batch_norm = true;
-  cut.evaluate_batch = kBatch;
+  cut.validates(kBatch);
   const auto run = run_of(golden(name() + ".keras"), cut);
   ColumnSource data = golden_data(name(), run->open.model);
   int checked = 0;
@@ -142,7 +142,7 @@ TEST(Golden, AFileOfTheOldestKerasTrainsAlikeOnEveryDevice) {
   for (const std::string& device : devices()) {
     RunOptions options;
     options.device = device;
-    options.batch = 8;
+    options.batch_size = 8;
     const auto run = run_of(golden("oldest.keras"), options);
     const ColumnSource data = golden_data("oldest", run->open.model);
     EXPECT_GT(run->state.iteration, 0);

@@ -14,8 +14,8 @@ constexpr Bytes kGranularity = 2 * kMiB;  // of the driver, on every card so far
 RunOptions large(bool growth) {
   RunOptions options;
   options.device = "gpu";
-  options.batch = kBatch;
-  options.evaluate_batch = options.evaluate_samples = kEvaluate;
+  options.batch_size = kBatch;
+  options.validates(kEvaluate, kEvaluate);
   options.memory_growth = growth;
   // Adam divides by a gradient's size: where it is nearly nothing, the order of additions would decide the step.
   options.overrides.optimizer = "sgd";
@@ -56,7 +56,7 @@ TEST_F(GpuGrowth, MemoryIsMappedAsPhasesComeAndTheDriverCountsIt) {
   EXPECT_EQ(run->session->arena_peak_bytes(), plan.arena_bytes);
 
   const Bytes before_closing = run->backend->held_bytes(), arena = run->session->arena_held_bytes();
-  run->session.reset();
+  run->end_session();
   EXPECT_LE(run->backend->held_bytes(), before_closing - arena);
 }
 

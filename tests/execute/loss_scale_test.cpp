@@ -60,9 +60,9 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
   static RunOptions options() {
     RunOptions options;
     options.device = device();
-    options.batch = kBatch;
-    options.micro = std::get<1>(GetParam());
-    if (device() == "gpu") options.precision = Precision(DType::kFloat32, DType::kFloat16);
+    options.batch_size = kBatch;
+    options.forced->micro = std::get<1>(GetParam());
+    if (device() == "gpu") options.precision = "mixed_float16";
     return options;
   }
 
@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LossScaling,
 // what neither overflows nor vanishes. tests/keras/test_optimizers.py takes the file from here and loads it in Keras.
 TEST(SavedForKeras, APlainOptimizerThatGotALossScale) {
   RunOptions options;
-  options.batch = 4;
+  options.batch_size = 4;
   options.overrides.scale_loss = true;
   const auto run = run_of(golden("mlp.keras"), options);
   const ColumnSource data = golden_data("mlp", run->open.model);
@@ -231,12 +231,12 @@ TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
   for (const auto& [name, float32_layer] : {std::pair{"cnn", ""}, {"resnet", ""}, {"mlp", ""}, {"cnn", "dense*"}}) {
     RunOptions options;
     options.device = "gpu";
-    options.batch = 4;
+    options.batch_size = 4;
     options.alone = false;
     const std::string file = golden(std::string(name) + ".keras");
     const auto full = run_of(file, options);
     if (*float32_layer != 0) options.overrides.float32_layers = {float32_layer};
-    options.precision = Precision(DType::kFloat32, DType::kFloat16);
+    options.precision = "mixed_float16";
     options.overrides.scale_loss = true;
     const auto half = run_of(file, options);
     const ColumnSource data = golden_data(name, half->open.model);

@@ -22,9 +22,9 @@ class Offload : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<ModelRun> run(double kept, int recompute = 0) const {
     RunOptions options;
     options.device = device();
-    options.batch = kBatch;
-    options.kept = kept;
-    options.recompute = recompute;
+    options.batch_size = kBatch;
+    options.forced->kept = kept;
+    options.forced->recompute = recompute;
     options.alone = false;
     return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
   }

@@ -18,7 +18,7 @@ Plan plan_for(const ModelRun& run, int64_t batch, int64_t micro, int recompute =
 RunOptions options_for(const std::string& device, int64_t batch) {
   RunOptions options;
   options.device = device;
-  options.batch = batch;
+  options.batch_size = batch;
   options.alone = false;
   return options;
 }

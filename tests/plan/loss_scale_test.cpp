@@ -87,18 +87,18 @@ TEST(LossScalePlan, EveryCardPlansMixedFloat16) {
 }
 
 TEST(LossScalePlan, ACardWithoutBFloat16NamesMixedFloat16) {
-  JobOptions job;
-  job.precision = "mixed_bfloat16";
+  plimsoll::RunOptions options;
+  options.precision = "mixed_bfloat16";
   for (const char* profile : {"t4-16g", "rtx-2080-ti-11g"}) {
-    job.device = profile;
-    const auto backend = open_backend(job);
+    options.device = profile;
+    const auto backend = open_backend(options);
     ASSERT_FALSE(backend) << profile;
     EXPECT_EQ(backend.error().code, ErrorCode::kUsage);
     EXPECT_NE(backend.error().what.find("no bfloat16"), std::string::npos) << backend.error().what;
     EXPECT_NE(backend.error().remedies.at(0).find("--precision mixed_float16"), std::string::npos);
   }
-  job.device = "rtx-3060-12g";
-  EXPECT_TRUE(open_backend(job));
+  options.device = "rtx-3060-12g";
+  EXPECT_TRUE(open_backend(options));
 }
 
 // As Keras 3.15.1 writes LossScaleOptimizer(Adam()) and LossScaleOptimizer(SGD(0.5)), defaults left out.

@@ -5,6 +5,7 @@
 
 #include "backends/cuda/cuda.h"
 #include "plan/order.h"
+#include "search/build.h"
 #include "tests/support/problem.h"
 
 namespace plimsoll::testing {

@@ -1,5 +1,6 @@
 // The validator on plans of real models: as they are it passes them, and broken in any way it refuses them.
 #include "ops/op.h"
+#include "search/build.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
