@@ -164,8 +164,8 @@ int run(const Flags& flags) {
   if (flags.recompute) graph = recompute_cheap(graph).graph;
   const LoweredGraph lowered = require(lower(graph, backend->device()));
   Plan plan;
-  const Graph* const graph = &lowered.graph;
-  PersistentLayout layout = lay_out({&graph, 1});
+  const Graph* const planned = &lowered.graph;
+  PersistentLayout layout = lay_out({&planned, 1});
   plan.phases.push_back(plan_phase({PhaseKind::kTrain}, flags.batch, lowered, layout));
   plan.persistent = std::move(layout.slots);
   plan.persistent_bytes = layout.bytes;

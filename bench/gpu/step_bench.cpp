@@ -48,7 +48,7 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
 }
 
 // Each node's time, how far it is above its prediction, and the sums by op.
-void print_profile(Session& session, int64_t batch) {
+void print_profile(Session& session) {
   const PhasePlan* phase = session.plan().phase(session.plan().gradient_phase());
   const auto seconds = require(Probe(session).measure_nodes(phase->name.kind, phase->samples, 10));
   std::map<std::string, std::pair<int, double>> by_op;
@@ -177,7 +177,7 @@ int run(const Flags& flags) {
   const double first_loss = session.tally("loss"), first = seconds_since(start);
   const std::vector<double> times = time_steps(*run, flags.steps);
   const double last_loss = session.tally("loss");
-  if (flags.profile) print_profile(session, flags.run.batch_size);
+  if (flags.profile) print_profile(session);
   const auto mib = [](Bytes bytes) { return static_cast<double>(bytes) / kMiB; };
   fmt::print(
       R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "opened_s": {:.2f}, "planned_s": {:.2f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "host_mib": {:.0f}, "micro": {}, "levers": "{}", "first_loss": {:.5f}, "last_loss": {:.5f}}})"

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "execute/probe.h"
+#include "search/build.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
