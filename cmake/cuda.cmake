@@ -3,13 +3,22 @@
 # Only cudart is linked, statically: the driver, cuDNN, cuBLASLt, NVRTC and NVML are loaded when a GPU is used, so one
 # program runs with or without them.
 set(PLIMSOLL_HAS_CUDA FALSE)
-if(NOT PLIMSOLL_CUDA STREQUAL OFF)
+execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE no_gpu OUTPUT_QUIET ERROR_QUIET)
+if(NOT PLIMSOLL_CUDA STREQUAL OFF AND NOT (PLIMSOLL_CUDA STREQUAL IF_GPU AND no_gpu))
   find_program(PLIMSOLL_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   find_path(PLIMSOLL_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda/include)
   find_path(PLIMSOLL_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.deps/cudnn-frontend/include)
   if(PLIMSOLL_NVCC AND PLIMSOLL_CUDNN_INCLUDE AND PLIMSOLL_FRONTEND_INCLUDE)
     set(CMAKE_CUDA_COMPILER ${PLIMSOLL_NVCC})
-    set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHITECTURES})
+    # Every architecture is compiled for anew: five take five times as long. 80 runs on 86 and 89 as it is, and on newer ones after
+    # the driver has compiled it again; the preset dist has them all.
+    if(NOT PLIMSOLL_CUDA_ARCHITECTURES STREQUAL AUTO)
+      set(CMAKE_CUDA_ARCHITECTURES ${PLIMSOLL_CUDA_ARCHITECTURES})
+    elseif(no_gpu)
+      set(CMAKE_CUDA_ARCHITECTURES 80)
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES native)
+    endif()
     set(CMAKE_CUDA_STANDARD 20)
     enable_language(CUDA)
     # CMake 3.25 does not know that this nvcc has C++20.
@@ -46,4 +55,5 @@ function(plimsoll_cuda_folder)
     target_link_libraries(plimsoll_backends_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
     target_compile_definitions(plimsoll_backends_cuda PUBLIC PLIMSOLL_HAS_CUDA=1)
   endif()
+  plimsoll_unity(plimsoll_backends_cuda)
 endfunction()

@@ -1,9 +1,18 @@
 #!/usr/bin/env bash
 # Every test there is, after `make build`; runs on after a failure and says at the end what failed.
 #
-#   scripts/test.sh
+#   scripts/test.sh [--long]
+#
+# Some tests look at a sample: 30 s per fuzz target, 50 mutated files of each kind, one failing allocation at each of some places, no file
+# of 5 GiB. With --long they look at all of it (docs/building.md). FUZZ_SECONDS and MUTATED_FILES replace the numbers.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+if [ "${1-}" = --long ]; then
+  : "${FUZZ_SECONDS:=600}" "${MUTATED_FILES:=2000}"
+  export PLIMSOLL_ALL_ALLOCATIONS=1 PLIMSOLL_SLOW_TESTS=1
+fi
+: "${FUZZ_SECONDS:=30}"
+export MUTATED_FILES=${MUTATED_FILES:-50}
 
 failed=()
 stage() {  # name, command...
@@ -22,7 +31,7 @@ stage "folder order" sh -c 'python3 scripts/check_folders.py --self-test && pyth
 stage "docs and error pages" python3 scripts/check_docs.py
 stage "memory cgroup" bash scripts/check_cgroup.sh
 stage "unit tests" ctest --preset release --no-tests=error
-stage "fuzzing, 30 s per target" scripts/fuzz.sh "${FUZZ_SECONDS:-30}"
+stage "fuzzing, $FUZZ_SECONDS s per target" scripts/fuzz.sh "$FUZZ_SECONDS"
 stage "Python environment" scripts/venv.sh
 stage "against Keras, and the command line" .venv/bin/python -m pytest -q tests/keras tests/cli
 

@@ -1,5 +1,9 @@
-"""A sample of what tests/fuzz/whole_program.py does: the whole program over mutated files ends with an error and nothing else."""
+"""A sample of what tests/fuzz/whole_program.py does: the whole program over mutated files ends with an error and nothing else.
 
+MUTATED_FILES says how many of each kind; `make test-long` sets it to 2,000.
+"""
+
+import os
 import subprocess
 import sys
 
@@ -11,5 +15,5 @@ import program
 @pytest.mark.parametrize("kind", ("plan", "checkpoint", "zip", "hdf5", "config"))
 def test_mutated_files_cost_an_error_and_nothing_else(kind):
     script = program.ROOT / "tests" / "fuzz" / "whole_program.py"
-    ended = subprocess.run([sys.executable, script, kind, "50"], capture_output=True, text=True, check=False)
+    ended = subprocess.run([sys.executable, script, kind, os.environ.get("MUTATED_FILES", "50")], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
