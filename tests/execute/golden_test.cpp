@@ -88,7 +88,7 @@ TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
 
 // Whether [begin, end) of the arena holds the pattern only.
 bool untouched(const std::byte* begin, Bytes bytes) {
-  return std::all_of(begin, begin + bytes, [](std::byte b) { return b == Session::kPattern; });
+  return std::all_of(begin, begin + bytes, [](std::byte b) { return b == Probe::kPattern; });
 }
 
 bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueId>& others) {
@@ -117,7 +117,7 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
       std::byte* begin = arena + phase.values[static_cast<size_t>(id)].offset;
       const Bytes element = size_of(value.type.dtype);
       if (!done) {
-        std::memset(begin, static_cast<int>(Session::kPattern), static_cast<size_t>(value.bytes()));
+        std::memset(begin, static_cast<int>(Probe::kPattern), static_cast<size_t>(value.bytes()));
         continue;
       }
       ++checked;

@@ -151,9 +151,9 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
           for (const PhasePlan& phase : plan.phases) {
             const double gap = static_cast<double>(phase.arena_bytes) / static_cast<double>(phase.live_set_bytes) - 1;
             EXPECT_LE(gap, 0.02) << model << " batch " << batch << " micro " << micro << " recompute " << recompute
-                                 << " " << phase.name;
+                                 << " " << to_text(phase.name);
             EXPECT_GE(gap, 0);
-            if (gap > worst) worst = gap, where = model + " " + phase.name;
+            if (gap > worst) worst = gap, where = model + " " + to_text(phase.name);
           }
         }
     }

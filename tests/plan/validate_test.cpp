@@ -190,7 +190,7 @@ TEST_P(Validate, RefusesAnArenaThatIsNotWhatThePhasesNeed) {
       Bytes highest = plan.persistent_bytes;
       for (const PhasePlan& p : b.plan.phases) highest = std::max(highest, p.arena_bytes);
       b.plan.arena_bytes = highest;
-      expect_refused(b.plan, b.at().name + "'s arena changed by " + std::to_string(change));
+      expect_refused(b.plan, to_text(b.at().name) + "'s arena changed by " + std::to_string(change));
       return 1;
     });
     for (Plan plan : plans_) {
