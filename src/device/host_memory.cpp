@@ -18,18 +18,15 @@ size_t mapped(Bytes bytes) {
   return static_cast<size_t>(whole_pages(bytes + Memory::kGuard));
 }
 
-Error no_room(Bytes bytes) {
-  return {ErrorCode::kOutOfMemory,
-          fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
-          {},
-          {"a smaller --budget, or a higher limit (ulimit -v)"}};
-}
-
 }  // namespace
 
 Result<std::byte*> HostMemory::map(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) return fail(no_room(bytes));
+  if (base == MAP_FAILED)
+    return fail(Error{ErrorCode::kOutOfMemory,
+                      fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
+                      {},
+                      {"a smaller --budget, or a higher limit (ulimit -v)"}});
   // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
   // resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
@@ -53,13 +50,20 @@ Bytes HostMemory::held_bytes() const {
   return sum;
 }
 
-// The kernel moves pages, it does not copy them: nothing is held twice.
-Status HostMemory::resize(Bytes bytes, Bytes /*keep*/) {
-  void* const moved = mremap(base_, mapped(bytes_), mapped(bytes), MREMAP_MAYMOVE);
-  if (moved == MAP_FAILED) return fail(no_room(bytes));
-  base_ = static_cast<std::byte*>(moved);
+// What is kept moves in pieces, and each gives its pages back when it was copied: little is held twice. (mremap would
+// move the pages themselves, but not across the parts into which madvise splits a mapping.)
+Status HostMemory::resize(Bytes bytes, Bytes keep) {
+  constexpr Bytes kPiece = 4 * kMiB;
+  PLIMSOLL_ASSIGN(std::byte* const moved, map(bytes));
+  madvise(base_ + whole_pages(keep), mapped(bytes_) - static_cast<size_t>(whole_pages(keep)), MADV_DONTNEED);
+  for (Bytes from = 0; from < keep; from += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, keep - from));
+    std::memcpy(moved + from, base_ + from, size);
+    madvise(base_ + from, size, MADV_DONTNEED);
+  }
+  munmap(base_, mapped(bytes_));
+  base_ = moved;
   bytes_ = bytes;
-  madvise(base_, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
   return {};
 }
 

@@ -75,7 +75,8 @@ TEST(CardFile, KeysThatAreUnknownOrMissingAreNamed) {
 }
 
 TEST(CardFile, NumbersThatNoCardHasAreRefused) {
-  for (const auto& [key, value] : h200().items()) {
+  const nlohmann::json whole = h200();
+  for (const auto& [key, value] : whole.items()) {
     if (!value.is_number()) continue;
     for (const nlohmann::json& wrong : {nlohmann::json(-1), nlohmann::json(1e300), nlohmann::json("12"),
                                         nlohmann::json(nullptr), nlohmann::json::array({1})})
