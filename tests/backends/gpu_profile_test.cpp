@@ -64,8 +64,9 @@ TEST(CardFile, IsToldFromTheNameOfADevice) {
 TEST(CardFile, KeysThatAreUnknownOrMissingAreNamed) {
   EXPECT_NE(refusal("memory_mb", 1).find("'memory_mb' is no key of a card's profile; is 'memory_mib' meant?"),
             std::string::npos);
-  for (const auto& [key, value] : h200().items()) {
-    nlohmann::json json = h200();
+  const nlohmann::json whole = h200();
+  for (const auto& [key, value] : whole.items()) {
+    nlohmann::json json = whole;
     json.erase(key);
     const auto card = card_of(json.dump());
     ASSERT_FALSE(card) << key;
@@ -74,7 +75,8 @@ TEST(CardFile, KeysThatAreUnknownOrMissingAreNamed) {
 }
 
 TEST(CardFile, NumbersThatNoCardHasAreRefused) {
-  for (const auto& [key, value] : h200().items()) {
+  const nlohmann::json whole = h200();
+  for (const auto& [key, value] : whole.items()) {
     if (!value.is_number()) continue;
     for (const nlohmann::json& wrong : {nlohmann::json(-1), nlohmann::json(1e300), nlohmann::json("12"),
                                         nlohmann::json(nullptr), nlohmann::json::array({1})})

@@ -5,9 +5,10 @@
 //   INSTRUCTION(name)            written out as tile_NAME in simd/*.inl; compile.cpp says which op emits it, and how
 //
 // `work` is what it costs in a compiled loop, relative to an add. From here come the instructions' numbers (simd.h),
-// their loops for each instruction set (simd/elementwise.inl), the tables of these (simd/table.inl), and which ops have a
-// form that runs in tiles and may stand in a fused node (compile.cpp). Expressions use the functions of simd/math.inl;
-// each is computed alike in the vector loop and in its remainder. Includers that leave a macro out get nothing of it.
+// their loops for each instruction set (simd/elementwise.inl), the tables of these (simd/table.inl), and which ops have
+// a form that runs in tiles and may stand in a fused node (compile.cpp). Expressions use the functions of
+// simd/math.inl; each is computed alike in the vector loop and in its remainder. Includers that leave a macro out get
+// nothing of it.
 // clang-format off
 #ifndef UNARY
 #define UNARY(name, work, ...)
