@@ -10,38 +10,11 @@ namespace {
 
 std::vector<OpDef> collect() {
   std::vector<OpDef> all;
-  for (auto* family : {conv2d_ops,
-                       pooled_conv2d_ops,
-                       matmul_ops,
-                       arithmetic_ops,
-                       cast_ops,
-                       relu_ops,
-                       activation_ops,
-                       dropout_ops,
-                       batch_norm_ops,
-                       layer_norm_ops,
-                       softmax_ops,
-                       attention_ops,
-                       embedding_ops,
-                       pool2d_ops,
-                       global_pool2d_ops,
-                       upsample2d_ops,
-                       pad2d_ops,
-                       reshape_ops,
-                       concat_ops,
-                       broadcast_ops,
-                       cross_entropy_ops,
-                       binary_cross_entropy_ops,
-                       regression_loss_ops,
-                       match_ops,
-                       weighted_sum_ops,
-                       penalty_ops,
-                       optimizer_ops,
-                       row_update_ops,
-                       clip_ops,
-                       loss_scale_ops,
-                       offload_ops,
-                       fused_ops}) {
+  for (auto* family : {
+#define X(name) name,
+           PLIMSOLL_OP_FAMILIES(X)
+#undef X
+       }) {
     auto ops = family();
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   }

@@ -7,6 +7,7 @@
 #include <limits>
 #include <numeric>
 
+#include "backends/common/elementwise.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/simd/simd.h"

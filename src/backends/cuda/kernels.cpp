@@ -1,11 +1,71 @@
-// Which family an op belongs to, and the time a pass over memory or a matrix product takes.
+// The table from an op to its kernel, and the time a pass over memory or a matrix product takes.
 #include "backends/cuda/kernels.h"
 
 #include <algorithm>
 #include <string_view>
 #include <unordered_map>
 
+#include "backends/cuda/fused/writer.h"
+
 namespace plimsoll::cuda {
+
+// Each family's functions stand in its folder: offers in offer*.cpp, binders in bind*.cpp, which need CUDA to build.
+Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_attention(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_fused(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_pooling(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_rowwise(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_reduce(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_reduce_to(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_count_not_finite(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_move(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_image(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_view(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_cast(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_reorder(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_embedding(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_copy(const Card& card, const NodeView& node);
+
+BoundKernel bind_convolution(Context& context, const BoundNode& node);
+BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node);
+BoundKernel bind_matmul(Context& context, const BoundNode& node);
+BoundKernel bind_attention(Context& context, const BoundNode& node);
+BoundKernel bind_fused(Context& context, const BoundNode& node);
+BoundKernel bind_pool(Context& context, const BoundNode& node);
+BoundKernel bind_global_pool(Context& context, const BoundNode& node);
+BoundKernel bind_softmax(Context& context, const BoundNode& node);
+BoundKernel bind_layer_norm(Context& context, const BoundNode& node);
+BoundKernel bind_cross_entropy(Context& context, const BoundNode& node);
+BoundKernel bind_point_loss(Context& context, const BoundNode& node);
+BoundKernel bind_match(Context& context, const BoundNode& node);
+BoundKernel bind_reduce(Context& context, const BoundNode& node);
+BoundKernel bind_reduce_to(Context& context, const BoundNode& node);
+BoundKernel bind_count_not_finite(Context& context, const BoundNode& node);
+BoundKernel bind_loss_scale(Context& context, const BoundNode& node);
+BoundKernel bind_concat(Context& context, const BoundNode& node);
+BoundKernel bind_slice(Context& context, const BoundNode& node);
+BoundKernel bind_broadcast(Context& context, const BoundNode& node);
+BoundKernel bind_fill(Context& context, const BoundNode& node);
+BoundKernel bind_shift(Context& context, const BoundNode& node);
+BoundKernel bind_upsample(Context& context, const BoundNode& node);
+BoundKernel bind_copy(Context& context, const BoundNode& node);
+BoundKernel bind_cast(Context& context, const BoundNode& node);
+BoundKernel bind_reorder(Context& context, const BoundNode& node);
+BoundKernel bind_embedding(Context& context, const BoundNode& node);
+BoundKernel bind_row_update(Context& context, const BoundNode& node);
+BoundKernel bind_host_copy(Context& context, const BoundNode& node);
+
+#ifdef PLIMSOLL_HAS_CUDA
+#define PLIMSOLL_KERNEL(offer, bind) \
+  { offer, bind }
+#else
+#define PLIMSOLL_KERNEL(offer, bind) \
+  { offer, nullptr }
+#endif
 
 namespace {
 
@@ -24,120 +84,91 @@ double matrix_rate(const Card& card, DType dtype) {
   return card.has_tf32() ? card.flops_tf32 : card.flops_f32;
 }
 
-const std::unordered_map<std::string_view, Rule>& rules() {
-  static const std::unordered_map<std::string_view, Rule> table = {
-      {"conv2d", convolution_rule},
-      {"conv2d_input_grad", convolution_rule},
-      {"conv2d_weight_grad", convolution_rule},
-      {"conv2d_pooled", pooled_convolution_rule},
-      {"conv2d_pooled_weight_grad", pooled_convolution_rule},
-      {"matmul", matmul_rule},
-      {"attention", attention_rule},
-      {"attention_grad", attention_rule},
+const std::unordered_map<std::string_view, KernelEntry>& kernels() {
+  static const std::unordered_map<std::string_view, KernelEntry> kKernels = {
+      {"conv2d", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
+      {"conv2d_input_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
+      {"conv2d_weight_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
 
-      {"fused", fused_rule},
-      {"bias_add", fused_rule},
-      {"add", fused_rule},
-      {"multiply", fused_rule},
-      {"scale", fused_rule},
-      {"affine", fused_rule},
-      {"relu", fused_rule},
-      {"relu_grad", fused_rule},
-      {"sigmoid", fused_rule},
-      {"sigmoid_grad", fused_rule},
-      {"tanh", fused_rule},
-      {"tanh_grad", fused_rule},
-      {"elu", fused_rule},
-      {"elu_grad", fused_rule},
-      {"gelu", fused_rule},
-      {"gelu_grad", fused_rule},
-      {"silu", fused_rule},
-      {"silu_grad", fused_rule},
-      {"dropout", fused_rule},
-      {"batch_norm_stats", fused_rule},
-      {"batch_norm_apply", fused_rule},
-      {"batch_norm_grad_stats", fused_rule},
-      {"batch_norm_input_grad", fused_rule},
-      {"batch_norm_frozen_grad", fused_rule},
-      {"moving_average", fused_rule},
-      {"sgd", fused_rule},
-      {"adam", fused_rule},
-      {"clip_value", fused_rule},
-      {"l1_l2_grad", fused_rule},
-      {"unscale", fused_rule},
-      {"keep_if", fused_rule},
+      {"conv2d_pooled", PLIMSOLL_KERNEL(offer_pooled_convolution, bind_pooled_convolution)},
+      {"conv2d_pooled_weight_grad", PLIMSOLL_KERNEL(offer_pooled_convolution, bind_pooled_convolution)},
 
-      {"max_pool2d", pooling_rule},
-      {"max_pool2d_grad", pooling_rule},
-      {"avg_pool2d", pooling_rule},
-      {"avg_pool2d_grad", pooling_rule},
-      {"global_avg_pool2d", pooling_rule},
-      {"global_avg_pool2d_grad", pooling_rule},
-      {"global_max_pool2d", pooling_rule},
-      {"global_max_pool2d_grad", pooling_rule},
+      {"matmul", PLIMSOLL_KERNEL(offer_matmul, bind_matmul)},
 
-      {"softmax", rowwise_rule},
-      {"softmax_grad", rowwise_rule},
-      {"layer_norm", rowwise_rule},
-      {"layer_norm_input_grad", rowwise_rule},
-      {"layer_norm_param_grad", rowwise_rule},
-      {"softmax_cross_entropy", rowwise_rule},
-      {"softmax_cross_entropy_grad", rowwise_rule},
-      {"cross_entropy", rowwise_rule},
-      {"cross_entropy_grad", rowwise_rule},
-      {"binary_cross_entropy", rowwise_rule},
-      {"binary_cross_entropy_grad", rowwise_rule},
-      {"squared_error", rowwise_rule},
-      {"squared_error_grad", rowwise_rule},
-      {"absolute_error", rowwise_rule},
-      {"absolute_error_grad", rowwise_rule},
-      {"match", rowwise_rule},
+      {"attention", PLIMSOLL_KERNEL(offer_attention, bind_attention)},
+      {"attention_grad", PLIMSOLL_KERNEL(offer_attention, bind_attention)},
 
-      {"weighted_sum", reduce_rule},
-      {"weighted_sum_grad", reduce_rule},
-      {"l1_l2_penalty", reduce_rule},
-      {"squared_norm", reduce_rule},
-      {"clip_factor", reduce_rule},
-      {"reduce_to", reduce_rule},
+      {"fused", PLIMSOLL_KERNEL(offer_fused, bind_fused)},
 
-      {"count_not_finite", loss_scale_rule},
-      {"loss_scale", loss_scale_rule},
-      {"applied_updates", loss_scale_rule},
-      {"scheduled_rate", loss_scale_rule},
+      {"max_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"max_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"avg_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"avg_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
 
-      {"concat", move_rule},
-      {"slice", move_rule},
-      {"broadcast", move_rule},
-      {"pad2d", move_rule},
-      {"crop2d", move_rule},
-      {"upsample2d", move_rule},
-      {"upsample2d_grad", move_rule},
-      {"fill", move_rule},
-      {"reshape", move_rule},
-      {"cast", move_rule},
-      {"reorder", move_rule},
+      {"global_avg_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
+      {"global_avg_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
+      {"global_max_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
+      {"global_max_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
 
-      {"embedding", embedding_rule},
-      {"embedding_grad", embedding_rule},
-      {"sgd_rows", embedding_rule},
-      {"adam_rows", embedding_rule},
+      {"softmax", PLIMSOLL_KERNEL(offer_rowwise, bind_softmax)},
+      {"softmax_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_softmax)},
 
-      {"to_host", copy_rule},
-      {"to_host_done", copy_rule},
-      {"to_device", copy_rule},
-      {"to_device_done", copy_rule},
+      {"layer_norm", PLIMSOLL_KERNEL(offer_rowwise, bind_layer_norm)},
+      {"layer_norm_input_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_layer_norm)},
+      {"layer_norm_param_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_layer_norm)},
+
+      {"softmax_cross_entropy", PLIMSOLL_KERNEL(offer_rowwise, bind_cross_entropy)},
+      {"softmax_cross_entropy_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_cross_entropy)},
+      {"cross_entropy", PLIMSOLL_KERNEL(offer_rowwise, bind_cross_entropy)},
+      {"cross_entropy_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_cross_entropy)},
+
+      {"binary_cross_entropy", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+      {"binary_cross_entropy_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+      {"squared_error", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+      {"squared_error_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+      {"absolute_error", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+      {"absolute_error_grad", PLIMSOLL_KERNEL(offer_rowwise, bind_point_loss)},
+
+      {"match", PLIMSOLL_KERNEL(offer_rowwise, bind_match)},
+
+      {"weighted_sum", PLIMSOLL_KERNEL(offer_reduce, bind_reduce)},
+      {"weighted_sum_grad", PLIMSOLL_KERNEL(offer_reduce, bind_reduce)},
+      {"l1_l2_penalty", PLIMSOLL_KERNEL(offer_reduce, bind_reduce)},
+      {"squared_norm", PLIMSOLL_KERNEL(offer_reduce, bind_reduce)},
+      {"clip_factor", PLIMSOLL_KERNEL(offer_reduce, bind_reduce)},
+      {"reduce_to", PLIMSOLL_KERNEL(offer_reduce_to, bind_reduce_to)},
+
+      {"count_not_finite", PLIMSOLL_KERNEL(offer_count_not_finite, bind_count_not_finite)},
+      {"loss_scale", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
+      {"applied_updates", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
+      {"scheduled_rate", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
+
+      {"concat", PLIMSOLL_KERNEL(offer_move, bind_concat)},
+      {"slice", PLIMSOLL_KERNEL(offer_move, bind_slice)},
+      {"broadcast", PLIMSOLL_KERNEL(offer_move, bind_broadcast)},
+      {"fill", PLIMSOLL_KERNEL(offer_move, bind_fill)},
+      {"pad2d", PLIMSOLL_KERNEL(offer_image, bind_shift)},
+      {"crop2d", PLIMSOLL_KERNEL(offer_image, bind_shift)},
+      {"upsample2d", PLIMSOLL_KERNEL(offer_image, bind_upsample)},
+      {"upsample2d_grad", PLIMSOLL_KERNEL(offer_image, bind_upsample)},
+      {"reshape", PLIMSOLL_KERNEL(offer_view, bind_copy)},
+      {"cast", PLIMSOLL_KERNEL(offer_cast, bind_cast)},
+      {"reorder", PLIMSOLL_KERNEL(offer_reorder, bind_reorder)},
+
+      {"embedding", PLIMSOLL_KERNEL(offer_embedding, bind_embedding)},
+      {"embedding_grad", PLIMSOLL_KERNEL(offer_embedding, bind_embedding)},
+      {"sgd_rows", PLIMSOLL_KERNEL(offer_row_update, bind_row_update)},
+      {"adam_rows", PLIMSOLL_KERNEL(offer_row_update, bind_row_update)},
+
+      {"to_host", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},
+      {"to_host_done", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},
+      {"to_device", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},
+      {"to_device_done", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},
   };
-  return table;
+  return kKernels;
 }
 
 }  // namespace
-
-double NodeView::traffic() const {
-  double bytes = 0;
-  for (ValueId id : node.inputs) bytes += static_cast<double>(graph.value(id).bytes());
-  for (ValueId id : node.outputs) bytes += static_cast<double>(graph.value(id).bytes());
-  return bytes;
-}
 
 double pass_seconds(const Card& card, double bytes) {
   return memory_seconds(card, bytes) + kLaunchSeconds;
@@ -147,9 +178,10 @@ double matrix_seconds(const Card& card, DType dtype, double flops, double bytes,
   return std::max(flops / (efficiency * matrix_rate(card, dtype)), memory_seconds(card, bytes)) + kLaunchSeconds;
 }
 
-Rule rule_for(const std::string& op) {
-  const auto found = rules().find(op);
-  return found == rules().end() ? nullptr : found->second;
+const KernelEntry* kernel_of(const std::string& op) {
+  auto found = kernels().find(op);
+  if (found == kernels().end() && fused_form(op) != nullptr) found = kernels().find("fused");
+  return found == kernels().end() ? nullptr : &found->second;
 }
 
 }  // namespace plimsoll::cuda

@@ -1,25 +1,12 @@
-// A convolution's geometry, whichever of its three directions a node computes.
+// How convolutions run: by oneDNN, or by own kernels where these are faster.
 #pragma once
 
 #include <string_view>
 
+#include "backends/common/convolution.h"
 #include "backends/cpu/recipe.h"
 
 namespace plimsoll::cpu {
-
-struct Convolution {
-  const Value *image, *weights, *bias, *result;  // x (or dx), w (or dw), b (or db; may be null), y (or dy)
-  int64_t n, h, w, c, oh, ow, o, kh, kw;
-  int64_t sh, sw, dh, dw, top, bottom, left, right, groups;
-  bool relu;
-
-  double flops() const {
-    const int64_t depth = c / groups;
-    return 2.0 * static_cast<double>(n * oh * ow) * static_cast<double>(o) * static_cast<double>(kh * kw * depth);
-  }
-};
-
-Convolution convolution_of(const Problem& problem);
 
 inline constexpr std::string_view kFallbackPrefix = "im2col:";
 

@@ -46,10 +46,10 @@ bool few_channels_fit(const Convolution& c) {
 }
 
 Result<Recipe> few_channel_weight_grad_recipe(const Problem& p) {
-  const Rows rows{convolution_of(p)};
+  const Rows rows{Convolution(p)};
   const Convolution& c = rows.c;
   const Slices slices = make_slices(rows.count(), c.kh * c.kw * c.c * c.o, c.o, p.machine.threads);
-  const bool bias = c.bias != nullptr;
+  const bool bias = c.bias;
   const Bytes workspace = slices.workspace() + 4 * p.machine.threads * rows.scratch();
   const double seconds = p.machine.seconds(c.flops(), 0.65, p.traffic());
   return own_recipe(std::string(kFewChannelKernel), workspace, seconds, [=](const BoundNode& node) {

@@ -148,7 +148,7 @@ void weight_grad_item(const Convolution& c, const Blocks& b, const Addresses& at
       p.b = at.second + (image * b.pixels + first) * c.o + group * b.og;
       p.c = partial;
       multiply_serial(p, panels);
-      if (c.bias == nullptr) continue;
+      if (!c.bias) continue;
       for (int64_t r = 0; r < p.k; ++r) {
         for (int64_t j = 0; j < b.og; ++j) partial[b.depth * c.o + j] += p.b[r * c.o + j];
       }
@@ -174,7 +174,7 @@ void add_partials(const Convolution& c, const Blocks& b, const Addresses& at, in
 }  // namespace
 
 Result<Recipe> convolution_fallback_recipe(const Problem& problem) {
-  const Convolution c = convolution_of(problem);
+  const Convolution c(problem);
   const Blocks b = blocks_of(c);
   const std::string op = problem.node.op;
   const int threads = problem.machine.threads;

@@ -35,13 +35,18 @@ Result<memory::desc> desc_or(const Problem& p, const Value& value, LayoutKind ki
   return named.desc;
 }
 
+// y, or dy.
+const Value& result_of(const Problem& p) {
+  return p.node.op == "conv2d" ? p.out(0) : p.node.op == "conv2d_input_grad" ? p.in(0) : p.in(1);
+}
+
 Result<Descs> describe_convolution(const Problem& p, const Convolution& c) {
   Descs d;
   const LayoutKind kind = c.groups == 1 ? LayoutKind::kWeights : LayoutKind::kGroupedWeights;
   PLIMSOLL_ASSIGN(d.image, desc_or(p, *c.image, LayoutKind::kImage, image_dims(c.image->type.shape), false));
-  PLIMSOLL_ASSIGN(d.result, desc_or(p, *c.result, LayoutKind::kImage, image_dims(c.result->type.shape), false));
+  PLIMSOLL_ASSIGN(d.result, desc_or(p, result_of(p), LayoutKind::kImage, image_dims(result_of(p).type.shape), false));
   PLIMSOLL_ASSIGN(d.weights, desc_or(p, *c.weights, kind, weight_dims(c.weights->type.shape, c.groups, kind), true));
-  if (c.bias != nullptr) d.bias = memory::desc({c.o}, memory::data_type::f32, memory::format_tag::a);
+  if (c.bias) d.bias = memory::desc({c.o}, memory::data_type::f32, memory::format_tag::a);
   d.strides = {c.sh, c.sw};
   d.dilations = {c.dh - 1, c.dw - 1};
   d.before = {c.top, c.left};
@@ -142,7 +147,7 @@ Result<Recipe> forward_recipe(const Problem& p, const Convolution& c, const Desc
   ForwardDesc desc = forward_desc(p, d, attributes, true);
   if (!desc || !pick_implementation(p, desc)) return without_primitive(p);
   std::vector<std::pair<int, memory::desc>> inputs = {{DNNL_ARG_SRC, d.image}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}};
-  if (c.bias != nullptr) inputs.emplace_back(DNNL_ARG_BIAS, d.bias);
+  if (c.bias) inputs.emplace_back(DNNL_ARG_BIAS, d.bias);
   return finish(p, c, desc, desc.weights_desc(), std::move(inputs), {{DNNL_ARG_DST, d.result}});
 }
 
@@ -161,39 +166,17 @@ Result<Recipe> gradient_recipe(const Problem& p, const Convolution& c, const Des
   WeightGradDesc desc = weight_grad_desc(p, d, hint);
   if (!desc || !pick_implementation(p, desc)) return without_primitive(p);
   std::vector<std::pair<int, memory::desc>> outputs = {{DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()}};
-  if (c.bias != nullptr) outputs.emplace_back(DNNL_ARG_DIFF_BIAS, d.bias);
+  if (c.bias) outputs.emplace_back(DNNL_ARG_DIFF_BIAS, d.bias);
   return finish(p, c, desc, desc.diff_weights_desc(), {{DNNL_ARG_SRC, d.image}, {DNNL_ARG_DIFF_DST, d.result}},
                 std::move(outputs));
 }
 
 }  // namespace
 
-Convolution convolution_of(const Problem& p) {
-  Convolution c{};
-  const std::string& op = p.node.op;
-  c.image = op == "conv2d_input_grad" ? &p.out(0) : &p.in(0);
-  c.weights = op == "conv2d_weight_grad" ? &p.out(0) : &p.in(1);
-  c.result = op == "conv2d" ? &p.out(0) : op == "conv2d_input_grad" ? &p.in(0) : &p.in(1);
-  if (op == "conv2d" && p.inputs() == 3) c.bias = &p.in(2);
-  if (op == "conv2d_weight_grad" && p.outputs() == 2) c.bias = &p.out(1);
-  const Shape &x = c.image->type.shape, &w = c.weights->type.shape, &y = c.result->type.shape;
-  const auto &strides = p.attrs().list("strides"), &pads = p.attrs().list("pads"),
-             &dilations = p.attrs().list("dilations");
-  c.groups = p.attrs().integer("groups");
-  c.n = x[0], c.h = x[1], c.w = x[2], c.c = x[3];
-  c.oh = y[1], c.ow = y[2], c.o = y[3];
-  c.kh = w[0], c.kw = w[1];
-  c.sh = strides[0], c.sw = strides[1];
-  c.dh = dilations[0], c.dw = dilations[1];
-  c.top = pads[0], c.bottom = pads[1], c.left = pads[2], c.right = pads[3];
-  c.relu = op == "conv2d" && p.attrs().has("activation");
-  return c;
-}
-
 Result<Recipe> convolution_recipe(const Problem& p) {
   if (p.bound && p.kernel.rfind(kFallbackPrefix, 0) == 0) return convolution_fallback_recipe(p);
-  const Convolution c = convolution_of(p);
-  const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && c.result->layout.empty();
+  const Convolution c(p);
+  const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && result_of(p).layout.empty();
   // What a plan names must fit, and what is offered must pay besides.
   const auto runs_by = [&](std::string_view own, bool fits, bool is_faster) {
     return row_major && fits && (p.bound ? p.kernel == own : is_faster);

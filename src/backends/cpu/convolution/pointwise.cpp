@@ -20,7 +20,7 @@ constexpr int64_t kPixelsOfAnItem = 288;  // whole blocks with AVX-512 and witho
 constexpr int64_t kManyChannels = 128;
 
 Recipe product_recipe(const Problem& problem, const Convolution& c) {
-  const bool backwards = problem.node.op == "conv2d_input_grad", has_bias = c.bias != nullptr, relu = c.relu;
+  const bool backwards = problem.node.op == "conv2d_input_grad", has_bias = c.bias, relu = c.relu;
   const int64_t k = backwards ? c.o : c.c, n = backwards ? c.c : c.o, pixels = c.n * c.oh * c.ow;
   const int64_t items = (pixels + kPixelsOfAnItem - 1) / kPixelsOfAnItem;
   const int threads = problem.machine.threads;
@@ -44,7 +44,7 @@ Recipe product_recipe(const Problem& problem, const Convolution& c) {
 
 Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
   const Slices slices = make_slices(c.n * c.oh * c.ow, c.c * c.o, c.o, problem.machine.threads);
-  const bool bias = c.bias != nullptr;
+  const bool bias = c.bias;
   const double seconds = problem.machine.seconds(c.flops(), 0.75, problem.traffic());
   return own_recipe(std::string(kPointwiseKernel), slices.workspace(), seconds, [=](const BoundNode& node) {
     const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
@@ -64,12 +64,12 @@ Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
 // channels are written past the caches, and 1.0 to 1.15 elsewhere.
 bool pointwise_is_faster(const Convolution& c, const std::string& op) {
   if (op == "conv2d_weight_grad") return c.c * c.o <= int64_t{256} * 256;
-  const Bytes written = (op == "conv2d" ? c.result : c.image)->bytes();
+  const Bytes written = op == "conv2d" ? c.output_pixels() * c.o * size_of(c.dtype) : c.image->bytes();
   return written >= kStreamBytes && std::min(c.c, c.o) >= kManyChannels;
 }
 
 Result<Recipe> pointwise_recipe(const Problem& problem) {
-  const Convolution c = convolution_of(problem);
+  const Convolution c(problem);
   return problem.node.op == "conv2d_weight_grad" ? weight_gradient_recipe(problem, c) : product_recipe(problem, c);
 }
 

@@ -49,7 +49,7 @@ int64_t chunk_elements(const WinogradTiles& t) {
 }
 
 Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
-  const bool backwards = p.node.op == "conv2d_input_grad", has_bias = c.bias != nullptr;
+  const bool backwards = p.node.op == "conv2d_input_grad", has_bias = c.bias;
   const Tiling tiling = tiling_of(c, backwards);
   const WinogradTiles t = tiling.tiles;
   const int threads = p.machine.threads;
@@ -102,7 +102,7 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
   // the image anew.
   const int64_t together = slices < kFewSlices ? simd().gemm_nr : t.o;
   const int64_t blocks = (t.o + together - 1) / together;
-  const bool has_bias = c.bias != nullptr;
+  const bool has_bias = c.bias;
   const Bytes workspace = 4 * (slices * partial + threads * chunk);
   return own_recipe(std::string(kWinogradKernel), workspace, seconds, [=](const BoundNode& node) {
     const auto *x = input<const float>(node, 0), *dy = input<const float>(node, 1);
@@ -157,7 +157,7 @@ bool winograd_is_faster(const Convolution& c, bool backwards) {
 }
 
 Result<Recipe> winograd_recipe(const Problem& p) {
-  const Convolution c = convolution_of(p);
+  const Convolution c(p);
   const Tiling tiling = tiling_of(c, p.node.op == "conv2d_input_grad");
   // Three products a result and pair of channels; the transforms weigh less the more channels there are.
   const auto depth = static_cast<double>(tiling.tiles.c);

@@ -1,4 +1,4 @@
-// From element-wise nodes to tile instructions: one function an op.
+// From element-wise nodes to tile instructions: one function per op, but for those of one expression (ops.inl).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "backends/common/elementwise.h"
 #include "backends/cpu/fused/program.h"
 
 namespace plimsoll::cpu {
@@ -69,18 +70,14 @@ class Compiler {
   std::string error_;
 };
 
-bool is_reduction(const std::string& op) {
-  return op == "reduce_to" || op == "batch_norm_grad_stats" || op == "batch_norm_stats";
-}
-
 bool Compiler::find_shape() {
   bool by_channel = false;
   const Shape* shape = nullptr;
   for (const Node& n : nodes_) {
-    const Shape& s = graph_.type(is_reduction(n.op) ? n.inputs[0] : n.outputs[0]).shape;
+    const Shape& s = graph_.type(is_channel_sum(n.op) ? n.inputs[0] : n.outputs[0]).shape;
     if (shape != nullptr && s != *shape) return false;
     shape = &s;
-    by_channel = by_channel || is_reduction(n.op) || n.op == "bias_add" || n.op.rfind("batch_norm_", 0) == 0;
+    by_channel = by_channel || uses_channels(n.op);
   }
   program.channels = shape->elements();
   if (by_channel) {
@@ -188,8 +185,8 @@ const float* floats(Inputs inputs, int i) {
   return static_cast<const float*>(inputs[static_cast<size_t>(i)]);
 }
 
-void binary(Compiler& c, TileOp op) {
-  c.emit(op, {c.full(0), c.full(1)}, {c.result()});
+void binary(Compiler& c, TileOp op, double work = 1) {
+  c.emit(op, {c.full(0), c.full(1)}, {c.result()}, work);
 }
 void unary(Compiler& c, TileOp op, double work = 1) {
   c.emit(op, {c.full(0)}, {c.result()}, work);
@@ -223,9 +220,6 @@ void compile_cast(Compiler& c) {
   unary(c, from->second);
 }
 
-bool plain_relu(const Attrs& attrs) {
-  return !attrs.has("max_value") && attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0;
-}
 void set_relu(Instruction& instruction, const Attrs& attrs) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   instruction.f[0] = static_cast<float>(attrs.real_or("threshold", 0));
@@ -234,11 +228,11 @@ void set_relu(Instruction& instruction, const Attrs& attrs) {
   instruction.f[3] = attrs.has("max_value") ? static_cast<float>(attrs.real("max_value")) : kInfinity;
 }
 void compile_relu(Compiler& c) {
-  const TileOp op = plain_relu(c.attrs()) ? TileOp::k_relu : TileOp::k_relu_any;
+  const TileOp op = is_plain_relu(c.attrs()) ? TileOp::k_relu : TileOp::k_relu_any;
   set_relu(c.emit(op, {c.full(0)}, {c.result()}), c.attrs());
 }
 void compile_relu_grad(Compiler& c) {
-  const TileOp op = plain_relu(c.attrs()) ? TileOp::k_relu_grad : TileOp::k_relu_grad_any;
+  const TileOp op = is_plain_relu(c.attrs()) ? TileOp::k_relu_grad : TileOp::k_relu_grad_any;
   set_relu(c.emit(op, {c.full(0), c.full(1)}, {c.result()}), c.attrs());
 }
 
@@ -427,29 +421,22 @@ void compile_keep_if(Compiler& c) {
 
 using CompileFunction = void (*)(Compiler&);
 
+// Every op that runs in tiles.
 const std::map<std::string, CompileFunction>& forms() {
   static const std::map<std::string, CompileFunction> kForms = {
+#define UNARY(name, work, ...) {#name, [](Compiler& c) { unary(c, TileOp::k_##name, work); }},
+#define BINARY(name, work, ...) {#name, [](Compiler& c) { binary(c, TileOp::k_##name, work); }},
+#include "backends/cpu/fused/ops.inl"
       {"bias_add", compile_bias_add},
-      {"add", [](Compiler& c) { binary(c, TileOp::k_add); }},
-      {"multiply", [](Compiler& c) { binary(c, TileOp::k_multiply); }},
       {"scale", compile_scale},
       {"affine", compile_affine},
       {"cast", compile_cast},
       {"relu", compile_relu},
       {"relu_grad", compile_relu_grad},
-      {"sigmoid", [](Compiler& c) { unary(c, TileOp::k_sigmoid, kExpWork); }},
-      {"sigmoid_grad", [](Compiler& c) { binary(c, TileOp::k_sigmoid_grad); }},
-      {"tanh", [](Compiler& c) { unary(c, TileOp::k_tanh, 2 * kExpWork); }},
-      {"tanh_grad", [](Compiler& c) { binary(c, TileOp::k_tanh_grad); }},
       {"elu", compile_elu},
       {"elu_grad", compile_elu_grad},
       {"gelu", compile_gelu},
       {"gelu_grad", compile_gelu_grad},
-      {"silu", [](Compiler& c) { unary(c, TileOp::k_silu, kExpWork); }},
-      {"silu_grad",
-       [](Compiler& c) {
-         c.emit(TileOp::k_silu_grad, {c.full(0), c.full(1)}, {c.result()}, kExpWork);
-       }},
       {"dropout", compile_dropout},
       {"batch_norm_apply", compile_batch_norm_apply},
       {"batch_norm_input_grad", compile_batch_norm_input_grad},

@@ -23,23 +23,12 @@ struct TileCall {
 };
 using TileFunction = void (*)(const TileCall&);
 
-// X(name): what it computes, inputs in order, is at its definition in elementwise.inl.
-// (clang-format would lay the list out anew each time it is asked.)
-// clang-format off
-#define PLIMSOLL_TILE_OPS(X) \
-  X(copy) X(add) X(multiply) X(scale) X(affine) X(relu) X(relu_any) X(relu_grad) X(relu_grad_any) X(sigmoid) \
-  X(sigmoid_grad) X(tanh) X(tanh_grad) X(elu) X(elu_grad) X(gelu) X(gelu_tanh) X(gelu_grad) X(gelu_tanh_grad) \
-  X(silu) X(silu_grad) X(dropout) X(normalize) X(normalize_shift) X(norm_input_grad) X(accumulate) \
-  X(accumulate_centered) X(accumulate_moments) X(from_u8) X(from_i8) X(from_u16) X(from_i16) X(from_i32) \
-  X(from_u32) X(from_i64) X(from_u64) X(from_f64) X(moving_average) X(clip) X(l1_l2_grad) X(sgd) \
-  X(sgd_momentum) X(sgd_nesterov) X(adam) X(unscale) X(keep_if)
-// clang-format on
-
 enum class TileOp : uint8_t {
-#define X(name) k_##name,
-  PLIMSOLL_TILE_OPS(X)
-#undef X
-      kCount
+#define UNARY(name, ...) k_##name,
+#define BINARY(name, ...) k_##name,
+#define INSTRUCTION(name) k_##name,
+#include "backends/cpu/fused/ops.inl"
+  kCount
 };
 
 // A 2-D window over NHWC images: pooling.

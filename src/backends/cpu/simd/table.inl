@@ -23,9 +23,10 @@ extern const Simd kSimd = {
     .name = PLIMSOLL_SIMD_NAME,
     .tile =
         {
-#define X(name) tile_##name,
-            PLIMSOLL_TILE_OPS(X)
-#undef X
+#define UNARY(name, ...) tile_##name,
+#define BINARY(name, ...) tile_##name,
+#define INSTRUCTION(name) tile_##name,
+#include "backends/cpu/fused/ops.inl"
         },
     .gemm_mr = kMr,
     .gemm_nr = kNr,

@@ -37,7 +37,7 @@ Attention::Attention(const NodeView& node)
   out = head_strides(t, h, d, 1);
 }
 
-Result<KernelOffer> attention_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_attention(const Card& card, const NodeView& node) {
   const Attention a(node);
   const bool backward = node.node.op == "attention_grad";
   if (!is_half(a.dtype) && a.dtype != DType::kFloat32)

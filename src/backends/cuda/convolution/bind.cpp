@@ -140,7 +140,7 @@ std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, con
   if (op == "conv2d_input_grad")
     return launching(text_of(op, c), [=] { direct_input_grad(stream, c.dtype, d, a, b, out); });
   const Workspace workspace = workspace_of(node);
-  const int64_t parts = sum_parts_within(c.output_pixels(), c.weights(), workspace.bytes);
+  const int64_t parts = sum_parts_within(c.output_pixels(), c.weight_elements(), workspace.bytes);
   return launching(text_of(op, c), [=, sums = static_cast<float*>(workspace.data)] {
     direct_weight_grad(stream, c.dtype, d, a, b, out, sums, parts);
   });

@@ -1,32 +1,14 @@
-// One convolution's sizes, whichever of its three tensors a node computes, and the scratch its kernels are granted.
-// Shared by the rule and the runtime: what the rule grants is what the kernels divide.
+// The scratch a convolution's kernels are granted, shared by offers and binders: what is granted is what the kernels
+// divide.
 #pragma once
 
+#include "backends/common/convolution.h"
 #include "backends/cuda/kernels.h"
 
 namespace plimsoll::cuda {
 
 inline constexpr const char* kCudnnKernel = "cudnn";    // weights in kWeightLayout
 inline constexpr const char* kDirectKernel = "direct";  // own loops, weights row-major: depthwise, uneven padding
-
-struct Convolution {
-  int64_t n, h, w, c;  // x
-  int64_t oh, ow, o;   // y
-  int64_t kh, kw, groups;
-  int64_t sh, sw, dh, dw, top, bottom, left, right;
-  DType dtype;
-  bool bias;  // read by the forward pass, or summed by the weight gradient
-  bool relu;
-
-  explicit Convolution(const NodeView& node);
-
-  int64_t taps() const { return kh * kw; }
-  int64_t group_channels() const { return c / groups; }
-  int64_t output_pixels() const { return n * oh * ow; }
-  int64_t weights() const { return taps() * group_channels() * o; }
-  bool depthwise() const { return group_channels() == 1 && groups > 1; }
-  bool padded_evenly() const { return top == bottom && left == right; }
-};
 
 // Whether own kernels on the matrix units may compute this: the card has what they are written for, and float32 may be
 // rounded.

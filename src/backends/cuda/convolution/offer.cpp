@@ -32,7 +32,7 @@ Bytes parts_bytes(int64_t rows, int64_t columns) {
 Bytes library_scratch(const Convolution& c, const NodeView& node) {
   const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
   if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
-  return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weights()));
+  return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weight_elements()));
 }
 
 // Shares of the matrix units' peak seen with channels last; few channels leave most of a tile empty.
@@ -85,26 +85,6 @@ Status check(const Card& card, const NodeView& node, const Convolution& c) {
 
 }  // namespace
 
-Convolution::Convolution(const NodeView& node) {
-  const std::string& op = node.node.op;
-  const bool forward = op == "conv2d" || op == "conv2d_pooled", weight_grad = op.ends_with("weight_grad");
-  const Shape& x = op == "conv2d_input_grad" ? node.out_shape(0) : node.in_shape(0);
-  const Shape& weights_shape = weight_grad ? node.out_shape(0) : node.in_shape(1);
-  const auto &strides = node.attrs().list("strides"), &pads = node.attrs().list("pads"),
-             &dilations = node.attrs().list("dilations");
-  n = x[0], h = x[1], w = x[2], c = x[3];
-  kh = weights_shape[0], kw = weights_shape[1], o = weights_shape[3];
-  groups = node.attrs().integer("groups");
-  sh = strides[0], sw = strides[1];
-  dh = dilations[0], dw = dilations[1];
-  top = pads[0], bottom = pads[1], left = pads[2], right = pads[3];
-  oh = (h + top + bottom - (kh - 1) * dh - 1) / sh + 1;
-  ow = (w + left + right - (kw - 1) * dw - 1) / sw + 1;
-  dtype = node.in_dtype(0);
-  bias = forward ? node.inputs() == 3 : node.outputs() == 2;
-  relu = forward && node.attrs().has("activation");
-}
-
 int64_t sum_parts(int64_t rows, int64_t columns) {
   // Enough threads to fill a card, but no part so short that summing the parts costs more than the rows.
   constexpr int64_t kThreads = int64_t{1} << 19, kLeastRows = 64, kMostParts = 1024, kMostFloats = 8 << 20;
@@ -116,7 +96,7 @@ int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
   return std::clamp<int64_t>(bytes / (columns * 4), 1, sum_parts(rows, columns));
 }
 
-Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node) {
   const Convolution c(node);
   PLIMSOLL_TRY(check(card, node, c));
   const bool by_im2col = is_im2col(c, node.node.op);
@@ -124,7 +104,7 @@ Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
   if (c.depthwise() || !(by_im2col || c.padded_evenly())) {
     KernelOffer offer;
     offer.kernel = kDirectKernel;
-    const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weights()) : 0;
+    const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weight_elements()) : 0;
     offer.workspace = granted(std::max(sums, bias_sums));
     const double arithmetic = c.depthwise() ? 0 : flops_of(node.graph, node.node) / (kLoopEfficiency * card.flops_f32);
     offer.seconds = std::max(pass_seconds(card, node.traffic()), arithmetic);
@@ -134,11 +114,11 @@ Result<KernelOffer> convolution_rule(const Card& card, const NodeView& node) {
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
   Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
-  weights = {kWeightLayout, c.weights() * size_of(c.dtype)};
+  weights = {kWeightLayout, c.weight_elements() * size_of(c.dtype)};
   return offer;
 }
 
-Padding padding_rule(const NodeView& node) {
+Padding best_padding(const NodeView& node) {
   const Convolution c(node);
   const bool any = c.depthwise() || is_im2col(c, node.node.op) || c.padded_evenly();
   return any ? Padding::kInside : Padding::kOutside;

@@ -7,7 +7,7 @@
 
 namespace plimsoll::cuda {
 
-Result<KernelOffer> pooled_convolution_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node) {
   constexpr double kEfficiency = 0.08;  // of the matrix units: rows of some dozen numbers leave most of them idle
   PLIMSOLL_TRY(require_compute_input(node, 0));
   const Convolution c(node);
@@ -20,7 +20,7 @@ Result<KernelOffer> pooled_convolution_rule(const Card& card, const NodeView& no
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
   Layout& weights = weight_grad ? offer.outputs[0] : offer.inputs[1];
-  weights = {kWeightLayout, c.weights() * size_of(c.dtype)};
+  weights = {kWeightLayout, c.weight_elements() * size_of(c.dtype)};
   return offer;
 }
 

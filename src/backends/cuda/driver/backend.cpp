@@ -20,29 +20,6 @@ namespace plimsoll {
 namespace cuda {
 namespace {
 
-using Binder = BoundKernel (*)(Context&, const BoundNode&);
-
-// A rule and the binder that makes its kernels belong together.
-Binder binder_for(Rule rule) {
-  static const std::pair<Rule, Binder> kBinders[] = {
-      {convolution_rule, bind_convolution},
-      {pooled_convolution_rule, bind_pooled_convolution},
-      {matmul_rule, bind_matmul},
-      {attention_rule, bind_attention},
-      {fused_rule, bind_fused},
-      {pooling_rule, bind_pooling},
-      {rowwise_rule, bind_rowwise},
-      {reduce_rule, bind_reduce},
-      {loss_scale_rule, bind_loss_scale},
-      {move_rule, bind_move},
-      {embedding_rule, bind_embedding},
-      {copy_rule, bind_host_copy},
-  };
-  for (const auto& [known, binder] : kBinders)
-    if (known == rule) return binder;
-  return nullptr;
-}
-
 // A phase captured once.
 class GraphKernel final : public Kernel {
  public:
@@ -84,11 +61,11 @@ class CudaBackend final : public Backend {
   }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
-    const Binder binder = binder_for(rule_for(node.node.op));
-    if (binder == nullptr)
+    const KernelEntry* kernel = kernel_of(node.node.op);
+    if (kernel == nullptr)
       return fail(ErrorCode::kBadPlan,
                   fmt::format("the GPU backend has no kernel '{}' for {}", node.kernel, node.node.op));
-    return binder(*context_, node);
+    return kernel->bind(*context_, node);
   }
 
   Bytes held_before_bytes() const override { return context_->held.before(); }

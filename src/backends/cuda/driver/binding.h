@@ -21,13 +21,4 @@ inline NodeView view_of(const BoundNode& node) {
   return {node.graph, node.node};
 }
 
-template <typename T = void>
-T* input(const BoundNode& node, size_t i) {
-  return static_cast<T*>(node.inputs[i]);
-}
-template <typename T = void>
-T* output(const BoundNode& node, size_t i) {
-  return static_cast<T*>(node.outputs[i]);
-}
-
 }  // namespace plimsoll::cuda

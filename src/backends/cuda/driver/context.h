@@ -11,6 +11,7 @@
 
 #include "backends/cuda/card.h"
 #include "backends/cuda/driver/held.h"
+#include "backends/cuda/kernels.h"
 #include "device/kernel.h"
 
 namespace plimsoll::cuda {
@@ -37,20 +38,5 @@ struct Context {
 
 // The error a failed call becomes: a device lost, no room, a kernel that failed.
 Error cuda_error(cudaError_t code, const std::string& what);
-
-using BoundKernel = Result<std::unique_ptr<Kernel>>;
-
-BoundKernel bind_convolution(Context& context, const BoundNode& node);
-BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node);
-BoundKernel bind_matmul(Context& context, const BoundNode& node);
-BoundKernel bind_attention(Context& context, const BoundNode& node);
-BoundKernel bind_fused(Context& context, const BoundNode& node);
-BoundKernel bind_pooling(Context& context, const BoundNode& node);
-BoundKernel bind_rowwise(Context& context, const BoundNode& node);
-BoundKernel bind_reduce(Context& context, const BoundNode& node);
-BoundKernel bind_loss_scale(Context& context, const BoundNode& node);
-BoundKernel bind_move(Context& context, const BoundNode& node);
-BoundKernel bind_embedding(Context& context, const BoundNode& node);
-BoundKernel bind_host_copy(Context& context, const BoundNode& node);
 
 }  // namespace plimsoll::cuda

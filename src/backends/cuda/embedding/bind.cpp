@@ -51,18 +51,17 @@ BoundKernel bind_adam_rows(const BoundNode& node, const EmbeddingGrad& plan, cud
        workspace = node.workspace] { launch_adam_rows(plan, element, dy, ids, update, workspace, stream); });
 }
 
-BoundKernel bind_update(const BoundNode& node, cudaStream_t stream) {
-  const EmbeddingGrad plan = plan_embedding_update(view_of(node));
-  assert(plan.bytes <= node.workspace_bytes);
-  if (node.node.op == "sgd_rows") return bind_sgd_rows(node, plan, stream);
-  assert(node.node.op == "adam_rows");
-  return bind_adam_rows(node, plan, stream);
-}
-
 }  // namespace
 
+BoundKernel bind_row_update(Context& context, const BoundNode& node) {
+  const EmbeddingGrad plan = plan_embedding_update(view_of(node));
+  assert(plan.bytes <= node.workspace_bytes);
+  if (node.node.op == "sgd_rows") return bind_sgd_rows(node, plan, context.stream);
+  assert(node.node.op == "adam_rows");
+  return bind_adam_rows(node, plan, context.stream);
+}
+
 BoundKernel bind_embedding(Context& context, const BoundNode& node) {
-  if (node.node.op.ends_with("_rows")) return bind_update(node, context.stream);
   const NodeView view = view_of(node);
   const cudaStream_t stream = context.stream;
   const Element from = element_of(view.in_dtype(0)), to = element_of(view.out_dtype(0));

@@ -31,8 +31,17 @@ double sorting_seconds(const Card& card, const EmbeddingGrad& plan, double ids) 
   return 2 * plan.passes * pass_seconds(card, 4 * ids) + 2 * kLaunchSeconds;
 }
 
+}  // namespace
+
+EmbeddingGrad plan_embedding_update(const NodeView& node) {
+  const Shape& table = node.in_shape(0);
+  // Without state or decay nothing happens to a row that nobody read.
+  const bool every_row = node.outputs() > 1 || node.attrs().real_or("weight_decay", 0) != 0;
+  return plan_embedding_grad(node.in_shape(2).elements(), table[0], table[1], every_row);
+}
+
 // Table and state are float32, dy is what the layers compute in.
-Result<KernelOffer> update_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 1));
   PLIMSOLL_TRY(check_ids(node, 2));
   for (size_t i = 0; i < node.inputs(); ++i)
@@ -45,17 +54,7 @@ Result<KernelOffer> update_rule(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, plan.bytes, sorting_seconds(card, plan, ids) + pass_seconds(card, bytes));
 }
 
-}  // namespace
-
-EmbeddingGrad plan_embedding_update(const NodeView& node) {
-  const Shape& table = node.in_shape(0);
-  // Without state or decay nothing happens to a row that nobody read.
-  const bool every_row = node.outputs() > 1 || node.attrs().real_or("weight_decay", 0) != 0;
-  return plan_embedding_grad(node.in_shape(2).elements(), table[0], table[1], every_row);
-}
-
-Result<KernelOffer> embedding_rule(const Card& card, const NodeView& node) {
-  if (node.node.op.ends_with("_rows")) return update_rule(card, node);
+Result<KernelOffer> offer_embedding(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(check(node));
   const auto ids = static_cast<double>(node.in(1).bytes());
   if (node.node.op == "embedding")  // of the table only the rows that are named

@@ -4,6 +4,10 @@
 
 #include <cstdint>
 
+namespace plimsoll {
+struct NodeView;
+}
+
 namespace plimsoll::cuda {
 
 inline constexpr int kSortTile = 2048;  // tokens a block sorts
@@ -48,7 +52,6 @@ inline EmbeddingGrad plan_embedding_grad(int64_t tokens, int64_t rows, int64_t w
   return plan;
 }
 
-struct NodeView;
 // Of sgd_rows and adam_rows.
 EmbeddingGrad plan_embedding_update(const NodeView& node);
 

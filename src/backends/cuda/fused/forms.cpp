@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/common/elementwise.h"
 #include "backends/cuda/fused/writer.h"
 #include "base/rounding.h"
 
@@ -25,10 +26,6 @@ void binary(FusedWriter& w, fmt::format_string<std::string&, std::string&> forma
   w.result(0, fmt::format(format, a, b));
 }
 
-bool plain_relu(const Attrs& attrs) {
-  return !attrs.has("max_value") && attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0;
-}
-
 std::string relu_numbers(const Attrs& attrs) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool bounded = attrs.has("max_value");
@@ -39,14 +36,14 @@ std::string relu_numbers(const Attrs& attrs) {
 
 void write_relu(FusedWriter& w) {
   const std::string x = w.full(0);
-  w.result(0, plain_relu(w.attrs()) ? fmt::format("{0} < 0.0f ? 0.0f : {0}", x)
-                                    : fmt::format("relu({}, {})", x, relu_numbers(w.attrs())));
+  w.result(0, is_plain_relu(w.attrs()) ? fmt::format("{0} < 0.0f ? 0.0f : {0}", x)
+                                       : fmt::format("relu({}, {})", x, relu_numbers(w.attrs())));
 }
 
 void write_relu_grad(FusedWriter& w) {
   const std::string dy = w.full(0), v = w.full(1);
-  w.result(0, plain_relu(w.attrs()) ? fmt::format("{} > 0.0f ? {} : 0.0f", v, dy)
-                                    : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
+  w.result(0, is_plain_relu(w.attrs()) ? fmt::format("{} > 0.0f ? {} : 0.0f", v, dy)
+                                       : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
 }
 
 void write_dropout(FusedWriter& w) {
@@ -155,6 +152,7 @@ void write_keep_if(FusedWriter& w) {  // new, old, bad
   w.result(0, fmt::format("{} == 0.0f ? {} : {}", w.scalar(2), fresh, old));
 }
 
+// Every element-wise op and channel sum of this backend: the only list.
 const std::map<std::string, FusedForm>& forms() {
   static const std::map<std::string, FusedForm> kForms = {
       {"bias_add",
@@ -201,6 +199,10 @@ const std::map<std::string, FusedForm>& forms() {
        }},
       {"silu", [](FusedWriter& w) { unary(w, "silu({})"); }},
       {"silu_grad", [](FusedWriter& w) { binary(w, "silu_grad({}, {})"); }},
+      {"hard_sigmoid", [](FusedWriter& w) { unary(w, "hard_sigmoid({})"); }},
+      {"hard_sigmoid_grad", [](FusedWriter& w) { binary(w, "hard_sigmoid_grad({}, {})"); }},
+      {"hard_silu", [](FusedWriter& w) { unary(w, "hard_silu({})"); }},
+      {"hard_silu_grad", [](FusedWriter& w) { binary(w, "hard_silu_grad({}, {})"); }},
       {"dropout", write_dropout},
       {"batch_norm_apply", write_batch_norm_apply},
       {"batch_norm_input_grad", write_batch_norm_input_grad},
@@ -306,6 +308,15 @@ __device__ inline float silu(float x) { return x * sigmoid(x); }
 __device__ inline float silu_grad(float d, float x) {
   const float s = sigmoid(x);
   return d * (s * (1.0f + x * (1.0f - s)));
+}
+__device__ inline float hard_sigmoid(float x) {
+  const float v = x + 3.0f;
+  return (v < 0.0f ? 0.0f : v > 6.0f ? 6.0f : v) / 6.0f;
+}
+__device__ inline float hard_sigmoid_grad(float d, float y) { return y > 0.0f && y < 1.0f ? d / 6.0f : 0.0f; }
+__device__ inline float hard_silu(float x) { return x * hard_sigmoid(x); }
+__device__ inline float hard_silu_grad(float d, float x) {
+  return x <= -3.0f ? 0.0f : x >= 3.0f ? d : d * (x / 3.0f + 0.5f);
 }
 __device__ inline float clip(float x, float limit) { return x > limit ? limit : (x < -limit ? -limit : x); }
 __device__ inline float l1_l2_grad(float w, float d, float l1, float twice_l2) {

@@ -42,10 +42,11 @@ size_t table_bytes(size_t parts, size_t pointers) {
   return 8 + parts * (4 + 8 + 8 * pointers);
 }
 
-Result<FusedKernel> make_group_kernel(const Graph& body) {
+Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source) {
   const std::vector<PartNodes> parts = parts_of(body);
   const PartNodes& first = parts.front();
-  PLIMSOLL_ASSIGN(FusedKernel pass, FusedWriter(body, first.nodes, first.inputs, first.outputs).run(parts.size()));
+  PLIMSOLL_ASSIGN(FusedKernel pass,
+                  FusedWriter(body, first.nodes, first.inputs, first.outputs).run(with_source, parts.size()));
   for (const PartNodes& nodes : parts) {
     FusedKernel::Part part;
     part.elements = body.type(nodes.outputs.front()).shape.elements();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "backends/common/elementwise.h"
 #include "backends/cuda/fused/writer.h"
 #include "lower/lower.h"
 
@@ -45,15 +46,7 @@ const char* type_text(DType dtype) {
   return "?";
 }
 
-bool uses_channels(const std::string& op) {
-  return is_channel_sum(op) || op == "bias_add" || op.rfind("batch_norm_", 0) == 0;
-}
-
 }  // namespace
-
-bool is_channel_sum(const std::string& op) {
-  return op == "reduce_to" || op == "batch_norm_grad_stats" || op == "batch_norm_stats";
-}
 
 bool FusedWriter::find_shape() {
   const Shape* shape = nullptr;
@@ -351,7 +344,7 @@ std::string FusedWriter::assemble() const {
   return text + "}\n";
 }
 
-Result<FusedKernel> FusedWriter::run(size_t parts) {
+Status FusedWriter::plan(size_t parts) {
   parts_ = parts;
   if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of several shapes do not run in one pass");
   choose_width();
@@ -363,19 +356,32 @@ Result<FusedKernel> FusedWriter::run(size_t parts) {
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
   }
   if (parts_ > 0 && (by_channel_ || kernel_.sums > 0)) return fail(ErrorCode::kUnsupported, "parts are flat");
-  kernel_.source = assemble();
+  return {};
+}
+
+Result<FusedKernel> FusedWriter::run(bool with_source, size_t parts) {
+  PLIMSOLL_TRY(plan(parts));
+  if (with_source) kernel_.source = assemble();
   return std::move(kernel_);
 }
 
-Result<FusedKernel> make_fused_kernel(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
-                                      std::span<const ValueId> outputs) {
-  return FusedWriter(graph, nodes, inputs, outputs).run();
+namespace {
+
+Result<FusedKernel> kernel_of(const Graph& graph, const Node& node, bool with_source) {
+  if (node.body && node.body->name == kGroupBody) return make_group_kernel(*node.body, with_source);
+  if (node.body)
+    return FusedWriter(*node.body, node.body->nodes, node.body->inputs, node.body->outputs).run(with_source);
+  return FusedWriter(graph, {&node, 1}, node.inputs, node.outputs).run(with_source);
 }
 
+}  // namespace
+
 Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node) {
-  if (node.body && node.body->name == kGroupBody) return make_group_kernel(*node.body);
-  if (node.body) return make_fused_kernel(*node.body, node.body->nodes, node.body->inputs, node.body->outputs);
-  return make_fused_kernel(graph, {&node, 1}, node.inputs, node.outputs);
+  return kernel_of(graph, node, true);
+}
+
+Result<FusedKernel> plan_fused_kernel(const Graph& graph, const Node& node) {
+  return kernel_of(graph, node, false);
 }
 
 int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part) {
@@ -385,7 +391,7 @@ int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part) {
 bool has_fused_form(const Graph& graph, const Node& node) {
   if (node.op == "reduce_to") {
     const Shape &x = graph.type(node.inputs[0]).shape, &y = graph.type(node.outputs[0]).shape;
-    return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
+    return reduces_to_channels(x, y);
   }
   if (node.op == "cast") {
     const DType to = graph.type(node.outputs[0]).dtype;

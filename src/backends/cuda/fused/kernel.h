@@ -41,18 +41,17 @@ FusedGrid grid_of(const FusedKernel& pass, const Card& card);
 inline constexpr int64_t kRowsPerBlock = 1024;
 inline constexpr size_t kMostTableBytes = 30000;
 
-// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in a
-// pass.
-Result<FusedKernel> make_fused_kernel(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
-                                      std::span<const ValueId> outputs);
-// A node of op "fused", or a single element-wise or reduction node.
+// The kernel of a node of op "fused", or of a single element-wise or reduction node. Fails with kUnsupported where a
+// node cannot stand in a pass.
 Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node);
+// The same without its source, which is long: all that an offer asks for.
+Result<FusedKernel> plan_fused_kernel(const Graph& graph, const Node& node);
 
 int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part);
 size_t table_bytes(size_t parts, size_t pointers);
 
 // A body named "group": equal parts over different tensors.
-Result<FusedKernel> make_group_kernel(const Graph& body);
+Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source);
 
 bool has_fused_form(const Graph& graph, const Node& node);
 

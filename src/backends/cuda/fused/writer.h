@@ -18,7 +18,7 @@ class FusedWriter {
       : graph_(graph), nodes_(nodes), inputs_(inputs), outputs_(outputs) {}
 
   // With `parts` above 0, the kernel for so many sets of tensors like these.
-  Result<FusedKernel> run(size_t parts = 0);
+  Result<FusedKernel> run(bool with_source, size_t parts = 0);
 
   // The node being written, and expressions for what it reads.
   const Node& node() const { return nodes_[at_]; }
@@ -46,6 +46,7 @@ class FusedWriter {
   int width() const { return kernel_.width; }
 
  private:
+  Status plan(size_t parts);  // all but the source
   bool find_shape();
   void choose_width();
   size_t input_index(size_t i);
@@ -76,7 +77,6 @@ class FusedWriter {
 using FusedForm = void (*)(FusedWriter&);
 FusedForm fused_form(const std::string& op);  // null: the op has none
 
-bool is_channel_sum(const std::string& op);
 // Text that every kernel begins with: element types and the functions the ops use.
 const char* fused_prelude();
 

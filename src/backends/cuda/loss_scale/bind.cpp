@@ -8,9 +8,7 @@
 
 namespace plimsoll::cuda {
 
-namespace {
-
-BoundKernel bind_count(Context& context, const BoundNode& node) {
+BoundKernel bind_count_not_finite(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   std::vector<CountTable> tables;
   int64_t all = 0;
@@ -33,12 +31,9 @@ BoundKernel bind_count(Context& context, const BoundNode& node) {
   });
 }
 
-}  // namespace
-
 BoundKernel bind_loss_scale(Context& context, const BoundNode& node) {
   const std::string& op = node.node.op;
   const cudaStream_t stream = context.stream;
-  if (op == "count_not_finite") return bind_count(context, node);
   if (op == "applied_updates")
     return make_kernel([=, iteration = input<const int64_t>(node, 0), skipped = input<const int64_t>(node, 1),
                         to = output<int64_t>(node, 0)] { launch_applied_updates(iteration, skipped, to, stream); });

@@ -4,9 +4,7 @@
 
 namespace plimsoll::cuda {
 
-namespace {
-
-Result<KernelOffer> count_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_count_not_finite(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_output(node, 0, DType::kFloat32));
   int64_t blocks = 0;
   for (size_t i = 0; i < node.inputs(); ++i) {
@@ -16,10 +14,7 @@ Result<KernelOffer> count_rule(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, blocks * static_cast<Bytes>(sizeof(uint32_t)), pass_seconds(card, node.traffic()));
 }
 
-}  // namespace
-
-Result<KernelOffer> loss_scale_rule(const Card& card, const NodeView& node) {
-  if (node.node.op == "count_not_finite") return count_rule(card, node);
+Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node) {
   for (size_t i = 0; i < node.inputs(); ++i)
     if (is_floating(node.in_dtype(i))) PLIMSOLL_TRY(require_input(node, i, DType::kFloat32));
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));

@@ -15,7 +15,7 @@ constexpr double kEfficiency = 0.65;
 
 }  // namespace
 
-Result<KernelOffer> matmul_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node) {
   const DType dtype = node.in_dtype(0);
   if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16)
     return fail(ErrorCode::kUnsupported,

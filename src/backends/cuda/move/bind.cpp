@@ -23,12 +23,16 @@ Number number_of(DType dtype) {
   return static_cast<Number>(dtype);
 }
 
+}  // namespace
+
 BoundKernel bind_copy(Context& context, const BoundNode& node) {
   const Bytes bytes = view_of(node).out(0).type.bytes();
   return make_kernel([=, from = input(node, 0), to = output(node, 0), stream = context.stream] {
     if (from != to) launch_copy(from, to, bytes, stream);
   });
 }
+
+namespace {
 
 // Bytes of one index of the axis with all that lies inside it, and how often the axis is walked.
 struct AxisStrips {
@@ -40,6 +44,8 @@ struct AxisStrips {
     for (size_t i = axis + 1; i < type.shape.rank(); ++i) inner *= type.shape[i];
   }
 };
+
+}  // namespace
 
 BoundKernel bind_concat(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
@@ -73,6 +79,8 @@ BoundKernel bind_slice(Context& context, const BoundNode& node) {
   return make_kernel([=, stream = context.stream] { launch_copies(&copy, 1, stream); });
 }
 
+namespace {
+
 // Axes of y with neighbours joined where x walks through them alike.
 Result<BroadcastShape> broadcast_shape(const Shape& x, const Shape& y) {
   std::vector<int64_t> sizes, strides;  // from the innermost
@@ -102,6 +110,8 @@ Result<BroadcastShape> broadcast_shape(const Shape& x, const Shape& y) {
   }
   return shape;
 }
+
+}  // namespace
 
 BoundKernel bind_broadcast(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
@@ -150,6 +160,8 @@ BoundKernel bind_upsample(Context& context, const BoundNode& node) {
   });
 }
 
+namespace {
+
 template <typename T>
 uint64_t bits_of(T value) {
   uint64_t bits = 0;
@@ -197,6 +209,8 @@ uint64_t pattern_of(double value, DType dtype) {
   return 0;
 }
 
+}  // namespace
+
 BoundKernel bind_fill(Context& context, const BoundNode& node) {
   const TensorType& type = view_of(node).out(0).type;
   const uint64_t pattern = pattern_of(node.node.attrs.real("value"), type.dtype);
@@ -229,22 +243,6 @@ BoundKernel bind_reorder(Context& context, const BoundNode& node) {
   return make_kernel([=, moves = std::move(moves), stream = context.stream] {
     launch_transpositions(moves.data(), static_cast<int>(moves.size()), bytes, stream);
   });
-}
-
-}  // namespace
-
-BoundKernel bind_move(Context& context, const BoundNode& node) {
-  const std::string& op = node.node.op;
-  if (op == "concat") return bind_concat(context, node);
-  if (op == "slice") return bind_slice(context, node);
-  if (op == "broadcast") return bind_broadcast(context, node);
-  if (op == "pad2d" || op == "crop2d") return bind_shift(context, node);
-  if (op == "upsample2d" || op == "upsample2d_grad") return bind_upsample(context, node);
-  if (op == "fill") return bind_fill(context, node);
-  if (op == "cast") return bind_cast(context, node);
-  if (op == "reorder") return bind_reorder(context, node);
-  assert(op == "reshape");
-  return bind_copy(context, node);
 }
 
 }  // namespace plimsoll::cuda

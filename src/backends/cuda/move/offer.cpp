@@ -22,7 +22,9 @@ Status check_move(const NodeView& node, size_t i) {
   return {};
 }
 
-Result<KernelOffer> reorder_rule(const Card& card, const NodeView& node) {
+}  // namespace
+
+Result<KernelOffer> offer_reorder(const Card& card, const NodeView& node) {
   const std::string &from = node.in(0).layout, &to = node.attrs().text("layout");
   KernelOffer offer = own_offer("copy", 0, pass_seconds(card, node.traffic()));
   if (from != to) {
@@ -41,7 +43,7 @@ Result<KernelOffer> reorder_rule(const Card& card, const NodeView& node) {
   return offer;
 }
 
-Result<KernelOffer> image_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_image(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 0));
   PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
   for (const Shape* shape : {&node.in_shape(0), &node.out_shape(0)})
@@ -50,22 +52,25 @@ Result<KernelOffer> image_rule(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace
-
 // A copy runs beside the nodes and takes its share of the memory's speed from them; whoever places it knows what they
 // wait for it besides.
-Result<KernelOffer> copy_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_copy(const Card& card, const NodeView& node) {
   const bool begins = node.inputs() == 1;
   return own_offer(node.node.op, 0, begins ? static_cast<double>(node.in(0).bytes()) / card.bytes_per_second : 0);
 }
 
-Result<KernelOffer> move_rule(const Card& card, const NodeView& node) {
-  const std::string& op = node.node.op;
-  if (op == "reorder") return reorder_rule(card, node);
-  if (op == "pad2d" || op == "crop2d" || op == "upsample2d" || op == "upsample2d_grad") return image_rule(card, node);
-  if (op == "reshape") return own_offer("view", 0, 0);  // planned over its input; a copy where it is not
-  if (op != "cast" && node.inputs() > 0) PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
-  return own_offer(op, 0, pass_seconds(card, node.traffic()));
+// Planned over its input; a copy where it is not.
+Result<KernelOffer> offer_view(const Card&, const NodeView&) {
+  return own_offer("view", 0, 0);
+}
+
+Result<KernelOffer> offer_cast(const Card& card, const NodeView& node) {
+  return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
+}
+
+Result<KernelOffer> offer_move(const Card& card, const NodeView& node) {
+  if (node.inputs() > 0) PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
+  return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 
 }  // namespace plimsoll::cuda

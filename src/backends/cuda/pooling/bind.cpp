@@ -15,7 +15,9 @@ PoolWindow window_of(const Attrs& attrs, const Shape& image, const Shape& pooled
           number(strides[0]), number(strides[1]), number(pads[0]),  number(pads[2])};
 }
 
-BoundKernel bind_window(Context& context, const BoundNode& node) {
+}  // namespace
+
+BoundKernel bind_pool(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const bool max = node.node.op.starts_with("max"), grad = node.node.op.ends_with("_grad");
   const Element element = element_of(view.in_dtype(0));
@@ -34,7 +36,7 @@ BoundKernel bind_window(Context& context, const BoundNode& node) {
   return make_kernel([=] { launch_max_pool(g, element, from, to, index, stream); });
 }
 
-BoundKernel bind_global(Context& context, const BoundNode& node) {
+BoundKernel bind_global_pool(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const bool max = node.node.op.starts_with("global_max"), grad = node.node.op.ends_with("_grad");
   const Shape& image = grad ? view.out_shape(0) : view.in_shape(0);
@@ -51,12 +53,6 @@ BoundKernel bind_global(Context& context, const BoundNode& node) {
   if (!max) return make_kernel([=] { launch_global_avg_pool(g, element, from, to, stream); });
   auto* index = output<int32_t>(node, 1);
   return make_kernel([=] { launch_global_max_pool(g, element, from, to, index, stream); });
-}
-
-}  // namespace
-
-BoundKernel bind_pooling(Context& context, const BoundNode& node) {
-  return node.node.op.starts_with("global_") ? bind_global(context, node) : bind_window(context, node);
 }
 
 }  // namespace plimsoll::cuda

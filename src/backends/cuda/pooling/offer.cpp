@@ -13,7 +13,7 @@ int64_t image_elements(const Shape& shape) {
 
 }  // namespace
 
-Result<KernelOffer> pooling_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_pooling(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 0));
   PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
   const bool grad = node.node.op.ends_with("_grad");

@@ -8,6 +8,21 @@ namespace plimsoll::cuda {
 
 namespace {
 
+// The weights of weighted_sum and its gradient: input 2, where there is one.
+struct Weights {
+  const float* data = nullptr;
+  int64_t rows_per_weight = 1;
+
+  Weights(const BoundNode& node, int64_t rows) {
+    const NodeView view = view_of(node);
+    if (!view.attrs().flag("weighted")) return;
+    data = input<const float>(node, 2);
+    rows_per_weight = rows / view.in_shape(2).elements();
+  }
+};
+
+}  // namespace
+
 BoundKernel bind_reduce_to(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const Reduction plan = plan_reduction(view.in_shape(0), view.out_shape(0), size_of(view.in_dtype(0)));
@@ -25,27 +40,11 @@ BoundKernel bind_reduce_to(Context& context, const BoundNode& node) {
   });
 }
 
-// The weights of weighted_sum and its gradient: input 2, where there is one.
-struct Weights {
-  const float* data = nullptr;
-  int64_t rows_per_weight = 1;
-
-  Weights(const BoundNode& node, int64_t rows) {
-    const NodeView view = view_of(node);
-    if (!view.attrs().flag("weighted")) return;
-    data = input<const float>(node, 2);
-    rows_per_weight = rows / view.in_shape(2).elements();
-  }
-};
-
-}  // namespace
-
 BoundKernel bind_reduce(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const std::string& op = node.node.op;
   const cudaStream_t stream = context.stream;
   const SumSpace space{node.workspace, context.counters};
-  if (op == "reduce_to") return bind_reduce_to(context, node);
   auto* to = output<float>(node, 0);
   if (op == "clip_factor") {
     const auto limit = static_cast<float>(view.attrs().real("limit"));

@@ -6,13 +6,15 @@ namespace plimsoll::cuda {
 
 namespace {
 
-Result<KernelOffer> total_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_total(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 0));
   PLIMSOLL_TRY(require_output(node, 0, DType::kFloat32));
   return own_offer(node.node.op, total_sum_bytes(node.in_shape(0).elements()), pass_seconds(card, node.traffic()));
 }
 
-Result<KernelOffer> reduce_to_rule(const Card& card, const NodeView& node) {
+}  // namespace
+
+Result<KernelOffer> offer_reduce_to(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 0));
   if (node.out_dtype(0) != DType::kFloat32) PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
   const Reduction plan = plan_reduction(node.in_shape(0), node.out_shape(0), size_of(node.in_dtype(0)));
@@ -25,12 +27,9 @@ Result<KernelOffer> reduce_to_rule(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, plan.workspace, seconds);
 }
 
-}  // namespace
-
-Result<KernelOffer> reduce_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_reduce(const Card& card, const NodeView& node) {
   const std::string& op = node.node.op;
-  if (op == "reduce_to") return reduce_to_rule(card, node);
-  if (op == "squared_norm" || op == "l1_l2_penalty") return total_rule(card, node);
+  if (op == "squared_norm" || op == "l1_l2_penalty") return offer_total(card, node);
   for (size_t i = 0; i < node.inputs(); ++i) PLIMSOLL_TRY(require_input(node, i, DType::kFloat32));
   PLIMSOLL_TRY(require_output(node, 0, DType::kFloat32));
   const Bytes workspace = op == "weighted_sum" ? total_sum_bytes(node.in_shape(0).elements()) : 0;

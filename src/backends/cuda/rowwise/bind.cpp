@@ -19,6 +19,8 @@ Target target_of(const BoundNode& node, size_t i) {
   return {nullptr, input<const float>(node, i), smoothing};
 }
 
+}  // namespace
+
 BoundKernel bind_layer_norm(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const std::string& op = node.node.op;
@@ -81,11 +83,15 @@ BoundKernel bind_cross_entropy(Context& context, const BoundNode& node) {
   return make_kernel([=] { launch_cross_entropy_grad(g, element, dloss, x, target, dx, stream); });
 }
 
+namespace {
+
 PointLoss point_loss_of(const NodeView& view) {
   if (view.node.op.starts_with("squared")) return PointLoss::kSquared;
   if (view.node.op.starts_with("absolute")) return PointLoss::kAbsolute;
   return view.attrs().flag("from_logits") ? PointLoss::kBinaryFromLogits : PointLoss::kBinaryFromProbabilities;
 }
+
+}  // namespace
 
 BoundKernel bind_point_loss(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
@@ -121,18 +127,6 @@ BoundKernel bind_match(Context& context, const BoundNode& node) {
                       x = input(node, 0), result = output<float>(node, 0), stream = context.stream] {
     launch_match(g, element, kind, threshold, x, labels, target, result, stream);
   });
-}
-
-}  // namespace
-
-BoundKernel bind_rowwise(Context& context, const BoundNode& node) {
-  const std::string& op = node.node.op;
-  if (op.starts_with("layer_norm")) return bind_layer_norm(context, node);
-  if (op == "softmax" || op == "softmax_grad") return bind_softmax(context, node);
-  if (op.starts_with("softmax_cross_entropy") || op.starts_with("cross_entropy"))
-    return bind_cross_entropy(context, node);
-  if (op == "match") return bind_match(context, node);
-  return bind_point_loss(context, node);
 }
 
 }  // namespace plimsoll::cuda

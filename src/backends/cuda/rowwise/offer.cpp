@@ -43,7 +43,7 @@ Status check_dtypes(const NodeView& node) {
 
 }  // namespace
 
-Result<KernelOffer> rowwise_rule(const Card& card, const NodeView& node) {
+Result<KernelOffer> offer_rowwise(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(check_dtypes(node));
   const size_t x = full_size_of(node.node.op).inputs.back();
   const Shape& shape = node.in_shape(x);
