@@ -7,6 +7,7 @@
 #include <map>
 
 #include "backends/cpu/fused/program.h"
+#include "ops/predicates.h"
 
 namespace plimsoll::cpu {
 
@@ -223,9 +224,6 @@ void compile_cast(Compiler& c) {
   unary(c, from->second);
 }
 
-bool plain_relu(const Attrs& attrs) {
-  return !attrs.has("max_value") && attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0;
-}
 void set_relu(Instruction& instruction, const Attrs& attrs) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   instruction.f[0] = static_cast<float>(attrs.real_or("threshold", 0));
@@ -234,11 +232,11 @@ void set_relu(Instruction& instruction, const Attrs& attrs) {
   instruction.f[3] = attrs.has("max_value") ? static_cast<float>(attrs.real("max_value")) : kInfinity;
 }
 void compile_relu(Compiler& c) {
-  const TileOp op = plain_relu(c.attrs()) ? TileOp::k_relu : TileOp::k_relu_any;
+  const TileOp op = is_plain_relu(c.attrs()) ? TileOp::k_relu : TileOp::k_relu_any;
   set_relu(c.emit(op, {c.full(0)}, {c.result()}), c.attrs());
 }
 void compile_relu_grad(Compiler& c) {
-  const TileOp op = plain_relu(c.attrs()) ? TileOp::k_relu_grad : TileOp::k_relu_grad_any;
+  const TileOp op = is_plain_relu(c.attrs()) ? TileOp::k_relu_grad : TileOp::k_relu_grad_any;
   set_relu(c.emit(op, {c.full(0), c.full(1)}, {c.result()}), c.attrs());
 }
 

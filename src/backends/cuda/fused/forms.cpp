@@ -4,6 +4,7 @@
 
 #include "backends/cuda/fused/writer.h"
 #include "base/rounding.h"
+#include "ops/predicates.h"
 
 namespace plimsoll::cuda {
 namespace {
@@ -25,10 +26,6 @@ void binary(FusedWriter& w, fmt::format_string<std::string&, std::string&> forma
   w.result(0, fmt::format(format, a, b));
 }
 
-bool plain_relu(const Attrs& attrs) {
-  return !attrs.has("max_value") && attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0;
-}
-
 std::string relu_numbers(const Attrs& attrs) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool bounded = attrs.has("max_value");
@@ -39,14 +36,14 @@ std::string relu_numbers(const Attrs& attrs) {
 
 void write_relu(FusedWriter& w) {
   const std::string x = w.full(0);
-  w.result(0, plain_relu(w.attrs()) ? fmt::format("{0} < 0.0f ? 0.0f : {0}", x)
-                                    : fmt::format("relu({}, {})", x, relu_numbers(w.attrs())));
+  w.result(0, is_plain_relu(w.attrs()) ? fmt::format("{0} < 0.0f ? 0.0f : {0}", x)
+                                       : fmt::format("relu({}, {})", x, relu_numbers(w.attrs())));
 }
 
 void write_relu_grad(FusedWriter& w) {
   const std::string dy = w.full(0), v = w.full(1);
-  w.result(0, plain_relu(w.attrs()) ? fmt::format("{} > 0.0f ? {} : 0.0f", v, dy)
-                                    : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
+  w.result(0, is_plain_relu(w.attrs()) ? fmt::format("{} > 0.0f ? {} : 0.0f", v, dy)
+                                       : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
 }
 
 void write_dropout(FusedWriter& w) {
