@@ -129,8 +129,9 @@ def nodes_of(phase):
 
 
 def phase_record(phase):
-    shown = ("name", "samples", "arena_bytes", "live_set_bytes", "host_bytes", "seconds", "primitives", "peak_node")
-    return {key: phase[key] for key in shown if key in phase} | {"nodes": nodes_of(phase)}
+    shown = ("name", "samples", "arena_bytes", "live_set_bytes", "seconds", "primitives", "peak_node")
+    beside = sum(memory[1] for memory in phase["beside"]) if "beside" in phase else phase["host_bytes"]
+    return {key: phase[key] for key in shown} | {"host_bytes": beside, "nodes": nodes_of(phase)}
 
 
 def plan_record(saved, shown):

@@ -16,6 +16,7 @@
 
 #include "api/open_backend.h"
 #include "autodiff/gradient.h"
+#include "levers/recompute.h"
 #include "ops/build.h"
 #include "ops/op.h"
 #include "plan/plan.h"

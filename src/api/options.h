@@ -31,7 +31,7 @@ struct DataOptions {
 // Settings of the levers that are used as they are, instead of a search.
 struct ForcedSettings {
   std::optional<int64_t> micro;  // absent: the whole batch
-  int recompute = 0;             // level: search/build.h
+  int recompute = 0;             // level: search/recompute_levels.h
   double kept = 1;               // share of the live set that stays on the device; the rest waits in the host's memory
   int prefetch = 0;              // batches that are read ahead
 };

@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "data/prefetcher.h"
 #include "device/host_room.h"
-#include "search/batch.h"
+#include "search/auto_batch.h"
 
 namespace plimsoll {
 namespace {
@@ -83,11 +83,12 @@ Status check_cut(const RunOptions& options) {
                       fmt::format("--micro-batch {} is larger than --batch-size {}", micro, options.batch_size),
                       {},
                       {fmt::format("--micro-batch {}", options.batch_size), "leave --micro-batch out"}});
-  if (micro < options.batch_size && options.forbidden.count("micro-batch") != 0)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--micro-batch {} cuts the batch, which is forbidden", micro),
-                      {},
-                      {"leave --micro-batch out", "take micro-batch out of --forbid, or add it to --allow"}});
+  if (micro < options.batch_size && options.forbidden.count(std::string(kMicroBatch)) != 0)
+    return fail(
+        Error{ErrorCode::kUsage,
+              fmt::format("--micro-batch {} cuts the batch, which is forbidden", micro),
+              {},
+              {"leave --micro-batch out", fmt::format("take {} out of --forbid, or add it to --allow", kMicroBatch)}});
   return {};
 }
 
@@ -116,7 +117,7 @@ Result<SearchRequest> make_request(const RunOptions& options, const Model& model
   request.budget = budget.bytes;
   request.host_budget = host_budget_of(options, device.info());
   request.host_budget_asked = options.host_budget.has_value();
-  if (options.host_budget == Bytes{0}) request.forbidden.insert("offload");
+  if (options.host_budget == Bytes{0}) request.forbidden.insert(std::string(kOffload));
   request.find_least = options.find_least;
   return request;
 }

@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/checked.h"
 #include "execute/window.h"
-#include "search/build.h"
-#include "search/suits.h"
+#include "search/compile.h"
+#include "search/micro_batch.h"
+#include "search/plan_match.h"
+#include "search/prefetch.h"
+#include "search/recompute_levels.h"
 
 namespace plimsoll {
 
@@ -67,13 +71,12 @@ Status Run::choose_batch() {
 Result<SearchResult> Run::forced_plan() const {
   const ForcedSettings& forced = *options_.forced;
   const int64_t micro = forced.micro.value_or(request_->batch);
-  const double kept[] = {forced.kept};
-  std::optional<Plan> made;
-  PLIMSOLL_TRY(build_plans(
-      *request_, micro, forced.recompute, kept, [](double) { return true; },
-      [&](Plan plan) { made = std::move(plan); }));
+  const LeverSettings settings = cut_into(*request_, micro)
+                                     .with(kRecompute, forced.recompute)
+                                     .with(kOffload, std::lround(100 * (1 - forced.kept)));
+  PLIMSOLL_ASSIGN(auto made, compile(*request_, settings));
   if (!made) return fail(ErrorCode::kDoesNotFit, fmt::format("a share of {} kept cannot be reached", forced.kept));
-  if (device().own_memory) made->prefetch = forced.prefetch;  // into the host's memory
+  if (device().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // into the host's memory
   PLIMSOLL_ASSIGN(made->program, program_digest(*request_, micro));
   PLIMSOLL_TRY(validate(*made));
   SearchResult result;

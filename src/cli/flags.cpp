@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "model/config.h"
 #include "model/names.h"
+#include "search/lever_table.h"
 
 namespace plimsoll {
 namespace {
@@ -45,8 +46,6 @@ Result<Bytes> bytes_of(const std::string& text, const std::string& flag) {
   return bytes;
 }
 
-constexpr const char* kLevers[] = {"micro-batch", "recompute", "offload", "prefetch"};
-
 Error unknown_name(std::string message, const std::string& name, const std::vector<std::string>& known,
                    const char* kind) {
   Error error{ErrorCode::kUsage, std::move(message), {}, {}};
@@ -58,9 +57,8 @@ Error unknown_name(std::string message, const std::string& name, const std::vect
 
 Status check_levers(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    if (std::find(std::begin(kLevers), std::end(kLevers), name) == std::end(kLevers))
-      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name,
-                               {std::begin(kLevers), std::end(kLevers)}, "levers"));
+    if (const auto known = searched_levers(); std::find(known.begin(), known.end(), name) == known.end())
+      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name, known, "levers"));
   return {};
 }
 
@@ -192,7 +190,8 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
                   "so many batches of --batch-size make the effective batch")
       ->check(whole_above_zero())
       ->capture_default_str();
-  command.add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(kLevers, ", ")))
+  command
+      .add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(searched_levers(), ", ")))
       ->delimiter(',');
   command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
   command
@@ -257,7 +256,7 @@ Status CommonFlags::resolve_levers() {
   PLIMSOLL_TRY(check_contradiction(forbid, allow));
   options.forbidden = {forbid.begin(), forbid.end()};
   if (!allow.empty())
-    for (const char* lever : kLevers)
+    for (const std::string& lever : searched_levers())
       if (std::find(allow.begin(), allow.end(), lever) == allow.end()) options.forbidden.insert(lever);
   options.per_micro_batch_norm = batchnorm == "per-micro-batch";
   return {};

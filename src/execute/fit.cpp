@@ -11,6 +11,7 @@
 #include "execute/best_weights.h"
 #include "execute/progress.h"
 #include "execute/window.h"
+#include "search/prefetch.h"
 
 namespace plimsoll {
 namespace {
@@ -105,11 +106,11 @@ class Trainer {
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
     Cutter cutter(cut_, progress_, options_.epochs);
     const int64_t most = batch().micro;
-    Staging staging(Prefetcher::staging_bytes(data_, session_.plan().prefetch, most));
+    const auto ahead = static_cast<int>(session_.plan().settings.of(kPrefetch));
+    Staging staging(Prefetcher::staging_bytes(data_, ahead, most));
     if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
-    PLIMSOLL_ASSIGN(prefetcher_,
-                    Prefetcher::start(
-                        data_, [&] { return cutter.next(); }, session_.plan().prefetch, most, staging.span()));
+    PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(
+                                     data_, [&] { return cutter.next(); }, ahead, most, staging.span()));
     const Status status = state_.callbacks.stopped() ? Status() : epochs();
     prefetcher_.reset();
     PLIMSOLL_TRY(status);

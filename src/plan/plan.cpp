@@ -11,6 +11,11 @@
 
 namespace plimsoll {
 
+BatchPlan batch_of(int64_t effective, const LeverSettings& settings) {
+  const int64_t micro = settings.of(kMicroBatch);
+  return {effective, micro == 0 ? effective : micro};
+}
+
 const PhasePlan* Plan::phase(PhaseName name) const {
   for (const PhasePlan& p : phases)
     if (p.name == name) return &p;

@@ -80,13 +80,9 @@ struct BatchPlan {
   int64_t accumulation_steps() const { return micro == 0 ? 0 : (effective + micro - 1) / micro; }
 };
 
-// What the levers were set to when the plan was made; with the batch, the micro-batch, the prefetch and the sizes of
-// the phases it is all that is needed to make the same plan again (search/given_plan.h).
-struct LeverSettings {
-  int recompute = 0;  // level: search/build.h
-  double kept = 1;    // share of the live set that stays on the device; the rest waits in the host's memory
-  bool operator==(const LeverSettings&) const = default;
-};
+// The lever that cuts a batch. Its setting is the samples of a piece; 0: the batch is whole.
+inline constexpr std::string_view kMicroBatch = "micro-batch";
+BatchPlan batch_of(int64_t effective, const LeverSettings& settings);
 
 struct Plan {
   std::string model;            // its name
@@ -94,10 +90,11 @@ struct Plan {
   std::string memory = "host";  // name of that device's memory; "gpu:0" on a card
   std::string precision;        // "float32"
   bool tf32 = false;            // float32 matrix work is rounded to it: not every kernel does without
-  std::string program;          // digest of what a window computes (search/suits.h); "" without training
-  BatchPlan batch;
+  std::string program;          // digest of what a window computes (search/plan_match.h); "" without training
+  // All settings that the plan was made with. With the batch, the precision and the sizes of the phases they are all
+  // that is needed to make the same plan again (search/given_plan.h).
   LeverSettings settings;
-  bool per_micro_batch_norm = false;
+  BatchPlan batch;  // follows from the settings: batch_of()
   std::vector<PersistentSlot> persistent;
   std::vector<PhasePlan> phases;
   std::vector<LeverUse> levers;
@@ -107,7 +104,6 @@ struct Plan {
   Bytes overhead_bytes = 0;        // bound on what lies outside arena and data buffers
   Bytes data_bytes = 0;            // readers and prefetch
   Bytes planning_bytes = 0;        // bound on what the process holds while this is planned, before there is an arena
-  int prefetch = 0;                // requests read ahead
   double step_seconds = 0;         // of one window
 
   // Of the whole process: while it runs, or while it plans where that takes more.

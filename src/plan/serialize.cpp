@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings; 4: nodes without a
-// stage and a queue, `host` in place of memories
+// stage and a queue, `host` in place of memories, not all of the levers' settings
 constexpr const char* kFormat = "plimsoll.saved-plan/5";
 
 // Whole numbers and finite ones, or std::range_error.
@@ -104,9 +104,8 @@ Result<Plan> read_plan(const json& j) {
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
-  plan.batch = {whole(j.at("batch")), whole(j.at("micro_batch"))};
-  plan.settings = {whole<int>(j.at("settings").at("recompute")), finite(j.at("settings").at("kept"))};
-  plan.per_micro_batch_norm = j.at("per_micro_batch_norm");
+  for (const auto& [lever, setting] : j.at("settings").items()) plan.settings.set(lever, whole(setting));
+  plan.batch = batch_of(whole(j.at("batch")), plan.settings);
   for (const json& slot : j.at("persistent")) {
     PLIMSOLL_ASSIGN(PersistentSlot read, slot_from_json(slot));
     plan.persistent.push_back(std::move(read));
@@ -130,7 +129,6 @@ Result<Plan> read_plan(const json& j) {
   plan.overhead_bytes = whole(j.at("overhead_bytes"));
   plan.data_bytes = whole(j.at("data_bytes"));
   plan.planning_bytes = whole(j.at("planning_bytes"));
-  plan.prefetch = whole<int>(j.at("prefetch"));
   plan.step_seconds = finite(j.at("step_seconds"));
   return plan;
 }
@@ -144,6 +142,8 @@ json to_json(const Plan& plan) {
     persistent.push_back({slot.name, std::string(name_of(slot.type.dtype)), slot.type.shape.dims,
                           std::string(name_of(slot.category)), slot.layer, slot.offset});
   for (const PhasePlan& phase : plan.phases) phases.push_back(phase_to_json(phase));
+  json settings = json::object();
+  for (const auto& [lever, setting] : plan.settings.values()) settings[lever] = setting;
   for (const LeverUse& lever : plan.levers)
     levers.push_back(json_object({{"name", lever.name},
                                   {"count", lever.count},
@@ -158,9 +158,7 @@ json to_json(const Plan& plan) {
                       {"tf32", plan.tf32},
                       {"program", plan.program},
                       {"batch", plan.batch.effective},
-                      {"micro_batch", plan.batch.micro},
-                      {"settings", json_object({{"recompute", plan.settings.recompute}, {"kept", plan.settings.kept}})},
-                      {"per_micro_batch_norm", plan.per_micro_batch_norm},
+                      {"settings", settings},
                       {"persistent", persistent},
                       {"phases", phases},
                       {"levers", levers},
@@ -170,7 +168,6 @@ json to_json(const Plan& plan) {
                       {"overhead_bytes", plan.overhead_bytes},
                       {"data_bytes", plan.data_bytes},
                       {"planning_bytes", plan.planning_bytes},
-                      {"prefetch", plan.prefetch},
                       {"step_seconds", plan.step_seconds}});
 }
 

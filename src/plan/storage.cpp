@@ -4,14 +4,10 @@
 #include <cassert>
 #include <set>
 
-#include "ops/op.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_view(const Node& node) {
-  return op_def(node.op).kind == OpKind::kView;
-}
 
 // In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile
 // is then read before it is written.

@@ -369,8 +369,11 @@ Status check_program(const Plan& plan) {
   const auto [effective, micro] = plan.batch;
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
     return wrong(fmt::format("a batch of {} in micro-batches of {}", effective, micro));
-  if (plan.prefetch < 0 || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) ||
-      !sensible(plan.arena_bytes) || !sensible(plan.persistent_bytes) || !sensible(plan.planning_bytes))
+  const auto& settings = plan.settings.values();
+  const bool any_negative =
+      std::any_of(settings.begin(), settings.end(), [](const auto& setting) { return setting.second < 0; });
+  if (any_negative || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) || !sensible(plan.arena_bytes) ||
+      !sensible(plan.persistent_bytes) || !sensible(plan.planning_bytes))
     return wrong("a share of the budget that no memory has");
   for (const PhasePlan& phase : plan.phases)
     if (reads_samples(phase.name.kind) && phase.samples < 1)

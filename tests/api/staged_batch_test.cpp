@@ -3,6 +3,7 @@
 #include "api/trainer_state.h"
 #include "backends/cuda/cuda.h"
 #include "device/process_memory.h"
+#include "search/prefetch.h"
 #include "tests/support/memory_data.h"
 #include "tests/support/pretend_gpu.h"
 
@@ -55,7 +56,7 @@ TEST_F(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
   for (const bool predict : {false, true}) {
     const Plan plan = require(search(request_for(open.model, *host, 64, predict))).plan;
     EXPECT_EQ(plan.data_bytes, 0) << predict;
-    EXPECT_EQ(plan.prefetch, 0) << predict;
+    EXPECT_EQ(plan.settings.of(kPrefetch), 0) << predict;
   }
 }
 

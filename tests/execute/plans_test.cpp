@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "execute/probe.h"
-#include "search/build.h"
+#include "tests/support/compiled.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -13,7 +13,7 @@ Plan plan_for(const ModelRun& run, int64_t batch, int64_t micro, int recompute =
   SearchRequest request = run.request;
   request.batch = batch;
   request.arena = run.session->kept();
-  return require(build_plan(request, micro, recompute));
+  return compiled(request, micro, recompute);
 }
 
 RunOptions options_for(const std::string& device, int64_t batch) {
@@ -106,14 +106,14 @@ TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
   const auto same = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
   Plan moved = plan_for(*run, 8, 4);
   std::swap(moved.persistent[0].name, moved.persistent[1].name);
-  Plan foreign = require(build_plan(
+  Plan foreign = compiled(
       [&] {
         SearchRequest request = run->request;
         request.batch = 0;
         request.predict_batch = 8;
         return request;
       }(),
-      0, 0));  // made for an arena of its own, with fewer persistent values
+      0, 0);  // made for an arena of its own, with fewer persistent values
   for (const Plan& plan : {moved, foreign}) {
     EXPECT_FALSE(run->session->add_plan(run->open.model, plan));
     EXPECT_FALSE(run->session->change_plan(run->open.model, plan));
@@ -125,9 +125,9 @@ TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
 TEST(Plans, LayPersistentValuesOutAlikeWhateverTheirPhasesAre) {
   const auto run = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
   SearchRequest request = run->request;
-  const Plan whole = require(build_plan(request, 8, 0)), cut = require(build_plan(request, 2, 0));
+  const Plan whole = compiled(request, 8, 0), cut = compiled(request, 2, 0);
   request.evaluate_batch = request.evaluate_samples = 8;
-  const Plan evaluating = require(build_plan(request, 2, 1));
+  const Plan evaluating = compiled(request, 2, 1);
   for (const Plan* other : {&cut, &evaluating})
     for (const PersistentSlot& slot : whole.persistent) {
       ASSERT_NE(other->slot(slot.name), nullptr) << slot.name;

@@ -1,8 +1,8 @@
 // Passes over graphs, on their text: what stands there before and after.
-#include "levers/lever.h"
-
 #include <gtest/gtest.h>
 
+#include "levers/recompute.h"
+#include "levers/relu_pooling.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "plan/order.h"

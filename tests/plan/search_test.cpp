@@ -4,8 +4,9 @@
 #include <fstream>
 
 #include "backends/cuda/cuda.h"
+#include "levers/relu_pooling.h"
 #include "plan/order.h"
-#include "search/build.h"
+#include "tests/support/compiled.h"
 #include "tests/support/problem.h"
 
 namespace plimsoll::testing {
@@ -146,7 +147,7 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
       problem.request.evaluate_batch = batch;
       for (const int64_t micro : {batch, batch / 4, int64_t{3}})
         for (const int recompute : {0, 1, 5}) {
-          const Plan plan = require(build_plan(problem.request, micro, recompute));
+          const Plan plan = compiled(problem.request, micro, recompute);
           ASSERT_TRUE(validate(plan));
           for (const PhasePlan& phase : plan.phases) {
             const double gap = static_cast<double>(phase.arena_bytes) / static_cast<double>(phase.live_set_bytes) - 1;
@@ -210,7 +211,7 @@ OpenModel normalised_convolutions() {
 // Statistics over the whole batch forbid cutting it: recompute alone brings such a model to half of its live set.
 TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   Problem problem(normalised_convolutions(), 32);
-  const Plan kept = require(build_plan(problem.request, 32, 0));
+  const Plan kept = compiled(problem.request, 32);
   problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase(PhaseKind::kTrain)->live_set_bytes / 2;
   const SearchResult result = require(search(problem.request));
   ASSERT_TRUE(result.fits) << result.least_bytes << " of " << problem.request.budget;
@@ -272,12 +273,12 @@ TEST(Search, OneSampleKnowsWhatTheNextWouldAdd) {
 
 TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
   Problem problem(normalised_convolutions(), 32);
-  RecomputeLevels levels = require(RecomputeLevels::create(problem.request, 32, true));
+  RecomputeLevels levels = require(RecomputeLevels::create(problem.request, {}, true));
   Bytes live = INT64_MAX;
   double seconds = 0;
   int count = 0;
-  for (std::optional<int> level = 0; level; level = levels.after(*level), ++count) {
-    const Plan plan = require(build_plan(problem.request, 32, *level));
+  for (std::optional<int64_t> level = 0; level; level = levels.after(*level), ++count) {
+    const Plan plan = compiled(problem.request, 32, *level);
     EXPECT_LT(plan.phase(PhaseKind::kTrain)->live_set_bytes, live) << "level " << *level;
     EXPECT_GT(plan.step_seconds, seconds) << "level " << *level;
     EXPECT_TRUE(validate(plan));
@@ -335,7 +336,7 @@ TEST(Search, BatchNormalisationForbidsAnAskedForMicroBatch) {
   problem.request.per_micro_batch_norm = true;
   const SearchResult allowed = require(search(problem.request));
   EXPECT_EQ(allowed.plan.batch.micro, 8);
-  EXPECT_TRUE(allowed.plan.per_micro_batch_norm);
+  EXPECT_TRUE(allowed.plan.settings.of(kPerMicroBatchNorm) == 1);
   const auto changes_training = [](const LeverUse& lever) { return lever.effect == Effect::kTraining; };
   EXPECT_TRUE(std::any_of(allowed.plan.levers.begin(), allowed.plan.levers.end(), changes_training));
 }
@@ -357,7 +358,7 @@ TEST(Search, ForbiddenLeversAreNotUsed) {
   const SearchResult result = require(search(problem.request));
   EXPECT_EQ(result.plan.batch.micro, 32);
   EXPECT_TRUE(result.plan.levers.empty());
-  EXPECT_EQ(result.plan.prefetch, 0);
+  EXPECT_EQ(result.plan.settings.of(kPrefetch), 0);
   EXPECT_EQ(result.candidates.size(), 1U);
 }
 

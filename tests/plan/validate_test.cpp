@@ -1,6 +1,6 @@
 // The validator on plans of real models: as they are it passes them, and broken in any way it refuses them.
 #include "ops/op.h"
-#include "search/build.h"
+#include "tests/support/compiled.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -35,9 +35,9 @@ class Validate : public ::testing::TestWithParam<std::tuple<const char*, std::st
     request.batch = 8;
     request.per_micro_batch_norm = true;
     request.evaluate_batch = request.predict_batch = 8;
-    plans_.push_back(require(build_plan(request, 8, false)));
-    plans_.push_back(require(build_plan(request, 8, true)));
-    plans_.push_back(require(build_plan(request, 3, true)));
+    plans_.push_back(compiled(request, 8));
+    plans_.push_back(compiled(request, 8, 1));
+    plans_.push_back(compiled(request, 3, 1));
   }
 
   // Calls `damage` for every phase of every plan; it breaks a copy and says how often it could, by calling `refused`

@@ -8,6 +8,7 @@
 
 #include "backends/common/elementwise.h"
 #include "backends/cpu/fused/program.h"
+#include "ops/predicates.h"
 
 namespace plimsoll::cpu {
 

@@ -5,6 +5,7 @@
 #include "backends/common/elementwise.h"
 #include "backends/cuda/fused/writer.h"
 #include "base/rounding.h"
+#include "ops/predicates.h"
 
 namespace plimsoll::cuda {
 namespace {

@@ -1,11 +1,12 @@
-#include "search/suits.h"
+#include "search/plan_match.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "model/values.h"
-#include "search/build.h"
+#include "search/micro_batch.h"
+#include "search/prefetch.h"
 
 namespace plimsoll {
 namespace {
@@ -63,16 +64,16 @@ class Comparison {
 
  private:
   template <typename T>
-  void compare(const char* what, const T& then, const T& now) {
+  void compare(std::string_view what, const T& then, const T& now) {
     if (then != now) facts_.push_back(fmt::format("{} {} then, {} now", what, then, now));
   }
 
   void compare_cut() {
-    if (request_.micro_batch) compare("micro-batch", plan_.batch.micro, *request_.micro_batch);
+    if (request_.micro_batch) compare(kMicroBatch, plan_.batch.micro, *request_.micro_batch);
     if (plan_.batch.micro > request_.piece() && request_.accumulation_steps > 1)
       facts_.push_back(
           fmt::format("micro-batch {} then, steps of accumulation of {} now", plan_.batch.micro, request_.piece()));
-    if (plan_.per_micro_batch_norm && !request_.per_micro_batch_norm)
+    if (plan_.settings.of(kPerMicroBatchNorm) != 0 && !request_.per_micro_batch_norm)
       facts_.push_back("--batchnorm per-micro-batch then, exact now");
   }
 
@@ -125,7 +126,7 @@ class Comparison {
     const Bytes staged = staged_bytes(request_, plan_.phases);
     // Beside a device with memory of its own, readers are the host's.
     const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed;
-    if (plan_.prefetch > 1 || fixed + plan_.prefetch * staged > plan_.data_bytes)
+    if (fixed + plan_.settings.of(kPrefetch) * staged > plan_.data_bytes)
       facts_.push_back(
           fmt::format("{} of data buffers then, {} now", format_bytes(plan_.data_bytes), format_bytes(fixed + staged)));
   }
@@ -146,11 +147,9 @@ class Comparison {
   }
 
   void compare_levers() {
-    for (const LeverUse& lever : plan_.levers)
-      if (request_.forbidden.count(lever.name) != 0)
+    for (const Lever& lever : *request_.levers)
+      if (plan_.settings.of(lever.name) != 0 && request_.forbids(lever.name))
         facts_.push_back(fmt::format("it uses {}, forbidden now", lever.name));
-    if (plan_.prefetch > 0 && request_.forbidden.count("prefetch") != 0)
-      facts_.push_back("it uses prefetch, forbidden now");
   }
 
   const Plan& plan_;

@@ -9,8 +9,8 @@ namespace plimsoll {
 // not depend on how the planner orders or packs.
 Result<std::string> program_digest(const SearchRequest& request, int64_t micro);
 
-// What `request` asks for and `plan` was not made for, one line each: none if the plan suits. A plan may offer more
-// than is asked for, a phase to evaluate with for example.
+// The ways in which `plan` was not made for `request`, one line each; none if it matches. A plan may have more than the
+// request asks for, a phase to evaluate with for example.
 Result<std::vector<std::string>> differences(const Plan& plan, const SearchRequest& request);
 
 }  // namespace plimsoll

@@ -1,6 +1,8 @@
-#include "search/batch.h"
+#include "search/auto_batch.h"
 
-#include "search/build.h"
+#include "search/compile.h"
+#include "search/micro_batch.h"
+#include "search/prefetch.h"
 
 namespace plimsoll {
 namespace {
@@ -8,9 +10,9 @@ namespace {
 Result<bool> runs_whole(const SearchRequest& request) {
   // A batch too large to count bytes for is too large for any budget.
   if (!request.model->check_batch(request.batch)) return false;
-  PLIMSOLL_ASSIGN(const Plan plan, build_plan(request, request.piece(), 0));
-  const bool waits = plan.prefetch == 0 && request.data.reads_ahead && request.forbidden.count("prefetch") == 0;
-  return !waits && (request.budget == 0 || plan.peak_bytes() <= request.budget);
+  PLIMSOLL_ASSIGN(const auto plan, compile(request, cut_into(request, request.piece())));
+  const bool waits = plan->settings.of(kPrefetch) == 0 && request.data.reads_ahead && !request.forbids(kPrefetch);
+  return !waits && (request.budget == 0 || plan->peak_bytes() <= request.budget);
 }
 
 }  // namespace
