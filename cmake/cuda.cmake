@@ -33,20 +33,23 @@ if(NOT PLIMSOLL_CUDA STREQUAL OFF AND NOT (PLIMSOLL_CUDA STREQUAL IF_GPU AND no_
 endif()
 message(STATUS "GPU backend: ${PLIMSOLL_HAS_CUDA}")
 
+# What needs CUDA to build says so by its name: *.cu, bind*.cpp, and everything in driver/. All other .cpp files (offers,
+# geometry, sources of fused kernels) build everywhere.
 function(plimsoll_cuda_folder)
-  file(GLOB rules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/*.cpp)
-  add_library(plimsoll_backends_cuda STATIC ${rules})
+  set(folder ${CMAKE_SOURCE_DIR}/src/backends/cuda)
+  file(GLOB_RECURSE always CONFIGURE_DEPENDS ${folder}/*.cpp)
+  list(FILTER always EXCLUDE REGEX "/driver/|/bind[^/]*$")
+  add_library(plimsoll_backends_cuda STATIC ${always})
   target_include_directories(plimsoll_backends_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
-  target_link_libraries(plimsoll_backends_cuda PUBLIC plimsoll_plan)
+  target_link_libraries(plimsoll_backends_cuda PUBLIC plimsoll_backends_common)
   if(PLIMSOLL_HAS_CUDA)
-    file(GLOB runtime CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/backends/cuda/runtime/*.cpp
-         ${CMAKE_SOURCE_DIR}/src/backends/cuda/runtime/*.cu)
-    target_sources(plimsoll_backends_cuda PRIVATE ${runtime})
+    file(GLOB_RECURSE with_cuda CONFIGURE_DEPENDS ${folder}/bind*.cpp ${folder}/driver/*.cpp ${folder}/*.cu)
+    target_sources(plimsoll_backends_cuda PRIVATE ${with_cuda})
     # GCC 12 sees an overflow in cudnn-frontend's vectors that is not there, once it has inlined them.
-    set_source_files_properties(src/backends/cuda/runtime/attention.cpp src/backends/cuda/runtime/convolution.cpp
+    set_source_files_properties(src/backends/cuda/attention/bind.cpp src/backends/cuda/convolution/bind.cpp
       PROPERTIES COMPILE_OPTIONS -Wno-stringop-overflow)
     # An update folded into its table's gradient has the bits of the one NVRTC compiles, which contracts nothing.
-    set_source_files_properties(src/backends/cuda/runtime/row_updates.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
+    set_source_files_properties(src/backends/cuda/embedding/row_updates.cu PROPERTIES COMPILE_OPTIONS --fmad=false)
     target_include_directories(plimsoll_backends_cuda SYSTEM PRIVATE ${PLIMSOLL_CUDNN_INCLUDE}
       ${PLIMSOLL_FRONTEND_INCLUDE} ${CUDAToolkit_INCLUDE_DIRS})
     target_link_libraries(plimsoll_backends_cuda PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})

@@ -14,10 +14,12 @@
 #include <map>
 #include <random>
 
-#include "api/job.h"
+#include "api/open_backend.h"
 #include "autodiff/gradient.h"
+#include "levers/recompute.h"
 #include "ops/build.h"
 #include "ops/op.h"
+#include "plan/plan.h"
 #include "plimsoll/plimsoll.h"
 
 namespace plimsoll {
@@ -84,7 +86,7 @@ class Gpt {
     return b_.add1("bias_add", {b_.add1("matmul", {x, kernel}), bias});
   }
   ValueId block(ValueId x, const std::string& name) {
-    b_.set_layer(name);
+    const auto layer = b_.in_layer(name);
     const ValueId qkv = reshape(dense(norm(x, name + "/norm1"), kWidth, 3 * kWidth, name + "/qkv"),
                                 {batch_, length_, 3, kHeads, kWidth / kHeads});
     const ValueId y = b_.add("attention", {qkv}, {{"causal", true}, {"scale", 1.0 / 8.0}})[0];
@@ -92,7 +94,6 @@ class Gpt {
     const ValueId up = dense(norm(x, name + "/norm2"), kWidth, 4 * kWidth, name + "/up");
     const ValueId active = b_.add1("gelu", {up}, {{"approximate", false}});
     x = b_.add1("add", {x, dense(active, 4 * kWidth, kWidth, name + "/down")});
-    b_.set_layer("");
     return x;
   }
 
@@ -105,12 +106,12 @@ struct Flags {
   int64_t batch = 16, length = 1024, layers = 12;
   int steps = 30;
   bool recompute = false, profile = false;
-  JobOptions job;
+  RunOptions run;
 };
 
 Flags parse(int argc, char** argv) {
   Flags flags;
-  flags.job.device = "gpu";
+  flags.run.device = "gpu";
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string name = argv[i], value = argv[i + 1];
     if (name == "--batch") flags.batch = std::stoll(value);
@@ -119,7 +120,7 @@ Flags parse(int argc, char** argv) {
     if (name == "--steps") flags.steps = std::stoi(value);
     if (name == "--recompute") flags.recompute = value == "1";
     if (name == "--profile") flags.profile = value == "1";
-    if (name == "--device") flags.job.device = value;
+    if (name == "--device") flags.run.device = value;
   }
   return flags;
 }
@@ -159,18 +160,20 @@ void fill_persistent(const Plan& plan, Memory& memory, double scale) {
 
 int run(const Flags& flags) {
   const auto start = Clock::now();
-  const auto backend = require(open_backend(flags.job));
+  const auto backend = require(open_backend(flags.run));
   Graph graph = Gpt(flags.batch, flags.length, flags.layers).take();
   if (flags.recompute) graph = recompute_cheap(graph).graph;
   const LoweredGraph lowered = require(lower(graph, backend->device()));
   Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.phases.push_back(plan_phase("train", flags.batch, lowered, plan.persistent));
-  plan.persistent_bytes = end_of(plan.persistent);
+  const Graph* const planned = &lowered.graph;
+  PersistentLayout layout = lay_out({&planned, 1});
+  plan.phases.push_back(plan_phase({PhaseKind::kTrain}, flags.batch, lowered, layout));
+  plan.persistent = std::move(layout.slots);
+  plan.persistent_bytes = layout.bytes;
   plan.arena_bytes = plan.phases[0].arena_bytes;
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
-  const auto memory = require(backend->reserve(plan.arena_bytes));
+  const auto memory = require(backend->reserve(Space::kDevice, plan.arena_bytes));
   require(memory->fill(0, std::byte{0}, memory->bytes()));
   std::vector<std::unique_ptr<Kernel>> kernels;
   for (size_t n = 0; n < phase.nodes.size(); ++n) {

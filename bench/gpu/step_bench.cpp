@@ -9,12 +9,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <map>
 
-#include "api/job.h"
+#include "api/run.h"
+#include "execute/probe.h"
 #include "plimsoll/plimsoll.h"
-#include "search/build.h"
 
 namespace plimsoll {
 namespace {
@@ -49,9 +48,9 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
 }
 
 // Each node's time, how far it is above its prediction, and the sums by op.
-void print_profile(Session& session, int64_t batch) {
-  const PhasePlan* phase = session.plan().phase(session.plan().batch.micro < batch ? "accumulate" : "train");
-  const auto seconds = require(session.measure_nodes(phase->name, phase->samples, 10));
+void print_profile(Session& session) {
+  const PhasePlan* phase = session.plan().phase(session.plan().gradient_phase());
+  const auto seconds = require(Probe(session).measure_nodes(phase->name.kind, phase->samples, 10));
   std::map<std::string, std::pair<int, double>> by_op;
   double sum = 0;
   for (size_t n = 0; n < seconds.size(); ++n) {
@@ -81,92 +80,113 @@ void print_profile(Session& session, int64_t batch) {
   fmt::print(stderr, "{:10.1f} us in all nodes\n", sum * 1e6);
 }
 
-int run(int argc, char** argv) {
-  const auto start = Clock::now();
-  JobOptions job;
-  job.model = argv[1];
-  job.batch_size = std::atoll(argv[2]);
-  job.precision = argv[3];
-  job.device = "gpu";
-  job.overrides.optimizer = "adam";
-  job.overrides.loss = "sparse_categorical_crossentropy";
+struct Flags {
+  RunOptions run;
   int steps = 50;
   bool plan_only = false, profile = false;
+};
+
+Flags parse(int argc, char** argv) {
+  Flags flags;
+  RunOptions& run = flags.run;
+  run.model = argv[1];
+  run.batch_size = std::atoll(argv[2]);
+  run.precision = argv[3];
+  run.device = "gpu";
+  run.seed = 7;
+  run.data.reads_ahead = false;
+  run.overrides.optimizer = "adam";
+  run.overrides.learning_rate = 1e-3;
+  run.overrides.loss = "sparse_categorical_crossentropy";
+  run.overrides.scale_loss = require(parse_precision(run.precision)).compute == DType::kFloat16;
   for (int i = 4; i + 1 < argc; i += 2) {
-    if (std::strcmp(argv[i], "--steps") == 0) steps = std::atoi(argv[i + 1]);
-    if (std::strcmp(argv[i], "--budget") == 0) job.budget = require(parse_bytes(argv[i + 1]));
-    if (std::strcmp(argv[i], "--forbid") == 0) job.forbidden.insert(argv[i + 1]);
-    if (std::strcmp(argv[i], "--device") == 0) job.device = argv[i + 1];
-    if (std::strcmp(argv[i], "--profile") == 0) profile = std::strcmp(argv[i + 1], "1") == 0;
-    if (std::strcmp(argv[i], "--plan-only") == 0) plan_only = std::strcmp(argv[i + 1], "1") == 0;
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--steps") flags.steps = std::stoi(value);
+    if (name == "--budget") run.budget = require(parse_bytes(value));
+    if (name == "--forbid") run.forbidden.insert(value);
+    if (name == "--device") run.device = value;
+    if (name == "--profile") flags.profile = value == "1";
+    if (name == "--plan-only") flags.plan_only = value == "1";
   }
-  const Precision precision = require(parse_precision(job.precision));
-  job.overrides.scale_loss = precision.compute == DType::kFloat16;
-  const OpenModel open = require(open_model(job.model, job.overrides));
-  const auto backend = require(open_backend(job));
-  const double opened = seconds_since(start);
-  const Budget budget = choose_budget(job, backend->device().info());
-  SearchRequest request =
-      base_request(job, open.model, backend->device(), precision, assumed_data_types(open.model, false), budget);
-  request.find_least = false;
-  const SearchResult found = require(search(request));
-  const double planned = seconds_since(start);
-  if (!found.fits) {
-    fmt::print(stderr, "{}\n", does_not_fit(request, found).what);
-    return 3;
+  return flags;
+}
+
+// One optimizer step. `again`: on the batch that came last, which the device still has, where it is in one piece.
+void step(Run& run, bool again) {
+  const int64_t batch = run.options().batch_size;
+  const BatchPlan& cut = run.found().plan.batch;
+  require(run.begin(batch));
+  for (int64_t done = 0; done < batch;) {
+    const int64_t count = std::min(cut.micro, batch - done);
+    const auto fill = [&](const BatchBuffers& into) { return fill_batch(run.model(), count, into); };
+    require(again && cut.accumulation_steps() == 1 ? Probe(run.session()).accumulate_again(count)
+                                                   : run.accumulate(count, fill));
+    done += count;
   }
-  if (plan_only) {
-    for (const PhasePlan& phase : found.plan.phases) fmt::print("{}", print(phase.graph));
-    return 0;
-  }
-  const auto session = require(Session::create(open.model, found.plan, *backend, request.graph));
-  require(initialize_weights(*session, 7));
-  const double ready = seconds_since(start);
-  int64_t iteration = 0;
-  const auto step = [&](bool again) {
-    require(session->begin({job.batch_size, iteration++, 1e-3, 3}));
-    for (int64_t done = 0; done < job.batch_size;) {
-      const int64_t count = std::min(found.plan.batch.micro, job.batch_size - done);
-      require(again && found.plan.batch.accumulation_steps() == 1
-                  ? session->accumulate_again(count)
-                  : session->accumulate(count,
-                                        [&](const BatchBuffers& into) { return fill_batch(open.model, count, into); }));
-      done += count;
-    }
-    require(session->apply());
-  };
-  step(false);
-  const double first_loss = session->tally("loss"), first = seconds_since(start);
+  require(run.apply());
+}
+
+// Milliseconds per step, of stretches of 10 steps that follow each other.
+std::vector<double> time_steps(Run& run, int steps) {
   constexpr int kTogether = 10;
-  std::vector<double> times;
-  for (int i = 0; i < 10; ++i) {
-    step(true);
-    session->tally("loss");
+  Session& session = run.session();
+  for (int i = 0; i < kTogether; ++i) {
+    step(run, true);
+    session.tally("loss");
   }
+  std::vector<double> times;
   for (int i = 0; i < steps; i += kTogether) {
     const auto begin = Clock::now();
     for (int k = 0; k < kTogether; ++k) {
-      step(true);
-      if (k > 0) (void)require(session->collect());
+      step(run, true);
+      if (k > 0) (void)require(session.collect());
     }
-    session->tally("loss");
+    session.tally("loss");
     times.push_back(seconds_since(begin) * 1e3 / kTogether);
   }
   std::sort(times.begin(), times.end());
+  return times;
+}
+
+std::string levers_text(const Plan& plan) {
   std::string levers;
-  for (const LeverUse& lever : found.plan.levers)
+  for (const LeverUse& lever : plan.levers)
     levers += fmt::format("{}{} {}", levers.empty() ? "" : ", ", lever.name, lever.count);
-  if (profile) print_profile(*session, job.batch_size);
+  return levers;
+}
+
+int run(const Flags& flags) {
+  const auto start = Clock::now();
+  const auto run = require(Run::open(flags.run));
+  const double opened = seconds_since(start);
+  require(run->search());
+  const double planned = seconds_since(start);
+  const Plan& plan = run->found().plan;
+  if (!run->found().fits) {
+    fmt::print(stderr, "{}\n", does_not_fit(run->request(), run->found()).what);
+    return 3;
+  }
+  if (flags.plan_only) {
+    for (const PhasePlan& phase : plan.phases) fmt::print("{}", print(phase.graph));
+    return 0;
+  }
+  require(run->start());
+  const double ready = seconds_since(start);
+  step(*run, false);
+  Session& session = run->session();
+  const double first_loss = session.tally("loss"), first = seconds_since(start);
+  const std::vector<double> times = time_steps(*run, flags.steps);
+  const double last_loss = session.tally("loss");
+  if (flags.profile) print_profile(session);
+  const auto mib = [](Bytes bytes) { return static_cast<double>(bytes) / kMiB; };
   fmt::print(
       R"({{"model": "{}", "batch": {}, "precision": "{}", "ms": {:.4f}, "best_ms": {:.4f}, "predicted_ms": {:.4f}, "opened_s": {:.2f}, "planned_s": {:.2f}, "ready_s": {:.2f}, "first_step_s": {:.2f}, "arena_mib": {:.0f}, "overhead_mib": {:.0f}, "overhead_bound_mib": {:.0f}, "driver_mib": {:.0f}, "planned_mib": {:.0f}, "host_mib": {:.0f}, "micro": {}, "levers": "{}", "first_loss": {:.5f}, "last_loss": {:.5f}}})"
       "\n",
-      job.model.substr(job.model.rfind('/') + 1), job.batch_size, job.precision, times[times.size() / 2], times[0],
-      found.plan.step_seconds * 1e3, opened, planned, ready, first,
-      static_cast<double>(session->arena_peak_bytes()) / kMiB,
-      static_cast<double>(session->overhead_measured_bytes()) / kMiB,
-      static_cast<double>(found.plan.overhead_bytes) / kMiB, static_cast<double>(session->peak_held_bytes()) / kMiB,
-      static_cast<double>(found.plan.peak_bytes()) / kMiB, static_cast<double>(found.plan.host_bytes) / kMiB,
-      found.plan.batch.micro, levers, first_loss, session->tally("loss"));
+      flags.run.model.substr(flags.run.model.rfind('/') + 1), flags.run.batch_size, flags.run.precision,
+      times[times.size() / 2], times[0], plan.step_seconds * 1e3, opened, planned, ready, first,
+      mib(session.arena_peak_bytes()), mib(session.overhead_measured_bytes()), mib(plan.overhead_bytes),
+      mib(session.peak_held_bytes()), mib(plan.peak_bytes()), mib(plan.bytes_in(Space::kHost)), plan.batch.micro,
+      levers_text(plan), first_loss, last_loss);
   return 0;
 }
 
@@ -179,7 +199,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return plimsoll::run(argc, argv);
+    return plimsoll::run(plimsoll::parse(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

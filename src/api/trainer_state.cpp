@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "base/checked.h"
-#include "execute/window.h"
 
 namespace plimsoll {
 namespace {
@@ -33,22 +32,26 @@ Status check(const TrainerOptions& options) {
   return {};
 }
 
-Result<JobOptions> job_of(const TrainerOptions& options) {
+Result<RunOptions> run_options(const TrainerOptions& options) {
   PLIMSOLL_TRY(check(options));
-  JobOptions job;
-  job.batch_size = options.batch_size;
-  job.accumulation_steps = options.gradient_accumulation_steps;
-  if (options.micro_batch > 0) job.micro_batch = options.micro_batch;
+  RunOptions run;
+  run.batch_size = options.batch_size;
+  run.accumulation_steps = options.gradient_accumulation_steps;
+  if (options.micro_batch > 0) run.micro_batch = options.micro_batch;
   if (!options.budget.empty()) {
     auto budget = parse_bytes(options.budget);
     if (!budget) budget.error().what = "TrainerOptions::budget: " + budget.error().what;
     PLIMSOLL_TRY(budget);
     if (*budget == 0) return fail(ErrorCode::kUsage, "TrainerOptions::budget must be above 0");
-    job.budget = *budget;
+    run.budget = *budget;
   }
-  job.threads = options.threads;
-  job.memory_growth = choose_memory_growth(false, std::getenv(kForceGrowth)).on;
-  return job;
+  run.threads = options.threads;
+  run.seed = options.seed;
+  run.precision = to_text(Precision());
+  run.find_least = true;
+  run.data.reads_ahead = false;  // the caller has the batch in its memory
+  run.memory_growth = choose_memory_growth(false, std::getenv(kForceGrowth)).on;
+  return run;
 }
 
 Status check(const Model& model) {
@@ -60,33 +63,25 @@ Status check(const Model& model) {
 
 }  // namespace
 
+TrainerState::TrainerState(std::unique_ptr<Run> run)
+    : run_(std::move(run)),
+      reader_(run_->model(), run_->request().graph.data),
+      batch_size_(run_->options().batch_size) {
+  for (const PhasePlan& phase : run_->found().plan.phases) primitives_ += phase.primitives;
+}
+
 Result<std::unique_ptr<TrainerState>> TrainerState::create(const Description& description,
                                                            const TrainerOptions& options, Bytes resident_before,
-                                                           const OpenBackend& open_backend) {
-  PLIMSOLL_ASSIGN(const JobOptions job, job_of(options));
+                                                           WrapBackend wrap_backend) {
+  PLIMSOLL_ASSIGN(RunOptions run_options, plimsoll::run_options(options));
+  run_options.resident_before = resident_before;
+  run_options.wrap_backend = std::move(wrap_backend);
   PLIMSOLL_ASSIGN(OpenModel open, open_description(description, "", {}));
-  std::unique_ptr<TrainerState> state(new TrainerState(std::move(open)));
-  const Model& model = state->open_.model;
-  PLIMSOLL_TRY(check(model));
-  PLIMSOLL_TRY(model.check_batch(job.batch_size * job.accumulation_steps));
-  PLIMSOLL_ASSIGN(state->backend_, open_backend(job));
-  const Device& device = state->backend_->device();
-  state->budget_ = choose_budget(job, device.info());
-  SearchRequest& request = state->request_;
-  request = base_request(job, model, device, DType::kFloat32, assumed_data_types(model, false), state->budget_);
-  // A GPU's budget is the GPU's memory, of which the host's bytes are no part.
-  const Bytes held_before = device.info().own_memory ? state->backend_->held_before_bytes() : resident_before;
-  request.data.held_before = held_before;
-  PLIMSOLL_ASSIGN(state->found_, search(request));
-  if (!state->found_.fits) return fail(does_not_fit(request, state->found_));
-  PLIMSOLL_ASSIGN(state->session_,
-                  Session::create(model, state->found_.plan, *state->backend_, request.graph, held_before));
-  PLIMSOLL_TRY(initialize_weights(*state->session_, options.seed));
-  for (const PhasePlan& phase : state->found_.plan.phases) state->primitives_ += phase.primitives;
-  state->optimizer_.learning_rate = model.optimizer().learning_rate;
-  state->seed_ = options.seed;
-  state->batch_size_ = options.batch_size;
-  return state;
+  PLIMSOLL_TRY(check(open.model));
+  PLIMSOLL_ASSIGN(auto run, Run::open(std::move(open), std::move(run_options)));
+  PLIMSOLL_TRY(run->plan());
+  PLIMSOLL_TRY(run->start());
+  return std::unique_ptr<TrainerState>(new TrainerState(std::move(run)));
 }
 
 Status TrainerState::begin(int64_t samples) {
@@ -100,14 +95,13 @@ Status TrainerState::begin(int64_t samples) {
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("begin({}): a window has from 1 to {} samples", samples, most),
                       {fmt::format("TrainerOptions::batch_size {} x gradient_accumulation_steps {}", batch_size_,
-                                   request_.accumulation_steps)},
+                                   run_->request().accumulation_steps)},
                       {}});
   return start(samples);
 }
 
 Status TrainerState::start(int64_t samples) {
-  PLIMSOLL_ASSIGN(const Window next, next_window(*session_, optimizer_, samples, seed_));
-  PLIMSOLL_TRY(session_->begin(next));
+  PLIMSOLL_TRY(run_->begin(samples));
   window_ = samples;
   done_ = 0;
   return {};
@@ -115,7 +109,7 @@ Status TrainerState::start(int64_t samples) {
 
 Status TrainerState::accumulate(const Batch& batch) {
   if (window_ == 0) return fail(ErrorCode::kUsage, "accumulate() without begin(): no window is under way");
-  PLIMSOLL_TRY(BatchReader(open_.model, request_.graph.data).check(batch, batch_size_));
+  PLIMSOLL_TRY(reader_.check(batch, batch_size_));
   if (batch.samples > window_ - done_)
     return fail(ErrorCode::kUsage, fmt::format("the window was begun for {} samples, this batch makes {}", window_,
                                                done_ + batch.samples));
@@ -140,7 +134,7 @@ Result<double> TrainerState::step(const Batch& batch) {
   if (window_ > 0)
     return fail(ErrorCode::kUsage,
                 fmt::format("step() inside a window of {} samples: apply() has to end it first", window_));
-  PLIMSOLL_TRY(BatchReader(open_.model, request_.graph.data).check(batch, batch_size_));
+  PLIMSOLL_TRY(reader_.check(batch, batch_size_));
   PLIMSOLL_TRY(prepare(batch.samples));
   PLIMSOLL_TRY(start(batch.samples));
   PLIMSOLL_TRY(run(batch));
@@ -150,20 +144,20 @@ Result<double> TrainerState::step(const Batch& batch) {
 // A phase for pieces of a size that was not planned for, inside the same arena. Its kernels are overhead, which the
 // budget may have no room for.
 Status TrainerState::prepare_piece(int64_t count) {
-  if (count == 0 || session_->can_accumulate(count)) return {};
-  const Plan& plan = session_->plan();
-  PLIMSOLL_ASSIGN(PhasePlan tail,
-                  plan_tail(request_, plan, cut().micro < cut().effective ? "accumulate" : "train", count));
+  if (count == 0 || session().can_accumulate(count)) return {};
+  const SearchRequest& request = run_->request();
+  const Plan& plan = session().plan();
+  PLIMSOLL_ASSIGN(PhasePlan tail, plan_tail(request, plan, count));
   const int primitives = primitives_ + tail.primitives;
-  const Bytes peak = plan.arena_bytes + plan.data_bytes + request_.device->overhead_bound(primitives);
-  if (request_.budget > 0 && peak > request_.budget)
+  const Bytes peak = plan.arena_bytes + plan.data_bytes + request.device->overhead_bound(primitives);
+  if (request.budget > 0 && peak > request.budget)
     return fail(
         Error{ErrorCode::kDoesNotFit,
               fmt::format("a batch of {} samples, a size that was not seen before, does not fit in {}", count,
-                          format_bytes(request_.budget)),
+                          format_bytes(request.budget)),
               {fmt::format("with kernels for it the process would hold up to {}", format_bytes(peak))},
               {"batches of sizes that were seen before", fmt::format("--budget {}MiB", (peak + kMiB - 1) / kMiB)}});
-  PLIMSOLL_TRY(session_->add_phase(std::move(tail)));
+  PLIMSOLL_TRY(run_->session().add_phase(std::move(tail)));
   primitives_ = primitives;
   return {};
 }
@@ -181,11 +175,10 @@ Status TrainerState::run(const Batch& batch) {
 }
 
 Status TrainerState::run_pieces(const Batch& batch) {
-  const BatchReader reader(open_.model, request_.graph.data);
   for (int64_t first = 0; first < batch.samples;) {
     const int64_t count = std::min(cut().micro, batch.samples - first);
-    PLIMSOLL_TRY(session_->accumulate(count, [&](const BatchBuffers& into) -> Status {
-      reader.copy(batch, first, count, into);
+    PLIMSOLL_TRY(run_->accumulate(count, [&](const BatchBuffers& into) -> Status {
+      reader_.copy(batch, first, count, into);
       return {};
     }));
     first += count;
@@ -196,10 +189,9 @@ Status TrainerState::run_pieces(const Batch& batch) {
 
 Result<double> TrainerState::finish() {
   window_ = done_ = 0;
-  PLIMSOLL_TRY(session_->apply());
-  ++optimizer_.iteration;
-  PLIMSOLL_ASSIGN(const Sums* sums, session_->collect());
-  const auto& tallies = session_->tallies();
+  PLIMSOLL_TRY(run_->apply());
+  PLIMSOLL_ASSIGN(const Sums* sums, run_->session().collect());
+  const auto& tallies = session().tallies();
   const auto loss = std::find_if(tallies.begin(), tallies.end(), [](const Tally& t) { return t.name == "loss"; });
   if (loss == tallies.end()) return fail(ErrorCode::kInternal, "the plan sums no loss");
   const double value = sums->tallies[static_cast<size_t>(loss - tallies.begin())];
@@ -214,12 +206,11 @@ Status TrainerState::save(const std::string& path) const {
   if (window_ > 0)
     return fail(ErrorCode::kUsage,
                 fmt::format("save() inside a window of {} samples: apply() has to end it first", window_));
-  return save_model(*session_, nullptr, open_.config_text, optimizer_, path);
+  return run_->save(path);
 }
 
 std::string TrainerState::plan_text() const {
-  PlanReport report{&open_.model, "", backend_->device().info(), budget_.bytes, budget_.margin, &found_};
-  report.held_before = request_.data.held_before;
+  PlanReport report = run_->report();
   report.in_program = true;
   return plimsoll::plan_text(report);
 }

@@ -1,23 +1,18 @@
 // What a Trainer is: a model, its plan and its session, and where in a window it stands.
 #pragma once
 
-#include <functional>
-
 #include "api/batch.h"
-#include "api/job.h"
-#include "execute/session.h"
+#include "api/run.h"
 
 namespace plimsoll {
 
-// Must stay where it is: the session refers to the model.
 class TrainerState {
  public:
-  using OpenBackend = std::function<Result<std::unique_ptr<Backend>>(const JobOptions&)>;
+  using WrapBackend = decltype(RunOptions::wrap_backend);
 
   // `resident_before`: what the process held of the host's memory before it called us.
   static Result<std::unique_ptr<TrainerState>> create(const Description& description, const TrainerOptions& options,
-                                                      Bytes resident_before,
-                                                      const OpenBackend& open_backend = plimsoll::open_backend);
+                                                      Bytes resident_before, WrapBackend wrap_backend = {});
 
   Result<double> step(const Batch& batch);
   Status begin(int64_t samples);
@@ -26,12 +21,12 @@ class TrainerState {
   Status save(const std::string& path) const;
 
   std::string plan_text() const;
-  const Session& session() const { return *session_; }
+  const Session& session() const { return run_->session(); }
 
  private:
-  explicit TrainerState(OpenModel open) : open_(std::move(open)) {}
+  explicit TrainerState(std::unique_ptr<Run> run);
 
-  const BatchPlan& cut() const { return session_->plan().batch; }
+  const BatchPlan& cut() const { return session().plan().batch; }
   Status start(int64_t samples);
   Status prepare(int64_t samples);
   Status prepare_piece(int64_t count);
@@ -39,15 +34,9 @@ class TrainerState {
   Status run_pieces(const Batch& batch);
   Result<double> finish();
 
-  OpenModel open_;
-  std::unique_ptr<Backend> backend_;
-  SearchRequest request_;
-  SearchResult found_;
-  Budget budget_;
-  std::unique_ptr<Session> session_;
-  OptimizerState optimizer_;
-  uint64_t seed_ = 0;
-  int64_t batch_size_ = 0;
+  std::unique_ptr<Run> run_;
+  BatchReader reader_;
+  int64_t batch_size_;
   int primitives_ = 0;  // of all phases, those added later included
   // The window under way: its samples, 0 between windows, and how many of them were given.
   int64_t window_ = 0, done_ = 0;

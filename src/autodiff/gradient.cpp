@@ -26,8 +26,7 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
   const std::vector<bool> wants = reachable_from(b.graph(), wrt);
   const auto forward_nodes = static_cast<NodeId>(b.graph().nodes.size());
   std::vector<ValueId> gradients(b.graph().values.size(), kNone);
-  const std::string layer_before = b.layer();
-  b.set_category(Category::kGradients);
+  const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
 
   const TensorType& loss_type = b.graph().type(loss);
   if (scale == kNone)
@@ -52,7 +51,7 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
     const OpDef& def = op_def(node.op);
     if (!any_grad || !any_wanted || !def.gradient) continue;
 
-    b.set_layer(node.layer);
+    const auto layer = b.in_layer(node.layer);
     const std::vector<ValueId> input_grads = def.gradient(GradientCall{b, node, output_grads, wanted});
     assert(input_grads.size() == node.inputs.size());
     for (size_t i = 0; i < input_grads.size(); ++i) {
@@ -62,8 +61,6 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
     }
   }
 
-  b.set_layer(layer_before);
-  b.set_category(Category::kActivations);
   std::vector<ValueId> result;
   for (ValueId id : wrt) result.push_back(gradients[static_cast<size_t>(id)]);
   return result;

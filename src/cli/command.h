@@ -7,14 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "api/job.h"
+#include "api/run.h"
 
 namespace plimsoll {
 
-class Session;
-
 struct CommonFlags {
-  JobOptions job;
+  RunOptions options;  // what the flags say, once resolve() has read the texts
   std::string budget_text, host_budget_text, batch_text = "32", micro_text = "auto", batchnorm = "exact";
   std::vector<std::string> forbid, allow;
   std::string optimizer, loss, input_shape;
@@ -23,10 +21,14 @@ struct CommonFlags {
   bool json = false, quiet = false;
   const CLI::Option* batch_option = nullptr;  // --batch-size, where the command trains
 
-  // Text to values; kUsage for what does not parse.
-  Status resolve(bool needs_loss, bool needs_training);
-  // Whether the batch, once it is known, can be cut and added up as was asked.
-  Status check_cut() const;
+  // Text to values; kUsage for what does not parse. The options refer to these flags afterwards, for messages.
+  Status resolve(Mode mode);
+
+ private:
+  Status resolve_batch();
+  Status resolve_memory();
+  Status resolve_levers();
+  Status resolve_overrides();
 };
 
 // MODEL, budgets, the device and what it computes in, --json and --quiet.
@@ -61,9 +63,6 @@ void refuse_empty_values(CLI::App& command);
 // What the parser refused, in our words; `command` is the first word of the command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command);
 
-// The model of the flags; `data` ("" for none) says the shape of inputs that the model leaves open. Tells what there is
-// to note about the file.
-Result<OpenModel> open_model_for(CommonFlags& flags, const std::string& data, Split split);
 // "'auc' is asked for, but Plimsoll does not compute it", where that is so; also for "val_auc". Else "".
 std::string skipped_text(const Model& model, const std::string& metric);
 
@@ -87,7 +86,5 @@ void draw(const std::string& text);  // the same for a terminal, with controls o
 // Whether stderr is a terminal on which a line can be drawn again.
 bool can_redraw();
 void message(const CommonFlags& flags, const std::string& text);  // a line of it, unless --quiet
-// "process peak: 41.2 MiB of 47.0 MiB"; on a GPU also who counted.
-std::string peak_text(const Session& session, const Budget& budget);
 
 }  // namespace plimsoll

@@ -2,7 +2,8 @@
 #include <sys/statvfs.h>
 #include <sys/utsname.h>
 
-#include "backends/cuda/cuda.h"
+#include "backends/cuda/card.h"
+#include "backends/registry.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/command.h"
@@ -14,7 +15,6 @@ namespace {
 
 struct DoctorFlags : CommonFlags {};
 
-#ifdef PLIMSOLL_HAS_CUDA
 // What is missing, why it is thought so, and what to do about it here.
 void print_missing(const std::string& heading, const Error& error) {
   answer(fmt::format("{}{}\n", heading, error.what));
@@ -22,57 +22,46 @@ void print_missing(const std::string& heading, const Error& error) {
   for (const std::string& remedy : error.remedies)
     if (!remedy.starts_with("--")) answer(fmt::format("            try: {}\n", remedy));
 }
-#endif
 
 void print_gpus() {
-#ifdef PLIMSOLL_HAS_CUDA
-  if (const auto gpus = gpu_reports()) {
-    for (const GpuReport& gpu : *gpus) {
-      answer(
-          fmt::format("GPU       {} (gpu:{}, compute capability {}.{}), {} free of {}, link to the host {:.0f} GB/s\n",
-                      gpu.card.name, gpu.ordinal, gpu.card.capability / 10, gpu.card.capability % 10,
-                      format_bytes(gpu.card.free_bytes), format_bytes(gpu.card.memory_bytes),
-                      gpu.card.host_bytes_per_second * 1e-9));
-      for (const std::string& holder : gpu.holders) answer(fmt::format("          held by {}\n", holder));
-    }
-  } else {
-    print_missing("GPU       none: ", gpus.error());
+  const BackendEntry& entry = backend_named("gpu");
+  const BackendDescription gpus = entry.describe();
+  if (!entry.built) answer("GPU       not in this build\n");
+  for (const DeviceDescription& gpu : gpus.devices) {
+    answer(fmt::format("GPU       {} ({}, compute capability {}), {} free of {}, link to the host {:.0f} GB/s\n",
+                       gpu.name, gpu.device, gpu.compute_capability, format_bytes(gpu.free_bytes),
+                       format_bytes(gpu.memory_bytes), gpu.host_bytes_per_second * 1e-9));
+    for (const std::string& holder : gpu.holders) answer(fmt::format("          held by {}\n", holder));
   }
-  for (const Error& missing : missing_gpu_libraries()) print_missing("          missing: ", missing);
-#else
-  answer("GPU       not in this build\n");
-#endif
+  for (size_t i = 0; i < gpus.missing.size(); ++i)
+    print_missing(i == 0 && gpus.devices.empty() ? "GPU       none: " : "          missing: ", gpus.missing[i]);
   std::string profiles;
   for (const cuda::Card& card : cuda::card_profiles()) profiles += (profiles.empty() ? "" : ", ") + card.profile;
-  answer(fmt::format("profiles  cards to plan for: {}\n", profiles));
+  answer(fmt::format("profiles  cards to plan for: {}, or a file: --device CARD.json\n", profiles));
 }
 
 // {"gpus": [...], "missing": [...], "profiles": [...]}: what print_gpus() says, for machines.
 void add_gpus(nlohmann::ordered_json& json) {
   for (const char* key : {"gpus", "missing", "profiles"}) json[key] = nlohmann::ordered_json::array();
   for (const cuda::Card& card : cuda::card_profiles()) json["profiles"].push_back(card.profile);
-#ifdef PLIMSOLL_HAS_CUDA
-  const auto gpus = gpu_reports();
-  if (!gpus) json["missing"].push_back(error_json(gpus.error())["error"]);
-  for (const GpuReport& gpu : gpus.value_or(std::vector<GpuReport>{}))
-    json["gpus"].push_back(ordered_object(
-        {{"name", gpu.card.name},
-         {"device", fmt::format("gpu:{}", gpu.ordinal)},
-         {"compute_capability", fmt::format("{}.{}", gpu.card.capability / 10, gpu.card.capability % 10)},
-         {"memory_bytes", gpu.card.memory_bytes},
-         {"free_bytes", gpu.card.free_bytes},
-         {"host_bytes_per_second", gpu.card.host_bytes_per_second},
-         {"held_by", gpu.holders}}));
-  for (const Error& missing : missing_gpu_libraries()) json["missing"].push_back(error_json(missing)["error"]);
-#endif
+  const BackendDescription gpus = backend_named("gpu").describe();
+  for (const DeviceDescription& gpu : gpus.devices)
+    json["gpus"].push_back(ordered_object({{"name", gpu.name},
+                                           {"device", gpu.device},
+                                           {"compute_capability", gpu.compute_capability},
+                                           {"memory_bytes", gpu.memory_bytes},
+                                           {"free_bytes", gpu.free_bytes},
+                                           {"host_bytes_per_second", gpu.host_bytes_per_second},
+                                           {"held_by", gpu.holders}}));
+  for (const Error& missing : gpus.missing) json["missing"].push_back(error_json(missing)["error"]);
 }
 
 Result<int> doctor(DoctorFlags& flags) {
-  flags.job.device = "cpu";
-  auto host = open_backend(flags.job);
+  flags.options.device = "cpu";
+  auto host = open_backend(flags.options);
   if (!host) {  // a build without a CPU backend still has the reference
-    flags.job.device = "reference";
-    host = open_backend(flags.job);
+    flags.options.device = "reference";
+    host = open_backend(flags.options);
   }
   PLIMSOLL_ASSIGN(const auto backend, std::move(host));
   const DeviceInfo& device = backend->device().info();
@@ -83,7 +72,7 @@ Result<int> doctor(DoctorFlags& flags) {
   const Bytes disk_free = disk_known ? static_cast<Bytes>(disk.f_bavail) * static_cast<Bytes>(disk.f_frsize) : 0;
   // Less than the machine has to give: the rest is behind a limit of this process's cgroups.
   const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
-  const Budget budget = choose_budget(flags.job, device);
+  const Budget budget = choose_budget(flags.options, device);
   if (flags.json) {
     nlohmann::ordered_json json = ordered_object({{"version", "0.1.0"},
                                                   {"system", std::string(system.sysname) + " " + system.release},
@@ -121,7 +110,7 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
-  command->add_option("--threads", flags->job.threads, "compute threads (default: all cores)")
+  command->add_option("--threads", flags->options.threads, "compute threads (default: all cores)")
       ->check(whole_from_zero());
   command->add_flag("--json", flags->json, "as JSON");
   command->footer("Example: plimsoll doctor");

@@ -1,18 +1,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <bit>
-
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/budget_kept.h"
 #include "cli/command.h"
 #include "cli/signals.h"
-#include "cli/within_budget.h"
 #include "device/process_memory.h"
-#include "execute/fit.h"
 #include "formats/array_formats.h"
 #include "formats/npy/npy.h"
-#include "search/batch.h"
 
 namespace plimsoll {
 namespace {
@@ -20,52 +16,18 @@ namespace {
 constexpr const char* kStopping = "interrupted: stopping after this batch; a second Ctrl-C ends at once";
 
 struct InferenceFlags : CommonFlags {
-  std::string data, output;
+  std::string output;
 };
 
-// A session for evaluation or prediction, with the weights of the file.
-struct Inference {
-  OpenModel open;
-  std::unique_ptr<Backend> backend;
-  std::unique_ptr<ColumnSource> source;
-  std::unique_ptr<Session> session;
-  Budget budget;
-};
-
-Result<std::unique_ptr<Inference>> start(InferenceFlags& flags, bool targets) {
-  PLIMSOLL_TRY(flags.resolve(targets, false));
-  auto job = std::make_unique<Inference>();
-  PLIMSOLL_ASSIGN(job->open, open_model_for(flags, flags.data, Split::kTest));
-  if (!job->open.archive || !job->open.archive->weights)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("{} has no weights to {} with", flags.job.model, targets ? "evaluate" : "predict"),
-                      {},
-                      {"train it first: plimsoll fit ... --save FILE.keras"}});
-  PLIMSOLL_ASSIGN(job->backend, open_backend(flags.job));
-  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(flags.job.precision));
-  DataSpec spec = data_spec(job->open.model, targets);
-  spec.split = Split::kTest;
-  PLIMSOLL_ASSIGN(DataSet data, open_data(flags.data, spec));
-  const DataTypes types = data_types(data, targets && !data.weights.empty());
-  PLIMSOLL_ASSIGN(ColumnSource source, ColumnSource::create(std::move(data), {}));
-  job->source = std::make_unique<ColumnSource>(std::move(source));
-  job->budget = choose_budget(flags.job, job->backend->device().info());
-  SearchRequest request =
-      base_request(flags.job, job->open.model, job->backend->device(), precision, types, job->budget);
-  if (flags.job.automatic_batch)
-    request.batch = std::bit_floor(static_cast<uint64_t>(std::min(job->source->samples(), kLargestAutomaticBatch)));
-  (targets ? request.evaluate_batch : request.predict_batch) = request.batch;
-  (targets ? request.evaluate_samples : request.predict_samples) = job->source->samples();
-  request.batch = 0;
-  request.micro_batch.reset();
-  PLIMSOLL_ASSIGN(
-      const SearchResult found,
-      within_budget(flags.job, planning_budget(job->budget, job->backend->device()), [&] { return search(request); }));
-  if (!found.fits) return fail(does_not_fit(request, found));
-  PLIMSOLL_ASSIGN(job->session, Session::create(job->open.model, found.plan, *job->backend, request.graph));
+// A run with the weights of the file.
+Result<std::unique_ptr<Run>> start(InferenceFlags& flags, Mode mode) {
+  PLIMSOLL_TRY(flags.resolve(mode));
+  PLIMSOLL_ASSIGN(auto run, Run::open(flags.options));
+  PLIMSOLL_TRY(run->plan());
+  PLIMSOLL_TRY(run->bind());
   if (!tools_note().empty()) message(flags, std::string(tools_note()));
-  PLIMSOLL_TRY(load_weights(*job->session, *job->open.archive, false));
-  return job;
+  PLIMSOLL_TRY(run->load());
+  return run;
 }
 
 // "1280/10000" on a terminal, redrawn.
@@ -75,72 +37,77 @@ void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
-  PLIMSOLL_ASSIGN(const auto job, start(flags, true));
-  PLIMSOLL_ASSIGN(const auto metrics, evaluate(*job->session, *job->source, &stop_requested(), [&](int64_t done) {
-                    show_progress(flags, done, job->source->samples());
-                  }));
+  PLIMSOLL_ASSIGN(const auto run, start(flags, Mode::kEvaluate));
+  PLIMSOLL_ASSIGN(const auto metrics, run->evaluate(&stop_requested(), [&](int64_t done) {
+    show_progress(flags, done, run->data().source->samples());
+  }));
   nothing_to_lose();
-  const Status kept = check_peak(*job->session, job->budget, "");
+  const Status kept = check_peak(run->session(), run->budget(), "");
   if (flags.json) {
     nlohmann::ordered_json named = nlohmann::ordered_json::object();
     for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
     nlohmann::ordered_json found = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
-    if (const auto& skipped = job->open.model.skipped_metrics(); !skipped.empty()) found["skipped_metrics"] = skipped;
+    if (const auto& skipped = run->model().skipped_metrics(); !skipped.empty()) found["skipped_metrics"] = skipped;
     if (!kept) found.update(error_json(kept.error()));
     answer(json_text(found) + "\n");
     return kept ? 0 : exit_code(kept.error().code);
   }
   for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));
-  message(flags, peak_text(*job->session, job->budget));
+  message(flags, peak_text(run->session(), run->budget()));
   PLIMSOLL_TRY(kept);
   return 0;
 }
 
-Result<int> predict_command(InferenceFlags& flags) {
-  PLIMSOLL_TRY(check_ending(flags.output, ".npy", "--output"));
-  PLIMSOLL_ASSIGN(const auto job, start(flags, false));
-  const Model& model = job->open.model;
-  const int64_t samples = job->source->samples();
+// One file per output, of all of its predictions.
+struct PredictionFiles {
   std::vector<NpyWriter> writers;
   std::vector<std::string> paths;
-  for (size_t i = 0; i < model.outputs().size(); ++i) {
-    std::vector<int64_t> dims = {samples};
-    const Port& port = model.outputs()[i];
+
+  std::string names() const { return fmt::format("{}", fmt::join(paths, ", ")); }
+};
+
+Result<PredictionFiles> create_files(const std::string& output, const Run& run) {
+  PredictionFiles files;
+  const auto& ports = run.model().outputs();
+  for (const Port& port : ports) {
+    std::vector<int64_t> dims = {run.data().source->samples()};
     dims.insert(dims.end(), port.sample.dims.begin(), port.sample.dims.end());
     // Several outputs: OUT.npy becomes OUT.NAME.npy.
-    std::string path = flags.output;
-    if (model.outputs().size() > 1) path.insert(path.rfind(".npy"), "." + port.name);
-    PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, job->session->options().precision.variables, dims));
-    writers.push_back(std::move(writer));
-    paths.push_back(std::move(path));
+    std::string path = output;
+    if (ports.size() > 1) path.insert(path.rfind(".npy"), "." + port.name);
+    PLIMSOLL_ASSIGN(NpyWriter writer, NpyWriter::create(path, run.request().graph.precision.variables, dims));
+    files.writers.push_back(std::move(writer));
+    files.paths.push_back(std::move(path));
   }
-  const int64_t batch = job->session->plan().phase("predict")->samples;
-  for (int64_t first = 0; first < samples;) {
-    if (stop_requested().load())
-      return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples; {} was not written", first,
-                                                       samples, fmt::join(paths, ", ")));
-    const int64_t count = std::min(batch, samples - first);
-    PLIMSOLL_TRY(job->session->predict(
-        count, [&](const BatchBuffers& into) { return job->source->read(0, first, count, into); }));
-    for (size_t i = 0; i < writers.size(); ++i) {
-      PLIMSOLL_ASSIGN(const TensorView view, job->session->prediction(count, i));
-      PLIMSOLL_TRY(
-          writers[i].write({static_cast<const std::byte*>(view.data), static_cast<size_t>(view.type.bytes())}));
-    }
-    first += count;
-    show_progress(flags, first, samples);
-  }
-  for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
+  return files;
+}
+
+Result<int> predict_command(InferenceFlags& flags) {
+  PLIMSOLL_TRY(check_ending(flags.output, ".npy", "--output"));
+  PLIMSOLL_ASSIGN(const auto run, start(flags, Mode::kPredict));
+  PLIMSOLL_ASSIGN(PredictionFiles files, create_files(flags.output, *run));
+  const int64_t samples = run->data().source->samples();
+  Status predicted = run->predict(
+      &stop_requested(),
+      [&](size_t output, const TensorView& view) {
+        return files.writers[output].write(
+            {static_cast<const std::byte*>(view.data), static_cast<size_t>(view.type.bytes())});
+      },
+      [&](int64_t done) { show_progress(flags, done, samples); });
+  if (!predicted && predicted.error().code == ErrorCode::kInterrupted)
+    predicted.error().what += fmt::format("; {} was not written", files.names());
+  PLIMSOLL_TRY(predicted);
+  for (NpyWriter& writer : files.writers) PLIMSOLL_TRY(writer.commit());
   nothing_to_lose();
-  message(flags, fmt::format("{} predictions in {}; {}", samples, fmt::join(paths, ", "),
-                             peak_text(*job->session, job->budget)));
-  PLIMSOLL_TRY(check_peak(*job->session, job->budget, fmt::format("{} was written", fmt::join(paths, ", "))));
+  message(flags,
+          fmt::format("{} predictions in {}; {}", samples, files.names(), peak_text(run->session(), run->budget())));
+  PLIMSOLL_TRY(check_peak(run->session(), run->budget(), fmt::format("{} was written", files.names())));
   return 0;
 }
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, const std::shared_ptr<InferenceFlags>& flags) {
   CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("MODEL", flags->job.model, "a .keras file")->required();
+  command->add_option("MODEL", flags->options.model, "a .keras file")->required();
   add_model_flags(*command, *flags);
   command
       ->add_option("--batch-size", flags->batch_text, "samples at a time, or auto; fewer where the budget asks for it")
@@ -153,7 +120,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command = add_command(app, "evaluate", "loss and metrics over data, inside the budget", flags);
-  command->add_option("--data", flags->data, array_format_help(true))->required();
+  command->add_option("--data", flags->options.data.data, array_format_help(true))->required();
   command->footer("Example: plimsoll evaluate out.keras --data x_test.npy,y_test.npy --json");
   actions[command] = [flags] {
     install_signal_handlers(kStopping, flags->json);
@@ -164,7 +131,7 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command = add_command(app, "predict", "predictions in the order of the data, inside the budget", flags);
-  command->add_option("--data", flags->data, array_format_help(false))->required();
+  command->add_option("--data", flags->options.data.data, array_format_help(false))->required();
   command->add_option("--output", flags->output, "write predictions here, as .npy")->required();
   command->footer("Example: plimsoll predict out.keras --data x_test.npy --output predictions.npy");
   actions[command] = [flags] {

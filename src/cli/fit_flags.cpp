@@ -37,15 +37,15 @@ Result<EarlyStopping> parse_early_stopping(const std::string& text) {
 Result<ReduceLrOnPlateau> parse_reduce_lr(const std::string& text) {
   const std::vector<std::string> parts = split(text);
   const auto patience = parts.size() == 3 ? patience_of(parts[1]) : std::nullopt;
-  const auto factor = parts.size() == 3 ? read_number<double>(parts[2]) : std::nullopt;
-  if (parts[0].empty() || !patience || !factor || !(*factor > 0 && *factor < 1))
+  const double factor = parts.size() == 3 ? read_number<double>(parts[2]).value_or(0) : 0;
+  if (parts[0].empty() || !patience || !(factor > 0 && factor < 1))
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--reduce-lr-on-plateau takes METRIC:PATIENCE:FACTOR with a factor between 0 and 1, "
                                   "got '{}'",
                                   text),
                       {},
                       {"--reduce-lr-on-plateau val_loss:3:0.2"}});
-  return ReduceLrOnPlateau{parts[0], *patience, *factor};
+  return ReduceLrOnPlateau{parts[0], *patience, factor};
 }
 
 SaveBest parse_save_best(const std::string& text) {
@@ -127,7 +127,8 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command
       .add_option("--steps-per-epoch", flags.steps_per_epoch, "optimizer steps per epoch, if fewer than the data has")
       ->check(whole_above_zero());
-  command.add_option("--shuffle", flags.shuffle, "a new order each epoch, set by --seed")->capture_default_str();
+  command.add_option("--shuffle", flags.options.data.shuffle, "a new order each epoch, set by --seed")
+      ->capture_default_str();
   command.add_option("--early-stopping", flags.early_stopping,
                      "METRIC:PATIENCE[:restore-best], as val_loss:3: stop when it has not improved for so many epochs");
   command.add_option("--reduce-lr-on-plateau", flags.reduce_lr,
@@ -143,7 +144,7 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_flag("--resume", flags.resume, "go on from the newest whole checkpoint, if there is one");
   command.add_option("--save", flags.save, "write the trained model here, as .keras");
   command.add_option("--plan", flags.plan, "run this plan, saved by plimsoll plan --save");
-  command.add_option("--seed", flags.seed, "of the shuffle, dropout and initial weights")
+  command.add_option("--seed", flags.options.seed, "of the shuffle, dropout and initial weights")
       ->check(whole_from_zero())
       ->capture_default_str();
   command.add_option("--log", flags.log, "write the run here, one JSON object per line");

@@ -1,12 +1,12 @@
 // The flags of `fit` and what they say.
 #pragma once
 
-#include "cli/sources.h"
+#include "cli/data_flags.h"
 #include "execute/fit.h"
 
 namespace plimsoll {
 
-struct FitFlags : CommonFlags, DataFlags {
+struct FitFlags : CommonFlags {
   std::string save, checkpoint, checkpoint_every = "epoch", plan, log, csv_log, early_stopping, save_best, reduce_lr;
   int64_t epochs = 1, steps_per_epoch = 0, keep_checkpoints = 2;
   bool resume = false, profile = false;

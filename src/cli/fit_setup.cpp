@@ -9,6 +9,8 @@
 #include "execute/best_weights.h"
 #include "execute/progress.h"
 #include "formats/file/file.h"
+#include "formats/json/parse.h"
+#include "formats/limits.h"
 
 namespace plimsoll {
 namespace {
@@ -28,6 +30,25 @@ class Reservation {
  private:
   std::vector<AtomicFile> files_;
 };
+
+Result<Plan> read_plan(const std::string& path) {
+  PLIMSOLL_ASSIGN(const File file, File::open_read(path));
+  const auto no_plan = [&](std::string_view what) {
+    return fail(Error{ErrorCode::kBadPlan,
+                      fmt::format("{}: {}, expected a plan saved by plimsoll plan --save", path, what),
+                      {},
+                      {"plimsoll plan ... --save FILE"}});
+  };
+  if (file.size() > limits::kJsonBytes) return no_plan(fmt::format("{} of something", format_bytes(file.size())));
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
+  const auto json = parse_json(text, path, ErrorCode::kBadPlan);
+  if (!json) return no_plan("not JSON");
+  if (!json->is_object() || !json->contains("format")) return no_plan("JSON of something else");
+  auto plan = plan_from_json(*json);
+  if (!plan) plan.error().what = fmt::format("{}: {}", path, plan.error().what);
+  return plan;
+}
 
 }  // namespace
 
@@ -50,34 +71,45 @@ Result<std::optional<FolderLock>> take_checkpoint_folder(const FitFlags& flags) 
   return lock;
 }
 
-Result<FitIdentity> identity_of(const FitFlags& flags, const OpenModel& open, const Sources& sources) {
+Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {
+  const bool resuming = flags.resume && holds_checkpoint(flags.checkpoint);
+  if (!resuming && flags.plan.empty()) return std::nullopt;
+  GivenPlan given{{}, resuming ? checkpoint_path(flags.checkpoint) : flags.plan, resuming};
+  PLIMSOLL_ASSIGN(given.plan, resuming ? plan_of_checkpoint(flags.checkpoint) : read_plan(flags.plan));
+  PLIMSOLL_TRY(check_plan(given));
+  return given;
+}
+
+Result<FitIdentity> identity_of(const FitFlags& flags, const Run& run) {
+  const RunOptions& options = run.options();
+  const RunData& data = run.data();
   FitIdentity identity;
   if (flags.checkpoint.empty()) return identity;
-  PLIMSOLL_ASSIGN(identity.run, data_identity(sources.train->data()));
+  PLIMSOLL_ASSIGN(identity.run, data_identity(data.source->data()));
   const auto given = [](bool is, nlohmann::json value) { return is ? std::move(value) : nlohmann::json(); };
   const nlohmann::json flags_and_model =
-      json_object({{"model", open.model.name()},
-                   {kSamplesIdentity, sources.train->samples()},
-                   {kBatchIdentity, flags.job.batch_size},
-                   {"--gradient-accumulation-steps", flags.job.accumulation_steps},
-                   {"--seed", flags.seed},
-                   {"--shuffle", flags.shuffle},
+      json_object({{"model", run.model().name()},
+                   {kSamplesIdentity, data.source->samples()},
+                   {kBatchIdentity, options.batch_size},
+                   {"--gradient-accumulation-steps", options.accumulation_steps},
+                   {"--seed", options.seed},
+                   {"--shuffle", options.data.shuffle},
                    {"--steps-per-epoch", given(flags.steps_per_epoch > 0, flags.steps_per_epoch)},
-                   {"--class-weight", given(!flags.class_weight.empty(), flags.class_weight)},
-                   {kScheduleIdentity, open.model.optimizer().schedule}});
+                   {"--class-weight", given(!options.data.class_weight.empty(), options.data.class_weight)},
+                   {kScheduleIdentity, run.model().optimizer().schedule}});
   for (const auto& [key, value] : flags_and_model.items())
     if (!value.is_null()) identity.run[key] = value;
-  if (sources.validation) {
-    PLIMSOLL_ASSIGN(identity.validation, data_identity(sources.validation->data()));
-    identity.validation["samples"] = sources.validation->samples();
+  if (data.validation) {
+    PLIMSOLL_ASSIGN(identity.validation, data_identity(data.validation->data()));
+    identity.validation["samples"] = data.validation->samples();
   }
   return identity;
 }
 
-Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const Session& session,
-                 const OpenModel& open) {
+Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const Run& run) {
   Reservation reservation;
-  const Bytes model = expected_model_bytes(session, open.archive ? &*open.archive : nullptr, open.config_text);
+  const Session& session = run.session();
+  const Bytes model = expected_model_bytes(session, run.opened().file_archive(), run.opened().config_text);
   if (!flags.save.empty()) PLIMSOLL_TRY(reservation.add(flags.save, model));
   if (callbacks.save_best) PLIMSOLL_TRY(reservation.add(callbacks.save_best->path, model));
   const bool restores = callbacks.early_stopping && callbacks.early_stopping->restore_best;

@@ -9,13 +9,12 @@
 #include <filesystem>
 #include <iterator>
 
-#include "base/checked.h"
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
-#include "execute/session.h"
 #include "model/config.h"
 #include "model/names.h"
+#include "search/lever_table.h"
 
 namespace plimsoll {
 namespace {
@@ -47,8 +46,6 @@ Result<Bytes> bytes_of(const std::string& text, const std::string& flag) {
   return bytes;
 }
 
-constexpr const char* kLevers[] = {"micro-batch", "recompute", "offload", "prefetch"};
-
 Error unknown_name(std::string message, const std::string& name, const std::vector<std::string>& known,
                    const char* kind) {
   Error error{ErrorCode::kUsage, std::move(message), {}, {}};
@@ -60,9 +57,8 @@ Error unknown_name(std::string message, const std::string& name, const std::vect
 
 Status check_levers(const std::vector<std::string>& names) {
   for (const std::string& name : names)
-    if (std::find(std::begin(kLevers), std::end(kLevers), name) == std::end(kLevers))
-      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name,
-                               {std::begin(kLevers), std::end(kLevers)}, "levers"));
+    if (const auto known = searched_levers(); std::find(known.begin(), known.end(), name) == known.end())
+      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name, known, "levers"));
   return {};
 }
 
@@ -146,27 +142,27 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
       "with --device gpu: bytes of the host's memory that values may wait in (default: three quarters of "
       "what is free; 0: none)");
   command
-      .add_option("--device", flags.job.device,
+      .add_option("--device", flags.options.device,
                   "auto, cpu, gpu, gpu:N (also GPU:0, /GPU:0, cuda:0), or a card to plan for: rtx-4090-24g (plimsoll "
-                  "doctor lists "
-                  "them)")
+                  "doctor lists them), CARD.json (a profile of your own, docs/gpu.md)")
       ->capture_default_str();
   command.add_option(
-      "--precision", flags.job.precision,
+      "--precision", flags.options.precision,
       "float32; mixed_bfloat16 or mixed_float16 on a GPU; auto: whichever of these the device has; float64: "
       "the slow reference (default: as the model's layers have it)");
   command
-      .add_option("--float32-layers", flags.job.overrides.float32_layers,
+      .add_option("--float32-layers", flags.options.overrides.float32_layers,
                   "layers that stay in float32 under a mixed precision, by name: predictions, 'block5_*'")
       ->delimiter(',');
   command
-      .add_option("--tf32", flags.job.tf32,
+      .add_option("--tf32", flags.options.tf32,
                   "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
       ->capture_default_str();
-  command.add_flag("--memory-growth", flags.job.memory_growth,
+  command.add_flag("--memory-growth", flags.options.memory_growth,
                    "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
                    "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
-  command.add_option("--threads", flags.job.threads, "compute threads (default: all cores)")->check(whole_from_zero());
+  command.add_option("--threads", flags.options.threads, "compute threads (default: all cores)")
+      ->check(whole_from_zero());
   command.add_option("--input-shape", flags.input_shape,
                      "size of inputs declared with None: 224,224,3 (default: the data's)");
   command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
@@ -190,11 +186,12 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
                   "how the batch is cut: auto or a number; bytes and time, not meaning")
       ->capture_default_str();
   command
-      .add_option("--gradient-accumulation-steps", flags.job.accumulation_steps,
+      .add_option("--gradient-accumulation-steps", flags.options.accumulation_steps,
                   "so many batches of --batch-size make the effective batch")
       ->check(whole_above_zero())
       ->capture_default_str();
-  command.add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(kLevers, ", ")))
+  command
+      .add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(searched_levers(), ", ")))
       ->delimiter(',');
   command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
   command
@@ -220,10 +217,11 @@ void name_environment(CLI::App& command) {
   }
 }
 
-Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
-  job.automatic_batch = batch_text == "auto";
-  if (!job.automatic_batch) {
-    PLIMSOLL_ASSIGN(job.batch_size, positive(batch_text, "--batch-size"));
+Status CommonFlags::resolve_batch() {
+  options.automatic_batch = batch_text == "auto";
+  options.batch_given = !options.automatic_batch && batch_option != nullptr && batch_option->count() > 0;
+  if (!options.automatic_batch) {
+    PLIMSOLL_ASSIGN(options.batch_size, positive(batch_text, "--batch-size"));
   } else if (micro_text != "auto") {
     return fail(
         Error{ErrorCode::kUsage,
@@ -232,64 +230,66 @@ Status CommonFlags::resolve(bool needs_loss, bool needs_training) {
               {"leave --micro-batch out", "--batch-size N"}});
   }
   if (micro_text != "auto") {
-    PLIMSOLL_ASSIGN(const int64_t micro, positive(micro_text, "--micro-batch"));
-    job.micro_batch = micro;
+    PLIMSOLL_ASSIGN(options.micro_batch, positive(micro_text, "--micro-batch"));
   }
-  if (!budget_text.empty()) {
-    PLIMSOLL_ASSIGN(const Bytes budget, bytes_of(budget_text, "--budget"));
-    if (budget == 0) return fail(Error{ErrorCode::kUsage, "--budget must be above 0", {}, {"--budget 2GiB"}});
-    job.budget = budget;
-  }
-  if (!host_budget_text.empty()) {
-    PLIMSOLL_ASSIGN(job.host_budget, bytes_of(host_budget_text, "--host-budget"));
-  }
-  const MemoryGrowth growth = choose_memory_growth(job.memory_growth, std::getenv(kForceGrowth));
-  if (!growth.note.empty()) message(*this, growth.note);
-  job.memory_growth = growth.on;
-  PLIMSOLL_TRY(check_levers(forbid));
-  PLIMSOLL_TRY(check_levers(allow));
-  PLIMSOLL_TRY(check_contradiction(forbid, allow));
-  PLIMSOLL_TRY(check_keras_name("--optimizer", optimizer, optimizer_names(), "optimizer"));
-  PLIMSOLL_TRY(check_keras_name("--loss", loss, loss_names(), "loss"));
-  PLIMSOLL_TRY(check_metrics(metrics));
-  job.forbidden = {forbid.begin(), forbid.end()};
-  if (!allow.empty())
-    for (const char* lever : kLevers)
-      if (std::find(allow.begin(), allow.end(), lever) == allow.end()) job.forbidden.insert(lever);
-  job.per_micro_batch_norm = batchnorm == "per-micro-batch";
-  if (!optimizer.empty()) job.overrides.optimizer = optimizer;
-  if (!loss.empty()) job.overrides.loss = loss;
-  job.overrides.metrics = metrics;
-  if (learning_rate > 0) job.overrides.learning_rate = learning_rate;
-  if (!input_shape.empty()) {
-    PLIMSOLL_ASSIGN(job.overrides.input_shape, parse_dims(input_shape));
-  }
-  if (job.precision == "auto") job.precision = automatic_precision(job);
-  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(job.precision));
-  if (!job.precision.empty()) job.overrides.scale_loss = precision.compute == DType::kFloat16;
-  job.overrides.needs_loss = needs_loss;
-  job.overrides.needs_training = needs_training;
   return {};
 }
 
-Status CommonFlags::check_cut() const {
-  if (!checked_multiply(job.batch_size, job.accumulation_steps))
-    return fail(
-        Error{ErrorCode::kUsage,
-              fmt::format("{} batches of {} are too many samples to count", job.accumulation_steps, job.batch_size),
-              {},
-              {"a smaller --batch-size or --gradient-accumulation-steps"}});
-  if (!job.micro_batch) return {};
-  if (*job.micro_batch > job.batch_size)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--micro-batch {} is larger than --batch-size {}", *job.micro_batch, job.batch_size),
-                      {},
-                      {fmt::format("--micro-batch {}", job.batch_size), "leave --micro-batch out"}});
-  if (*job.micro_batch < job.batch_size && job.forbidden.count("micro-batch") != 0)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--micro-batch {} cuts the batch, which is forbidden", *job.micro_batch),
-                      {},
-                      {"leave --micro-batch out", "take micro-batch out of --forbid, or add it to --allow"}});
+Status CommonFlags::resolve_memory() {
+  if (!budget_text.empty()) {
+    PLIMSOLL_ASSIGN(options.budget, bytes_of(budget_text, "--budget"));
+    if (options.budget == Bytes{0})
+      return fail(Error{ErrorCode::kUsage, "--budget must be above 0", {}, {"--budget 2GiB"}});
+  }
+  if (!host_budget_text.empty()) {
+    PLIMSOLL_ASSIGN(options.host_budget, bytes_of(host_budget_text, "--host-budget"));
+  }
+  const MemoryGrowth growth = choose_memory_growth(options.memory_growth, std::getenv(kForceGrowth));
+  if (!growth.note.empty()) message(*this, growth.note);
+  options.memory_growth = growth.on;
+  return {};
+}
+
+Status CommonFlags::resolve_levers() {
+  PLIMSOLL_TRY(check_levers(forbid));
+  PLIMSOLL_TRY(check_levers(allow));
+  PLIMSOLL_TRY(check_contradiction(forbid, allow));
+  options.forbidden = {forbid.begin(), forbid.end()};
+  if (!allow.empty())
+    for (const std::string& lever : searched_levers())
+      if (std::find(allow.begin(), allow.end(), lever) == allow.end()) options.forbidden.insert(lever);
+  options.per_micro_batch_norm = batchnorm == "per-micro-batch";
+  return {};
+}
+
+Status CommonFlags::resolve_overrides() {
+  PLIMSOLL_TRY(check_keras_name("--optimizer", optimizer, optimizer_names(), "optimizer"));
+  PLIMSOLL_TRY(check_keras_name("--loss", loss, loss_names(), "loss"));
+  PLIMSOLL_TRY(check_metrics(metrics));
+  ModelOptions& overrides = options.overrides;
+  if (!optimizer.empty()) overrides.optimizer = optimizer;
+  if (!loss.empty()) overrides.loss = loss;
+  overrides.metrics = metrics;
+  if (learning_rate > 0) overrides.learning_rate = learning_rate;
+  if (!input_shape.empty()) {
+    PLIMSOLL_ASSIGN(overrides.input_shape, parse_dims(input_shape));
+  }
+  overrides.needs_loss = options.mode != Mode::kPredict;
+  overrides.needs_training = options.mode == Mode::kTrain;
+  return {};
+}
+
+Status CommonFlags::resolve(Mode mode) {
+  options.mode = mode;
+  options.limit_process = true;
+  options.note = [this](const std::string& text) { message(*this, text); };
+  PLIMSOLL_TRY(resolve_batch());
+  PLIMSOLL_TRY(resolve_memory());
+  PLIMSOLL_TRY(resolve_levers());
+  PLIMSOLL_TRY(resolve_overrides());
+  if (options.precision == "auto") options.precision = automatic_precision(options);
+  PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
+  if (!options.precision.empty()) options.overrides.scale_loss = precision.compute == DType::kFloat16;
   return {};
 }
 
@@ -314,11 +314,11 @@ void message(const CommonFlags& flags, const std::string& text) {
   if (!flags.quiet) tell(text + "\n");
 }
 
-std::string peak_text(const Session& session, const Budget& budget) {
-  std::string text =
-      fmt::format("process peak: {} of {}", format_bytes(session.peak_held_bytes()), format_bytes(budget.bytes));
-  if (session.device().info().kind == "gpu") text += ", counted by " + session.counted_by();
-  return text;
+std::string skipped_text(const Model& model, const std::string& metric) {
+  const std::string name = metric.starts_with("val_") ? metric.substr(4) : metric;
+  const auto& skipped = model.skipped_metrics();
+  if (std::find(skipped.begin(), skipped.end(), name) == skipped.end()) return "";
+  return fmt::format("'{}' is asked for, but Plimsoll does not compute it", name);
 }
 
 }  // namespace plimsoll

@@ -3,14 +3,13 @@
 #include "api/builtin.h"
 #include "base/json.h"
 #include "base/json_text.h"
-#include "cli/sources.h"
-#include "cli/within_budget.h"
+#include "cli/data_flags.h"
 #include "formats/file/file.h"
 
 namespace plimsoll {
 namespace {
 
-struct PlanFlags : CommonFlags, DataFlags {
+struct PlanFlags : CommonFlags {
   std::string save;
   bool list = false;
 };
@@ -38,32 +37,24 @@ Result<int> plan(PlanFlags& flags) {
     print_list(flags.json);
     return 0;
   }
-  if (flags.job.model.empty())
+  if (flags.options.model.empty())
     return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
-  PLIMSOLL_TRY(flags.resolve(true, true));
-  PLIMSOLL_TRY(flags.check());
-  PLIMSOLL_ASSIGN(const OpenModel open, open_model_for(flags, flags.data, Split::kTrain));
-  PLIMSOLL_ASSIGN(const auto backend, open_backend(flags.job));
-  PLIMSOLL_ASSIGN(const Sources sources, open_sources(flags, open.model));
-  const DeviceInfo& device = backend->device().info();
-  const Budget budget = choose_budget(flags.job, device);
-  PLIMSOLL_ASSIGN(const TrainingRequest training,
-                  training_request(flags, flags, open.model, backend->device(), sources, budget));
-  const SearchRequest& request = training.request;
-  PLIMSOLL_ASSIGN(const SearchResult result, within_budget(flags.job, planning_budget(budget, backend->device()),
-                                                           [&] { return search(request); }));
-  PLIMSOLL_ASSIGN(const int gpu, gpu_ordinal(flags.job.device));
-  const PlanReport report{&open.model, open.file, device, budget.bytes, budget.margin, &result, gpu};
-  if (!result.fits) {
-    const Error error = does_not_fit(request, result);
+  PLIMSOLL_TRY(flags.resolve(Mode::kTrain));
+  PLIMSOLL_TRY(check_data_flags(flags.options.data));
+  flags.options.find_least = true;
+  PLIMSOLL_ASSIGN(const auto run, Run::open(flags.options));
+  PLIMSOLL_TRY(run->search());
+  const SearchResult& found = run->found();
+  if (!found.fits) {
+    const Error error = does_not_fit(run->request(), found);
     if (!flags.json) return fail(error);
-    nlohmann::ordered_json both = plan_json(report);  // one document: what was found, and that it is not enough
+    nlohmann::ordered_json both = plan_json(run->report());  // one document: what was found, and that it is not enough
     both.update(error_json(error));
     answer(json_text(both) + "\n");
     return exit_code(error.code);
   }
-  if (!flags.save.empty()) PLIMSOLL_TRY(save_plan(result.plan, flags.save));
-  answer(flags.json ? json_text(plan_json(report)) + "\n" : plan_text(report));
+  if (!flags.save.empty()) PLIMSOLL_TRY(save_plan(found.plan, flags.save));
+  answer(flags.json ? json_text(plan_json(run->report())) + "\n" : plan_text(run->report()));
   if (!flags.save.empty()) message(flags, fmt::format("plan saved to {}", flags.save));
   return 0;
 }
@@ -73,10 +64,10 @@ Result<int> plan(PlanFlags& flags) {
 void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand("plan", "where every byte goes, and the fastest way to train that fits");
-  command->add_option("MODEL", flags->job.model, "a .keras file, a Keras .json, or a built-in name");
+  command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name");
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  add_data_flags(*command, *flags, "plan for these data: their types and the last partial batch");
+  add_data_flags(*command, flags->options.data, "plan for these data: their types and the last partial batch");
   command->add_option("--save", flags->save, "write the plan here, for fit --plan");
   command->add_flag("--list", flags->list, "list the built-in models");
   command->footer("Example: plimsoll plan model.keras --batch-size 128 --budget 256MiB");

@@ -10,10 +10,11 @@
 namespace plimsoll {
 
 struct DeviceInfo {
-  std::string name;        // "AMD EPYC, 2 threads"
-  std::string kind;        // "cpu", "reference", "gpu"
-  Bytes memory_bytes = 0;  // of the whole device
-  Bytes free_bytes = 0;    // what this process may take, limits of cgroups included
+  std::string name;             // "AMD EPYC, 2 threads"
+  std::string kind;             // "cpu", "reference", "gpu"
+  std::string memory = "host";  // name of the memory it computes in; "gpu:0" with the card's ordinal
+  Bytes memory_bytes = 0;       // of the whole device
+  Bytes free_bytes = 0;         // what this process may take, limits of cgroups included
   int threads = 1;
   bool own_memory = false;     // the arena lies in the device's memory, and data come to it through the host's
   bool memory_growth = false;  // the arena takes room as phases need it, not all of it at the start

@@ -9,8 +9,10 @@ namespace plimsoll {
 
 class HostBackend : public Backend {
  public:
-  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override { return HostMemory::reserve(bytes); }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
+  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
+    if (space != Space::kDevice && space != Space::kHost) return no_such_memory(space);
+    return HostMemory::reserve(bytes);
+  }
   Bytes held_bytes() const override { return resident_bytes(); }
   Bytes peak_held_bytes() const override { return peak_resident_bytes(); }
   std::string counted_by() const override { return "the operating system (VmHWM)"; }

@@ -50,6 +50,23 @@ Bytes HostMemory::held_bytes() const {
   return sum;
 }
 
+// What is kept moves in pieces, and each gives its pages back when it was copied: little is held twice. (mremap would
+// move the pages themselves, but not across the parts into which madvise splits a mapping.)
+Status HostMemory::resize(Bytes bytes, Bytes keep) {
+  constexpr Bytes kPiece = 4 * kMiB;
+  PLIMSOLL_ASSIGN(std::byte* const moved, map(bytes));
+  madvise(base_ + whole_pages(keep), mapped(bytes_) - static_cast<size_t>(whole_pages(keep)), MADV_DONTNEED);
+  for (Bytes from = 0; from < keep; from += kPiece) {
+    const auto size = static_cast<size_t>(std::min(kPiece, keep - from));
+    std::memcpy(moved + from, base_ + from, size);
+    madvise(base_ + from, size, MADV_DONTNEED);
+  }
+  munmap(base_, mapped(bytes_));
+  base_ = moved;
+  bytes_ = bytes;
+  return {};
+}
+
 Status HostMemory::write(Bytes offset, const void* from, Bytes bytes) {
   std::memcpy(at(offset), from, static_cast<size_t>(bytes));
   return {};

@@ -20,6 +20,7 @@ class HostMemory : public Memory {
   Bytes bytes() const override { return bytes_; }
   Bytes held_bytes() const override;  // what of it the kernel has given pages to
 
+  Status resize(Bytes bytes, Bytes keep) override;
   Status write(Bytes offset, const void* from, Bytes bytes) override;
   Status read(Bytes offset, void* to, Bytes bytes) const override;
   Status fill(Bytes offset, std::byte value, Bytes bytes) override;

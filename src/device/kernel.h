@@ -72,9 +72,9 @@ class Backend {
   // Whether this process could hold so much of the device's memory now, what it holds already included; kOutOfMemory
   // says what is free and who holds the rest. Where memory may be promised before it is there, nothing is refused.
   virtual Status check_room(Bytes bytes) const;
-  virtual Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const = 0;
-  // The host's memory beside it, for values that wait there.
-  virtual Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const = 0;
+  // Bytes of one memory: the device's own, or another that its copies reach, for values that wait there. kBadPlan for a
+  // memory it does not know.
+  virtual Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const = 0;
   virtual Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const = 0;
 
   // What the process held of this device's memory before this backend took any, where the device has memory of its
@@ -93,6 +93,11 @@ class Backend {
   virtual Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const;
   virtual Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const;
 };
+
+inline tl::unexpected<Error> no_such_memory(Space space) {
+  return fail(ErrorCode::kBadPlan,
+              "the plan lays values in memory '" + to_text(space) + "', which this device does not reach");
+}
 
 inline Status Backend::check_room(Bytes) const {
   return {};

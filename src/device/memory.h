@@ -36,6 +36,10 @@ class Memory {
   // Gives back what lies above `bytes`, once everything enqueued is done.
   virtual void trim(Bytes /*bytes*/) {}
 
+  // Takes another size, with nothing enqueued. The first `keep` bytes keep what they hold; addresses may change.
+  // kOutOfMemory where there is no room for it: then the memory is as it was.
+  virtual Status resize(Bytes bytes, Bytes keep) = 0;
+
   // After whatever was enqueued before; on return the host may use its side again.
   virtual Status write(Bytes offset, const void* from, Bytes bytes) = 0;
   virtual Status read(Bytes offset, void* to, Bytes bytes) const = 0;

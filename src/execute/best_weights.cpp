@@ -15,7 +15,7 @@ constexpr const char* kFormat = "plimsoll.best/1";
 template <typename Use>
 void for_each_weight(const Session& session, Use use) {
   for (const Weight& weight : session.model().weights())
-    if (const PersistentSlot* slot = session.plan().slot(weight.name)) use(*slot);
+    if (const PersistentSlot* slot = session.slot(weight.name)) use(*slot);
 }
 
 }  // namespace

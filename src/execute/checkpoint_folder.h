@@ -17,7 +17,8 @@
 
 namespace plimsoll {
 
-inline constexpr const char* kCheckpointFormat = "plimsoll.checkpoint/2";
+// 1 and 2: with plans of older formats (plan/serialize.cpp)
+inline constexpr const char* kCheckpointFormat = "plimsoll.checkpoint/3";
 
 std::string checkpoint_path(const std::string& folder);  // of the newest
 std::string older_checkpoint_path(const std::string& folder, int64_t step);

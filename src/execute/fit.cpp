@@ -11,6 +11,7 @@
 #include "execute/best_weights.h"
 #include "execute/progress.h"
 #include "execute/window.h"
+#include "search/prefetch.h"
 
 namespace plimsoll {
 namespace {
@@ -96,7 +97,7 @@ class Trainer {
 
   Result<FitResult> run(const OptimizerState& start) {
     if (cut_.windows == 0) return fail(ErrorCode::kBadPlan, "the plan has no batch to train with");
-    if (validation_ != nullptr && session_.plan().phase("evaluate") == nullptr)
+    if (validation_ != nullptr && session_.plan().phase(PhaseKind::kEvaluate) == nullptr)
       return fail(Error{ErrorCode::kBadPlan,
                         "the plan has no phase to validate with",
                         {},
@@ -105,11 +106,11 @@ class Trainer {
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
     Cutter cutter(cut_, progress_, options_.epochs);
     const int64_t most = batch().micro;
-    Staging staging(Prefetcher::staging_bytes(data_, session_.plan().prefetch, most));
+    const auto ahead = static_cast<int>(session_.plan().settings.of(kPrefetch));
+    Staging staging(Prefetcher::staging_bytes(data_, ahead, most));
     if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
-    PLIMSOLL_ASSIGN(prefetcher_,
-                    Prefetcher::start(
-                        data_, [&] { return cutter.next(); }, session_.plan().prefetch, most, staging.span()));
+    PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(
+                                     data_, [&] { return cutter.next(); }, ahead, most, staging.span()));
     const Status status = state_.callbacks.stopped() ? Status() : epochs();
     prefetcher_.reset();
     PLIMSOLL_TRY(status);
@@ -303,7 +304,7 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,
                                      const std::function<void(int64_t)>& progress) {
-  const PhasePlan* phase = session.plan().phase("evaluate");
+  const PhasePlan* phase = session.plan().phase(PhaseKind::kEvaluate);
   if (phase == nullptr)
     return fail(Error{ErrorCode::kBadPlan,
                       "the plan has no phase to evaluate with",

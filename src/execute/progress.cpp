@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "base/json_numbers.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -16,7 +17,7 @@ using Json = nlohmann::json;
 
 // Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
 bool belongs_in_checkpoint(const PersistentSlot& slot) {
-  return slot.category != Category::kInputs || slot.name.rfind("tally:", 0) == 0;
+  return slot.category != Category::kInputs || is_tally_value(slot.name);
 }
 
 Json numbers_to_json(const std::vector<double>& numbers) {
@@ -196,14 +197,14 @@ Status save_checkpoint(CheckpointRotation& rotation, const Session& session, con
                        const Progress& next, const FitOptions& options) {
   PLIMSOLL_ASSIGN(const HostView values, session.look());
   std::vector<CheckpointTensor> tensors;
-  for (const PersistentSlot& slot : session.plan().persistent)
+  for (const PersistentSlot& slot : session.persistent())
     if (belongs_in_checkpoint(slot)) tensors.push_back({slot.name, slot.type, values[slot.name].data});
   return rotation.write(next.steps, state.callbacks.best_step, header_of(session, state, next, options), tensors);
 }
 
 Bytes expected_checkpoint_bytes(const Session& session) {
   Bytes bytes = 64 * kKiB + static_cast<Bytes>(to_json(session.plan()).dump().size());
-  for (const PersistentSlot& slot : session.plan().persistent)
+  for (const PersistentSlot& slot : session.persistent())
     if (belongs_in_checkpoint(slot)) bytes += align_up(slot.type.bytes()) + 256;  // and its row in the table
   return bytes;
 }
@@ -254,7 +255,7 @@ Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cu
   choose_learning_rate(header, options, state.progress, notes);
   if (header.at("validation") != options.validation_identity)
     notes.push_back("the validation data are not those of the checkpoint: val_ metrics of before are of other data");
-  for (const PersistentSlot& slot : session.plan().persistent)
+  for (const PersistentSlot& slot : session.persistent())
     if (belongs_in_checkpoint(slot))
       PLIMSOLL_TRY(session.store(
           slot.name, [&](const TensorView& view) { return checkpoint.read_into(slot.name, slot.type, view.data); }));

@@ -1,19 +1,22 @@
-// A plan at work: its arena, its kernels bound to addresses, and the steps that run them.
+// Steps: training, evaluation and prediction with plans that are bound in one arena.
 //
 // Training is begin(window), accumulate(batch) as often as the window has micro-batches, apply(). Whoever drives it
-// decides what comes between; nothing here allocates after create(). The arena may lie where the host cannot look: then
-// batches go in through a feed, sums come back through a readback, and steps are enqueued.
+// decides what comes between; nothing here allocates between create() and a change of plan. The arena may lie where the
+// host cannot look: then batches go in through a feed, sums come back through a readback, and steps are enqueued.
+//
+// Between two windows a session can go on with another plan of the same program: add_plan() and use() for plans that
+// take turns (other batch sizes, other input shapes), change_plan() for one that replaces all (another budget).
 #pragma once
 
+#include <array>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "data/source.h"
-#include "device/kernel.h"
-#include "plan/plan.h"
+#include "execute/bound_plan.h"
+#include "model/values.h"
 
 namespace plimsoll {
 
@@ -34,22 +37,7 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 // What a window or an evaluated batch has summed.
 struct Sums {
   std::vector<double> tallies;  // in the order of Session::tallies()
-  std::vector<double> weights;  // of the samples, one an output
-};
-
-// Persistent values as the host sees them: in place where the arena is host-visible, else copied out.
-class HostView {
- public:
-  HostView(const Plan& plan, const std::byte* base) : plan_(&plan), base_(base) {}
-  HostView(const Plan& plan, std::vector<std::byte> copy) : plan_(&plan), copy_(std::move(copy)), base_(copy_.data()) {}
-  HostView(HostView&&) = default;
-
-  TensorView operator[](const std::string& name) const;  // without data where the plan has no such value
-
- private:
-  const Plan* plan_;
-  std::vector<std::byte> copy_;
-  const std::byte* base_;
+  std::vector<double> weights;  // of the samples, one per output
 };
 
 class Session {
@@ -58,21 +46,40 @@ class Session {
   // recorded, every phase: after this dry run the process must hold no more beside its arena than the plan's overhead
   // bound allows (kOverheadAboveBound). `held_before` is what the program held of the device's memory before this
   // (Backend::held_before_bytes, or the process's own bytes on the host): no overhead of ours. The plan counts it among
-  // its data (DataDemand). The backend outlives the session.
+  // its data (DataDemand). The backend and the model outlive the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
 
-  // Adds a phase for a batch size the plan did not foresee, inside the arena as it is (search/search.h: plan_tail).
-  Status add_phase(PhasePlan phase);
-  bool can_accumulate(int64_t count) const { return find(micro_batched_ ? "accumulate" : "train", count) != nullptr; }
+  // Plans. These calls come between windows, once everything was collected. `model` is the session's, or the same
+  // model with other input shapes; it outlives the session. A plan must have been made for this session's arena
+  // (SearchRequest::arena), or place its values alike.
+  //
+  // Adds a plan beside those that are there, and returns its number; the first one's is 0. The arena grows where it
+  // must. What the process holds then is at most peak_with() of that plan.
+  Result<size_t> add_plan(const Model& model, Plan plan);
+  Status use(size_t plan);
+  Bytes peak_with(const Plan& plan) const;
+  // What plans for this session must leave in its place: SearchRequest::arena.
+  const std::vector<PersistentSlot>& kept() const { return arena_->kept(); }
+  // Replaces all plans by one. Persistent values keep what they hold; the arena takes the new plan's size. On failure
+  // the session goes on with the plans it had.
+  Status change_plan(const Model& model, Plan plan);
 
-  const Plan& plan() const { return plan_; }
-  const Model& model() const { return model_; }
+  // Adds a phase for a batch size that the plan in use did not foresee, inside the arena as it is (search/search.h:
+  // plan_tail).
+  Status add_phase(PhasePlan phase) { return bound_->add_phase(std::move(phase)); }
+  bool can_accumulate(int64_t count) const { return bound_->find(plan().gradient_phase(), count) != nullptr; }
+
+  const Plan& plan() const { return bound_->plan(); }  // the one in use
+  const Model& model() const { return bound_->model(); }
   const GraphOptions& options() const { return options_; }
+  const Device& device() const { return backend_.device(); }
 
-  bool has_persistent(const std::string& name) const { return plan_.slot(name) != nullptr; }
-  Result<HostView> look() const;
+  const std::vector<PersistentSlot>& persistent() const { return arena_->persistent(); }
+  const PersistentSlot* slot(const std::string& name) const { return arena_->slot(name); }
+  bool has_persistent(const std::string& name) const { return slot(name) != nullptr; }
+  Result<HostView> look() const { return arena_->look(); }
   // `write` fills the value it is shown, which then is the persistent value's.
   Status store(const std::string& name, const std::function<Status(const TensorView&)>& write);
 
@@ -80,8 +87,6 @@ class Session {
   Status begin(const Window& window, int64_t done = 0);
   // `count` samples: the plan's micro-batch, or one of its tails.
   Status accumulate(int64_t count, const Fill& fill);
-  // The same on the batch that came last, which a device with memory of its own still has: for benchmarks.
-  Status accumulate_again(int64_t count);
   Status apply();
 
   Status evaluate(int64_t count, const Fill& fill);
@@ -93,71 +98,58 @@ class Session {
   bool runs_ahead() const { return readback_ != nullptr; }
   Result<const Sums*> collect();          // of the oldest window or evaluated batch that was not collected
   double tally(const std::string& name);  // of the newest, once collected with all before it; NaN if the device failed
-  const std::vector<Tally>& tallies() const { return tallies_; }
+  const std::vector<Tally>& tallies() const { return bound_->tallies(); }
   // Updates that an overflow prevented, as far as windows were collected; 0 without a loss scale.
   Result<int64_t> skipped_updates();
-  // Sums of the sample weights since begin(), one an output; a checkpoint inside a window carries them.
+  // Sums of the sample weights since begin(), one per output; a checkpoint inside a window carries them.
   const std::vector<double>& weight_sums() const { return weight_sums_; }
   void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }
 
-  // End of the highest value or workspace bound to a node that has run: measured, not copied from the plan.
+  // End of the highest value or workspace bound to a node that has run since the session was made or its plan changed:
+  // measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
   Bytes overhead_measured_bytes() const { return overhead_measured_; }  // by the dry run
   Bytes overhead_now() const;                                           // what the process holds beside the arena
-  Bytes arena_held_bytes() const { return memory_->held_bytes(); }
+  Bytes arena_held_bytes() const { return arena_->memory().held_bytes(); }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
   std::string counted_by() const { return backend_.counted_by(); }
-  const Device& device() const { return backend_.device(); }
-
-  // For benchmarks: seconds of each node of a phase, each run `repeats` times in a row. What the arena holds is lost.
-  Result<std::vector<double>> measure_nodes(const std::string& phase, int64_t samples, int repeats);
-
-  // For tests: writes a pattern everywhere above the persistent values, the guard behind the arena included; first byte
-  // above `from` that no longer holds it, or -1; and a look at the arena before and after each node.
-  static constexpr std::byte kPattern{0xA5};
-  void fill_pattern();
-  Bytes first_changed_byte(Bytes from) const;
-  using Watch = std::function<void(const PhasePlan& phase, size_t node, bool done, std::byte* arena)>;
-  void watch(Watch watch) { watch_ = std::move(watch); }
 
  private:
-  struct BoundPhase;
+  friend class Probe;
 
-  Session(const Model& model, Plan plan, std::unique_ptr<Memory> memory, const Backend& backend,
-          const GraphOptions& options);
-  Status bind();
+  Session(const Backend& backend, const GraphOptions& options, Bytes held_before);
+  Status check_idle() const;
+  Status bind(const Model& model, Plan plan);  // and uses it
+  Status bind_again();                         // every plan, at new addresses
+  Status check_overhead();
+  Status record(BoundPlan& plan);  // keeps what persistent values hold
+  void take(BoundPlan& plan);      // as the one in use
   Status open_queues();
-  Status dry_run(Bytes held_before);
-  Status bind_phase(const PhasePlan& phase);
-  void find_slots(BoundPhase& phase);
-  BoundPhase* find(const std::string& name, int64_t samples) const;
-  Result<BoundPhase*> ready(const std::string& name, int64_t samples);  // found, and with room to run in
   Result<BoundPhase*> next_accumulate(int64_t count);
   Status run_batch(BoundPhase& phase, const Fill& fill);
-  void run(BoundPhase& phase);
+  void run(const BoundPhase& phase);
   void flush_pokes();
-  void run_alone(BoundPhase& phase, size_t node);
-  void run_each_kind();
-  Status record_phases();
-  void set_scalar(const std::string& name, double value);
-  void set_integers(const std::string& name, std::initializer_list<int64_t> values);
-  void set_scales(int64_t samples);
+  void set_real(const PersistentSlot* slot, double value);
+  void set_scalar(StepScalar scalar, double value);
+  void set_integers(StepScalar scalar, std::initializer_list<int64_t> values);
+  void set_loss_factors(int64_t samples);
   void request_sums();
   void read_tallies(const std::byte* persistent, Sums& sums) const;  // `persistent`: the arena's bottom, or a copy
 
-  const Model& model_;
   const Backend& backend_;
-  Plan plan_;
   GraphOptions options_;
-  std::unique_ptr<Memory> memory_, host_;  // host_: for values that wait there; null where none does
-  std::vector<std::unique_ptr<PhasePlan>> added_;
-  std::vector<std::unique_ptr<BoundPhase>> phases_;
+  Bytes held_before_;
+  std::unique_ptr<Arena> arena_;
+  std::vector<std::unique_ptr<BoundPlan>> plans_;
+  BoundPlan* bound_ = nullptr;          // the plan in use
   std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself
   std::unique_ptr<Readback> readback_;  // of the persistent values from tally_begin_ on
   std::unique_ptr<Readback> skips_;     // of the updates prevented, where a schedule wants to know
   Bytes tally_begin_ = 0;
+  std::array<const PersistentSlot*, kStepScalars> scalars_ = {};  // null: no graph reads it
+  std::vector<const PersistentSlot*> loss_factors_;               // one per output; null without a loss
+  std::vector<const PersistentSlot*> tally_slots_;                // one per tally
   std::vector<Poke> pokes_;
-  std::vector<Tally> tallies_;
   std::vector<double> weight_sums_;
   Sums sums_[2];  // of the windows that wait; sums_[0] where nothing runs ahead
   int64_t requested_ = 0, collected_ = 0;
@@ -165,10 +157,9 @@ class Session {
   std::vector<std::vector<float>> staged_weights_;  // where the graph's weights are not f32
   std::vector<std::byte> staged_prediction_;
   int64_t first_sample_ = 0;
-  bool micro_batched_ = false;
   Bytes arena_peak_ = 0;
   Bytes overhead_measured_ = 0;
-  Watch watch_;
+  std::function<void(const BoundPhase&)> run_instead_;  // of a probe that watches
 };
 
 }  // namespace plimsoll

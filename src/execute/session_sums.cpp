@@ -25,10 +25,9 @@ void Session::request_sums() {
 }
 
 void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
-  for (size_t i = 0; i < tallies_.size(); ++i) {
-    const PersistentSlot* slot = plan_.slot(tally_value(tallies_[i].name));
-    sums.tallies[i] = get_floating({slot->type, const_cast<std::byte*>(persistent) + slot->offset});
-  }
+  for (size_t i = 0; i < tally_slots_.size(); ++i)
+    sums.tallies[i] =
+        get_floating({tally_slots_[i]->type, const_cast<std::byte*>(persistent) + tally_slots_[i]->offset});
 }
 
 Result<const Sums*> Session::collect() {
@@ -43,18 +42,18 @@ Result<const Sums*> Session::collect() {
     }
     ++collected_;
   } else {
-    read_tallies(memory_->at(0), sums);
+    read_tallies(arena_->memory().at(0), sums);
     collected_ = requested_;
   }
   return &sums;
 }
 
 Result<int64_t> Session::skipped_updates() {
-  const PersistentSlot* slot = plan_.slot(kSkippedUpdates);
+  const PersistentSlot* slot = arena_->slot(kSkippedUpdates);
   if (slot == nullptr) return 0;
   if (skipped_) return *skipped_;
   int64_t count = 0;
-  PLIMSOLL_TRY(memory_->read(slot->offset, &count, sizeof count));
+  PLIMSOLL_TRY(arena_->memory().read(slot->offset, &count, sizeof count));
   if (skips_) skipped_ = count;
   return count;
 }
@@ -63,8 +62,8 @@ double Session::tally(const std::string& name) {
   while (collected_ < requested_)
     if (!collect()) return std::numeric_limits<double>::quiet_NaN();
   const Sums& newest = sums_[readback_ ? (collected_ + 1) % 2 : 0];
-  for (size_t i = 0; i < tallies_.size(); ++i)
-    if (tallies_[i].name == name) return newest.tallies[i];
+  for (size_t i = 0; i < tallies().size(); ++i)
+    if (tallies()[i].name == name) return newest.tallies[i];
   return std::numeric_limits<double>::quiet_NaN();
 }
 

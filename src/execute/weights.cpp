@@ -229,7 +229,7 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
 Bytes expected_model_bytes(const Session& session, const KerasArchive* source, const std::string& config_text) {
   std::vector<WeightEntry> entries;
   const auto add = [&](const std::string& name, std::string path) {
-    entries.push_back({std::move(path), session.plan().slot(name)->type, nullptr});
+    entries.push_back({std::move(path), session.slot(name)->type, nullptr});
   };
   for (const Weight& weight : session.model().weights())
     if (session.has_persistent(weight.name)) add(weight.name, weight.file_path);

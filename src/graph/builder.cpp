@@ -22,7 +22,7 @@ ValueId GraphBuilder::input(const std::string& name, TensorType type, Category c
   value.name = unique_name(name);
   value.type = std::move(type);
   value.category = category;
-  value.layer = layer_;
+  value.layer = tags_.layer;
   value.persistent = persistent;
   names_[value.name] = id;
   graph_.values.push_back(std::move(value));
@@ -44,19 +44,19 @@ std::vector<ValueId> GraphBuilder::add(const std::string& op, std::vector<ValueI
   if (!inferred) {
     if (status_) {
       Error error = inferred.error();
-      if (!layer_.empty()) error.what = fmt::format("layer '{}': {}", layer_, error.what);
+      if (!tags_.layer.empty()) error.what = fmt::format("layer '{}': {}", tags_.layer, error.what);
       status_ = fail(std::move(error));
     }
     inferred = std::vector<TensorType>(3, types.empty() ? TensorType{} : types.front());
   }
-  Node node{op, std::move(inputs), {}, std::move(attrs), layer_, nullptr};
+  Node node{op, std::move(inputs), {}, std::move(attrs), tags_.layer, tags_.stage, nullptr};
   for (auto& type : *inferred) {
     const auto id = static_cast<ValueId>(graph_.values.size());
     Value value;
     value.name = unique_name(name);
     value.type = std::move(type);
-    value.category = category_;
-    value.layer = layer_;
+    value.category = tags_.category;
+    value.layer = tags_.layer;
     value.producer = static_cast<NodeId>(graph_.nodes.size());
     names_[value.name] = id;
     graph_.values.push_back(std::move(value));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "graph/graph.h"
@@ -21,10 +22,30 @@ class GraphBuilder {
   const Graph& graph() const { return graph_; }
   Graph take() { return std::move(graph_); }
 
-  // Layer name and category given to what is added from now on.
-  void set_layer(std::string layer) { layer_ = std::move(layer); }
-  const std::string& layer() const { return layer_; }
-  void set_category(Category category) { category_ = category; }
+  // What is given to everything that is added: the layer to nodes and values, the category to what nodes make, the
+  // stage to nodes.
+  struct Tags {
+    std::string layer;
+    Category category = Category::kActivations;
+    Stage stage = Stage::kForward;
+  };
+  // Puts back the tags that were there before it, in the reverse order of making.
+  class [[nodiscard]] Scope {
+   public:
+    Scope(GraphBuilder& builder, Tags tags)
+        : builder_(builder), before_(std::exchange(builder.tags_, std::move(tags))) {}
+    ~Scope() { builder_.tags_ = std::move(before_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    GraphBuilder& builder_;
+    Tags before_;
+  };
+  const Tags& tags() const { return tags_; }
+  Scope in_layer(std::string layer) { return {*this, {std::move(layer), tags_.category, tags_.stage}}; }
+  Scope in_category(Category category) { return {*this, {tags_.layer, category, tags_.stage}}; }
+  Scope in_stage(Stage stage, Category category) { return {*this, {tags_.layer, category, stage}}; }
 
   ValueId input(const std::string& name, TensorType type, Category category, bool persistent);
   // The persistent value of that name, added if this graph does not have it yet.
@@ -49,8 +70,7 @@ class GraphBuilder {
 
   Graph graph_;
   Infer infer_;
-  std::string layer_;
-  Category category_ = Category::kActivations;
+  Tags tags_;
   std::map<std::string, ValueId> names_;
   bool names_known_ = false;
   Status status_;

@@ -24,7 +24,7 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// What a byte is for: every byte of an arena has one of these, and reports group by it.
+// What a byte is for: every byte of an arena has one of these, and reports group by it. Nothing else is decided by it.
 enum class Category : uint8_t {
   kWeights,
   kGradients,
@@ -37,6 +37,25 @@ enum class Category : uint8_t {
 };
 std::string_view name_of(Category category);
 std::optional<Category> category_from_name(std::string_view name);
+
+// A memory that values lie in, by its number: the device's arena, the host's memory beside it. Further numbers are
+// further memories, other devices' for one; which there are, a plan lists (plan/plan.h).
+enum class Space : uint8_t { kDevice, kHost };
+inline constexpr int kMostSpaces = 16;
+std::string to_text(Space space);  // "device", "host", or the number
+std::optional<Space> space_from_text(std::string_view text);
+
+// What nodes wait in line for. Work on another queue than compute's runs beside the nodes behind it: it is over when a
+// node on the compute queue has waited for it.
+enum class Queue : uint8_t { kCompute, kToHost, kFromHost };
+std::string_view name_of(Queue queue);
+std::optional<Queue> queue_from_name(std::string_view name);
+
+// The part of a training step that a node belongs to. A node that is made again for the backward pass stays a forward
+// one.
+enum class Stage : uint8_t { kForward, kBackward, kUpdate };
+std::string_view name_of(Stage stage);
+std::optional<Stage> stage_from_name(std::string_view name);
 
 // A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always
 // holds a value, and where copying one fails it destroys what was never made. With another type among them it looks
@@ -78,7 +97,7 @@ struct Value {
   // Chosen by lower/: the physical layout in the backend's words ("" is row-major) and its bytes, padding included.
   std::string layout;
   Bytes layout_bytes = 0;
-  bool host = false;  // lies in the host's memory, beside a device with memory of its own (ops/offload.cpp)
+  Space space = Space::kDevice;
 
   Bytes bytes() const { return layout.empty() ? type.bytes() : layout_bytes; }
 };
@@ -91,7 +110,9 @@ struct Node {
   std::vector<ValueId> outputs;
   Attrs attrs;
   std::string layer;
+  Stage stage = Stage::kForward;
   std::shared_ptr<const Graph> body;  // of op "fused" only: the element-wise nodes it runs in one pass
+  Queue queue = Queue::kCompute;
 };
 
 struct Update {
@@ -128,7 +149,9 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 //     output %y
 //     update %dense/kernel <- %2
 //
-// `host` behind a category says that the value lies in the host's memory.
+// What is not the rule stands behind: `space=host` behind a category says where the value lies; `stage=backward` or
+// `stage=update` at the end of a node's line that it is not part of the forward pass, and `queue=to_host` or
+// `queue=from_host` that it runs beside the computation.
 // The body of a fused node follows it between lines `{` and `}`.
 std::string print(const Graph& graph);
 Result<Graph> parse_graph(std::string_view text);

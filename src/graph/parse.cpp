@@ -265,6 +265,12 @@ class GraphParser {
     if (line.take("layer=")) {
       PLIMSOLL_ASSIGN(node.layer, line.text());
     }
+    if (line.take("stage=")) {
+      PLIMSOLL_ASSIGN(node.stage, one_of<Stage>(line, "stage", stage_from_name));
+    }
+    if (line.take("queue=")) {
+      PLIMSOLL_ASSIGN(node.queue, one_of<Queue>(line, "queue", queue_from_name));
+    }
     for (size_t i = 0; i < values.size(); ++i) {
       if (!own_layer[i]) values[i].layer = node.layer;
       PLIMSOLL_ASSIGN(const ValueId id, define(line, std::move(values[i])));
@@ -286,6 +292,15 @@ class GraphParser {
     return line.expect("}");
   }
 
+  // A word that `from_name` knows.
+  template <typename Enum>
+  static Result<Enum> one_of(Line& line, std::string_view what, std::optional<Enum> (*from_name)(std::string_view)) {
+    PLIMSOLL_ASSIGN(const std::string name, line.word(fmt::format("a {}", what)));
+    const auto known = from_name(name);
+    if (!known) return line.bad(fmt::format("'{}' is not a {}", name, what));
+    return *known;
+  }
+
   // "f32[2,3] activations", and the layout and the memory where they are named.
   static Status type_of(Line& line, Value& value) {
     PLIMSOLL_ASSIGN(const std::string dtype, line.word("a dtype"));
@@ -296,16 +311,15 @@ class GraphParser {
     auto shape = checked_shape(std::move(dims), "shape");
     if (!shape) return line.bad(shape.error().what);
     value.type.shape = std::move(*shape);
-    PLIMSOLL_ASSIGN(const std::string category, line.word("a category"));
-    const auto known_category = category_from_name(category);
-    if (!known_category) return line.bad(fmt::format("'{}' is not a category", category));
-    value.category = *known_category;
+    PLIMSOLL_ASSIGN(value.category, one_of<Category>(line, "category", category_from_name));
     if (line.take("layout=")) {
       PLIMSOLL_ASSIGN(value.layout, line.text());
       PLIMSOLL_TRY(line.expect("layout_bytes="));
       PLIMSOLL_ASSIGN(value.layout_bytes, line.integer());
     }
-    value.host = line.take("host");
+    if (line.take("space=")) {
+      PLIMSOLL_ASSIGN(value.space, one_of<Space>(line, "space", space_from_text));
+    }
     return {};
   }
 

@@ -57,9 +57,16 @@ std::string attrs_text(const Attrs& attrs) {
 }
 
 std::string layout_text(const Value& value) {
-  const char* host = value.host ? " host" : "";
-  if (value.layout.empty()) return host;
-  return fmt::format(" layout={} layout_bytes={}{}", quoted(value.layout), value.layout_bytes, host);
+  const std::string space = value.space == Space::kDevice ? "" : " space=" + to_text(value.space);
+  if (value.layout.empty()) return space;
+  return fmt::format(" layout={} layout_bytes={}{}", quoted(value.layout), value.layout_bytes, space);
+}
+
+std::string stage_and_queue_text(const Node& node) {
+  std::string text;
+  if (node.stage != Stage::kForward) text += fmt::format(" stage={}", name_of(node.stage));
+  if (node.queue != Queue::kCompute) text += fmt::format(" queue={}", name_of(node.queue));
+  return text;
 }
 
 class Printer {
@@ -113,8 +120,8 @@ class Printer {
     }
     std::string inputs;
     for (ValueId id : node.inputs) inputs += (inputs.empty() ? "" : ", ") + reference(graph_, id);
-    out_ += fmt::format("{}  {} = {}({}){} : {}{}\n", indent_, left, node.op, inputs, attrs_text(node.attrs), right,
-                        node.layer.empty() ? "" : " layer=" + quoted(node.layer));
+    out_ += fmt::format("{}  {} = {}({}){} : {}{}{}\n", indent_, left, node.op, inputs, attrs_text(node.attrs), right,
+                        node.layer.empty() ? "" : " layer=" + quoted(node.layer), stage_and_queue_text(node));
     if (node.body) out_ += fmt::format("{0}  {{\n{1}{0}  }}\n", indent_, Printer(*node.body).print(indent_ + "    "));
   }
 

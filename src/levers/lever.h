@@ -1,12 +1,10 @@
-// A lever rewrites the joint graph so that less stays alive, and says what that did and what it means for the training.
+// What levers have in common: what one does to the training, and what one did in a plan.
 #pragma once
 
-#include <memory>
 #include <string>
-#include <vector>
 
-#include "device/device.h"
 #include "graph/graph.h"
+#include "levers/settings.h"
 
 namespace plimsoll {
 
@@ -25,38 +23,10 @@ struct LeverUse {
   Effect effect = Effect::kBitwise;
 };
 
+// A joint graph that a lever rewrote.
 struct Rewritten {
   Graph graph;
-  int64_t count = 0;
-};
-
-// relu_grad(max_pool2d_grad(dp, i), y) = max_pool2d_grad(relu_grad(dp, p), i) where p is the pooled y: the mask of relu
-// is taken at the pooled size, and the activation before pooling need not be kept. Bitwise: the value at the maximum is
-// p itself.
-Rewritten mask_relu_after_pooling(const Graph& graph);
-
-// Values that element-wise nodes and normalisation-apply made are computed again next to each backward reader, from
-// what is kept anyway, instead of being kept themselves. Bitwise: the same kernels on the same inputs.
-Rewritten recompute_cheap(const Graph& graph);
-
-// Beyond recompute_cheap, whatever costs least time for its bytes is computed again, convolutions and products too,
-// until about `share` of the live set under recompute_cheap is left; more where that cannot be reached. Statistics of a
-// batch stay: they are small, and moving averages follow them. Bitwise: the same kernels on the same inputs. Epilogues
-// must have been folded before: a clone takes the ones of its node.
-Rewritten recompute_costly(const Graph& graph, const Device& device, double share);
-
-// For shares that fall from call to call: whether recompute_costly leaves less alive at this one than at the last that
-// did.
-class ReachOfRecompute {
- public:
-  ReachOfRecompute(Graph graph, const Device& device);
-  ReachOfRecompute(ReachOfRecompute&&) noexcept;
-  ~ReachOfRecompute();
-  bool reaches(double share);
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
+  int64_t count = 0;  // values it touched
 };
 
 }  // namespace plimsoll

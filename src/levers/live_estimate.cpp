@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
-#include "ops/op.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_view(const Node& node) {
-  return op_def(node.op).kind == OpKind::kView;
-}
 
 // Such results lie over an input or are never stored: lower/ fuses them.
 bool is_fused(const Node& node) {
@@ -18,36 +14,29 @@ bool is_fused(const Node& node) {
 
 }  // namespace
 
-LiveEstimate::LiveEstimate(const Graph& graph, const AgainChoice& cheap, const Device& device)
-    : graph_(graph), cheap_(cheap), readers_(readers_of(graph)), anchor_of_(graph.values.size(), kNone) {
-  for (size_t n = graph.nodes.size(); n-- > 0;) {
-    const Node& node = graph.nodes[n];
-    if (!is_view(node)) continue;
-    const auto& of_view = readers_[static_cast<size_t>(node.outputs[0])];
-    auto& of_viewed = readers_[static_cast<size_t>(node.inputs[0])];
-    of_viewed.insert(of_viewed.end(), of_view.begin(), of_view.end());
-  }
-  find_anchors();
-  for (Anchor& anchor : anchors_) price(anchor, device);
+LiveEstimate::LiveEstimate(const Graph& graph, const RecomputeChoice& cheap, const Device& device)
+    : graph_(graph), cheap_(cheap), readers_(readers_through_views(graph)), saved_of_(graph.values.size(), kNone) {
+  find_saved();
+  for (SavedActivation& saved : saved_) price(saved, device);
   find_backward_readers();
   fill_base();
 }
 
-void LiveEstimate::find_anchors() {
+void LiveEstimate::find_saved() {
   for (size_t v = 0; v < graph_.values.size(); ++v) {
     const Value& value = graph_.values[v];
     const bool input = value.producer == kNone;
-    if (value.persistent || (!input && (!cheap_.read[v] || cheap_.again[v]))) continue;
-    Anchor anchor;
-    anchor.value = static_cast<ValueId>(v);
-    anchor.bytes = value.bytes();
-    anchor.made = anchor.forward_last = input ? 0 : value.producer;
+    if (value.persistent || (!input && (!cheap_.read[v] || cheap_.recomputed[v]))) continue;
+    SavedActivation saved;
+    saved.value = static_cast<ValueId>(v);
+    saved.bytes = value.bytes();
+    saved.made = saved.forward_last = input ? 0 : value.producer;
     for (NodeId reader : readers_[v])
-      if (!is_backward(graph_, graph_.node(reader))) anchor.forward_last = std::max(anchor.forward_last, reader);
-    anchor.first = INT32_MAX;
-    anchor.last = anchor.made;
-    anchor_of_[v] = static_cast<int>(anchors_.size());
-    anchors_.push_back(std::move(anchor));
+      if (!is_backward(graph_.node(reader))) saved.forward_last = std::max(saved.forward_last, reader);
+    saved.first = INT32_MAX;
+    saved.last = saved.made;
+    saved_of_[v] = static_cast<int>(saved_.size());
+    saved_.push_back(std::move(saved));
   }
 }
 
@@ -55,9 +44,9 @@ void LiveEstimate::add_nodes(NodeId id, Chain& chain, std::vector<bool>& seen) c
   if (seen[static_cast<size_t>(id)]) return;
   seen[static_cast<size_t>(id)] = true;
   const Node& node = graph_.node(id);
-  if (op_def(node.op).recompute == Recompute::kNever || is_backward(graph_, node)) chain.possible = false;
+  if (op_def(node.op).recompute == Recompute::kNever || is_backward(node)) chain.possible = false;
   for (ValueId input : node.inputs) {
-    const int source = anchor_of_[static_cast<size_t>(input)];
+    const int source = saved_of_[static_cast<size_t>(input)];
     if (source != kNone) {
       if (std::find(chain.sources.begin(), chain.sources.end(), source) == chain.sources.end())
         chain.sources.push_back(source);
@@ -81,43 +70,43 @@ bool LiveEstimate::keeps_its_epilogue(ValueId id) const {
   const Node& node = graph_.node(graph_.value(id).producer);
   if (node.op != "conv2d" && node.op != "matmul") return true;
   const auto& readers = readers_[static_cast<size_t>(id)];
-  const auto forward = [&](NodeId reader) { return !is_backward(graph_, graph_.node(reader)); };
+  const auto forward = [&](NodeId reader) { return !is_backward(graph_.node(reader)); };
   const auto first = std::find_if(readers.begin(), readers.end(), forward);
   return first == readers.end() || std::count_if(readers.begin(), readers.end(), forward) > 1 ||
          graph_.node(*first).op != "relu";
 }
 
-void LiveEstimate::price(Anchor& anchor, const Device& device) const {
-  const NodeId producer = graph_.value(anchor.value).producer;
+void LiveEstimate::price(SavedActivation& saved, const Device& device) const {
+  const NodeId producer = graph_.value(saved.value).producer;
   if (producer == kNone) return;
-  Chain chain = chain_of(anchor.value);
-  anchor.can_be_made_again = chain.possible && keeps_its_epilogue(anchor.value);
-  if (!anchor.can_be_made_again) return;
+  Chain chain = chain_of(saved.value);
+  saved.can_be_recomputed = chain.possible && keeps_its_epilogue(saved.value);
+  if (!saved.can_be_recomputed) return;
   for (NodeId id : chain.nodes) {
     const auto offer = device.offer(graph_, graph_.node(id));
-    anchor.seconds += offer ? offer->seconds : 0;
-    anchor.can_be_made_again = anchor.can_be_made_again && offer.has_value();
+    saved.seconds += offer ? offer->seconds : 0;
+    saved.can_be_recomputed = saved.can_be_recomputed && offer.has_value();
   }
   for (ValueId id : graph_.node(producer).inputs)
-    if (anchor_of_[static_cast<size_t>(id)] == kNone && !graph_.value(id).persistent)
-      anchor.scratch += graph_.value(id).bytes();
-  anchor.clones = std::move(chain.nodes);
-  anchor.sources = std::move(chain.sources);
+    if (saved_of_[static_cast<size_t>(id)] == kNone && !graph_.value(id).persistent)
+      saved.scratch += graph_.value(id).bytes();
+  saved.clones = std::move(chain.nodes);
+  saved.sources = std::move(chain.sources);
 }
 
-// A cheap value read in the backward pass is made from anchors there and then.
+// A cheap value read in the backward pass is recomputed from saved activations there and then.
 void LiveEstimate::find_backward_readers() {
-  const auto reads = [&](int anchor, int node) {
-    Anchor& a = anchors_[static_cast<size_t>(anchor)];
+  const auto reads = [&](int source, int node) {
+    SavedActivation& a = saved_[static_cast<size_t>(source)];
     a.first = std::min(a.first, node);
     a.last = std::max(a.last, node);
   };
   for (size_t v = 0; v < graph_.values.size(); ++v) {
-    if (anchor_of_[v] == kNone && !cheap_.again[v]) continue;
+    if (saved_of_[v] == kNone && !cheap_.recomputed[v]) continue;
     const std::vector<int> sources =
-        cheap_.again[v] ? chain_of(static_cast<ValueId>(v)).sources : std::vector<int>{anchor_of_[v]};
+        cheap_.recomputed[v] ? chain_of(static_cast<ValueId>(v)).sources : std::vector<int>{saved_of_[v]};
     for (NodeId reader : readers_[v])
-      if (is_backward(graph_, graph_.node(reader)))
+      if (is_backward(graph_.node(reader)))
         for (int source : sources) reads(source, reader);
   }
 }
@@ -129,15 +118,15 @@ void LiveEstimate::fill_base() {
   for (ValueId id : graph_.outputs) to_the_end[static_cast<size_t>(id)] = true;
   for (size_t v = 0; v < graph_.values.size(); ++v) {
     const Value& value = graph_.values[v];
-    if (value.producer == kNone || in_place[v] || anchor_of_[v] != kNone || is_view(graph_.node(value.producer)))
+    if (value.producer == kNone || in_place[v] || saved_of_[v] != kNone || is_view(graph_.node(value.producer)))
       continue;
-    const bool backward = is_backward(graph_, graph_.node(value.producer));
+    const bool backward = is_backward(graph_.node(value.producer));
     int last = to_the_end[v] ? static_cast<int>(graph_.nodes.size()) - 1 : value.producer;
     for (NodeId reader : readers_[v]) {
       const Node& node = graph_.node(reader);
-      if (backward || !is_backward(graph_, node)) last = std::max(last, reader);
+      if (backward || !is_backward(node)) last = std::max(last, reader);
       // A clone that does not fuse into its reader is stored for it.
-      if (cheap_.again[v] && is_backward(graph_, node) && !is_fused(node)) {
+      if (cheap_.recomputed[v] && is_backward(node) && !is_fused(node)) {
         base_[static_cast<size_t>(reader)] += value.bytes();
         base_[static_cast<size_t>(reader) + 1] -= value.bytes();
       }
@@ -149,35 +138,35 @@ void LiveEstimate::fill_base() {
   }
 }
 
-LiveEstimate::Load LiveEstimate::load(const std::vector<bool>& again, Bytes cap) const {
+LiveEstimate::Load LiveEstimate::load(const std::vector<bool>& recomputed, Bytes cap) const {
   change_ = base_;
-  first_.resize(anchors_.size());
-  last_.resize(anchors_.size());
-  for (size_t a = 0; a < anchors_.size(); ++a) {
-    first_[a] = anchors_[a].first;
-    last_[a] = anchors_[a].last;
+  first_.resize(saved_.size());
+  last_.resize(saved_.size());
+  for (size_t a = 0; a < saved_.size(); ++a) {
+    first_[a] = saved_[a].first;
+    last_[a] = saved_[a].last;
   }
   const auto alive = [&](int first, int last, Bytes bytes) {
     if (first > last) return;
     change_[static_cast<size_t>(first)] += bytes;
     change_[static_cast<size_t>(last) + 1] -= bytes;
   };
-  // Readers before what they read: an anchor is wanted where the first clone that reads it is made.
-  for (size_t a = anchors_.size(); a-- > 0;) {
-    const Anchor& anchor = anchors_[a];
-    if (!again[a]) {
-      alive(anchor.made, std::max(anchor.forward_last, last_[a]), anchor.bytes);
+  // Readers before what they read: a saved activation is wanted where the first clone that reads it is made.
+  for (size_t a = saved_.size(); a-- > 0;) {
+    const SavedActivation& saved = saved_[a];
+    if (!recomputed[a]) {
+      alive(saved.made, std::max(saved.forward_last, last_[a]), saved.bytes);
       continue;
     }
-    for (int source : anchor.sources) {
+    for (int source : saved.sources) {
       auto& first = first_[static_cast<size_t>(source)];
       auto& last = last_[static_cast<size_t>(source)];
       first = std::min(first, first_[a]);
       last = std::max(last, first_[a]);
     }
-    alive(anchor.made, anchor.forward_last, anchor.bytes);
-    alive(first_[a], last_[a], anchor.bytes);
-    alive(first_[a], first_[a], anchor.scratch);
+    alive(saved.made, saved.forward_last, saved.bytes);
+    alive(first_[a], last_[a], saved.bytes);
+    alive(first_[a], first_[a], saved.scratch);
   }
   Load load;
   Bytes live = 0;

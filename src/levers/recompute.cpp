@@ -3,7 +3,7 @@
 #include <map>
 
 #include "graph/rewrite.h"
-#include "levers/again.h"
+#include "levers/recompute.h"
 #include "ops/op.h"
 
 namespace plimsoll {
@@ -12,25 +12,25 @@ namespace {
 // Longer chains of clones cost more than they free: a residual chain would otherwise be walked back to the input.
 constexpr int kLongestChain = 4;
 
-// Decides, in program order, which forward values are made again and which are kept.
+// Decides, in program order, which forward values are recomputed and which are kept.
 class CheapChooser {
  public:
   explicit CheapChooser(const Graph& graph) : graph_(graph) {
     choice_.read.assign(graph.values.size(), false);
-    choice_.again.assign(graph.values.size(), false);
-    choice_.once.assign(graph.nodes.size(), false);
+    choice_.recomputed.assign(graph.values.size(), false);
+    choice_.shared.assign(graph.nodes.size(), false);
     const auto readers = readers_of(graph);
     for (size_t v = 0; v < graph.values.size(); ++v) {
       const NodeId producer = graph.values[v].producer;
-      if (producer != kNone && is_backward(graph, graph.node(producer))) continue;
+      if (producer != kNone && is_backward(graph.node(producer))) continue;
       choice_.read[v] = std::any_of(readers[v].begin(), readers[v].end(),
-                                    [&](NodeId reader) { return is_backward(graph, graph.node(reader)); });
+                                    [&](NodeId reader) { return is_backward(graph.node(reader)); });
     }
     for (size_t v = 0; v < graph.values.size(); ++v)
       if (choice_.read[v] && graph.values[v].producer != kNone) consider(static_cast<ValueId>(v));
   }
 
-  AgainChoice take() { return std::move(choice_); }
+  RecomputeChoice take() { return std::move(choice_); }
 
  private:
   // Nodes to clone for `id` and the bytes that would have to be kept for it and are not yet; false if it cannot be
@@ -52,21 +52,21 @@ class CheapChooser {
 
   void consider(ValueId id) {
     // Copies of weights in another dtype are small, and made for all weights at once.
-    if (graph_.value(id).category == Category::kTemporaries) return;
+    if (is_copy_of_persistent(graph_, id)) return;
     int nodes = 0;
     Bytes newly_kept = 0;
     if (chain_of_producer(id, nodes, newly_kept) && newly_kept < graph_.value(id).bytes())
-      choice_.again[static_cast<size_t>(id)] = true;
+      choice_.recomputed[static_cast<size_t>(id)] = true;
   }
 
   const Graph& graph_;
-  AgainChoice choice_;
+  RecomputeChoice choice_;
 };
 
 // The value to read in the backward pass for an old one: itself, or a clone made here and now.
 class Cloner {
  public:
-  Cloner(const Graph& graph, const AgainChoice& choice, Rewrite& rewrite)
+  Cloner(const Graph& graph, const RecomputeChoice& choice, Rewrite& rewrite)
       : graph_(graph), choice_(choice), rewrite_(rewrite) {}
 
   ValueId fresh(ValueId id) {
@@ -79,47 +79,47 @@ class Cloner {
     std::vector<ValueId> inputs;
     for (ValueId input : node.inputs) inputs.push_back(fresh(input));
     const std::vector<ValueId> outputs = rewrite_.clone_node(producer, inputs);
-    if (choice_.once[static_cast<size_t>(producer)]) made_[producer] = outputs;
+    if (choice_.shared[static_cast<size_t>(producer)]) made_[producer] = outputs;
     return outputs[index];
   }
 
  private:
   const Graph& graph_;
-  const AgainChoice& choice_;
+  const RecomputeChoice& choice_;
   Rewrite& rewrite_;
   std::map<NodeId, std::vector<ValueId>> made_;  // clones that serve every reader
 };
 
 }  // namespace
 
-bool is_backward(const Graph& graph, const Node& node) {
-  return graph.value(node.outputs[0]).category == Category::kGradients;
+bool is_backward(const Node& node) {
+  return node.stage == Stage::kBackward;
 }
 
-AgainChoice cheap_choice(const Graph& graph) {
+RecomputeChoice cheap_choice(const Graph& graph) {
   return CheapChooser(graph).take();
 }
 
-Rewritten make_again(const Graph& graph, const AgainChoice& choice) {
+Rewritten recompute(const Graph& graph, const RecomputeChoice& choice) {
   Rewrite rewrite(graph);
   Cloner cloner(graph, choice, rewrite);
-  const auto again = [&](ValueId id) { return choice.again[static_cast<size_t>(id)]; };
+  const auto recomputed = [&](ValueId id) { return choice.recomputed[static_cast<size_t>(id)]; };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!is_backward(graph, node) || std::none_of(node.inputs.begin(), node.inputs.end(), again)) {
+    if (!is_backward(node) || std::none_of(node.inputs.begin(), node.inputs.end(), recomputed)) {
       rewrite.copy_node(static_cast<NodeId>(n));
       continue;
     }
     std::vector<ValueId> inputs;
-    for (ValueId id : node.inputs) inputs.push_back(again(id) ? cloner.fresh(id) : rewrite.to(id));
+    for (ValueId id : node.inputs) inputs.push_back(recomputed(id) ? cloner.fresh(id) : rewrite.to(id));
     const auto outputs = rewrite.clone_node(static_cast<NodeId>(n), inputs);
     for (size_t i = 0; i < outputs.size(); ++i) rewrite.bind(node.outputs[i], outputs[i]);
   }
-  return {rewrite.finish(), std::count(choice.again.begin(), choice.again.end(), true)};
+  return {rewrite.finish(), std::count(choice.recomputed.begin(), choice.recomputed.end(), true)};
 }
 
 Rewritten recompute_cheap(const Graph& graph) {
-  return make_again(graph, cheap_choice(graph));
+  return recompute(graph, cheap_choice(graph));
 }
 
 }  // namespace plimsoll

@@ -1,11 +1,11 @@
-// Which of the values kept under recompute_cheap to make again, convolutions included, so that the live set falls to a
+// Which of the values kept under recompute_cheap to recompute, convolutions included, so that the live set falls to a
 // share of what it was, for little time.
 //
-// A value that is made again is kept from its first backward reader to its last. Making neighbours again therefore
+// A value that is recomputed is kept from its first backward reader to its last. Recomputing neighbours therefore
 // holds all of them at once where the first is read: the segments of Chen et al. (arXiv 1604.06174), whose best length
-// is a trade. Here no segments are drawn up. Values are flipped one at a time, to made again or back to kept, always
+// is a trade. Here no segments are drawn up. Values are flipped one at a time, to recomputed or back to kept, always
 // the one that takes most bytes, summed over the nodes where too much is alive, for the seconds it costs: segments come
-// out where they pay, also where branches join, and what is cheap to make again for its bytes goes first.
+// out where they pay, also where branches join, and what is cheap to recompute for its bytes goes first.
 #include <algorithm>
 
 #include "levers/live_estimate.h"
@@ -14,7 +14,7 @@
 namespace plimsoll {
 namespace {
 
-constexpr double kMostWork = 2e8;      // nodes and anchors looked at: about half a second
+constexpr double kMostWork = 2e8;      // nodes and saved activations looked at: about half a second
 constexpr double kNoSeconds = 1e-9;    // keeps a clone that is said to cost nothing comparable
 constexpr double kWorthALevel = 0.97;  // of the live set before: less of a difference is not worth a plan
 
@@ -22,46 +22,46 @@ class Flipper {
  public:
   Flipper(const LiveEstimate& estimate, size_t nodes, double share)
       : estimate_(estimate),
-        again_(estimate.anchors().size(), false),
-        work_a_load_(static_cast<double>(nodes + again_.size())),
-        cap_(static_cast<Bytes>(share * static_cast<double>(estimate.load(again_, 0).peak))) {
+        recomputed_(estimate.saved().size(), false),
+        work_per_load_(static_cast<double>(nodes + recomputed_.size())),
+        cap_(static_cast<Bytes>(share * static_cast<double>(estimate.load(recomputed_, 0).peak))) {
     above_ = above();
     while (above_ > 0 && work_ < kMostWork && flip_best()) {
     }
     keep_what_may_be_kept();
   }
 
-  const std::vector<bool>& again() const { return again_; }
+  const std::vector<bool>& recomputed() const { return recomputed_; }
 
  private:
   double above() {
-    work_ += work_a_load_;
-    return estimate_.load(again_, cap_).above_cap;
+    work_ += work_per_load_;
+    return estimate_.load(recomputed_, cap_).above_cap;
   }
 
   double above_if_flipped(size_t a) {
-    again_[a] = !again_[a];
+    recomputed_[a] = !recomputed_[a];
     const double result = above();
-    again_[a] = !again_[a];
+    recomputed_[a] = !recomputed_[a];
     return result;
   }
 
   bool flip_best() {
     double best = 0, best_above = 0;
-    size_t which = again_.size();
-    for (size_t a = 0; a < again_.size(); ++a) {
-      const Anchor& anchor = estimate_.anchors()[a];
-      if (!anchor.can_be_made_again) continue;
+    size_t which = recomputed_.size();
+    for (size_t a = 0; a < recomputed_.size(); ++a) {
+      const SavedActivation& saved = estimate_.saved()[a];
+      if (!saved.can_be_recomputed) continue;
       const double after = above_if_flipped(a);
       // Back to kept costs nothing: whatever of that helps comes first.
-      const double gain = (above_ - after) / (again_[a] ? kNoSeconds : std::max(anchor.seconds, kNoSeconds));
+      const double gain = (above_ - after) / (recomputed_[a] ? kNoSeconds : std::max(saved.seconds, kNoSeconds));
       if (after >= above_ || gain <= best) continue;
       best = gain;
       best_above = after;
       which = a;
     }
-    if (which == again_.size()) return false;
-    again_[which] = !again_[which];
+    if (which == recomputed_.size()) return false;
+    recomputed_[which] = !recomputed_[which];
     above_ = best_above;
     return true;
   }
@@ -69,18 +69,17 @@ class Flipper {
   // What was taken early may not be needed any more; the dearest first.
   void keep_what_may_be_kept() {
     std::vector<size_t> order;
-    for (size_t a = 0; a < again_.size(); ++a)
-      if (again_[a]) order.push_back(a);
-    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-      return estimate_.anchors()[a].seconds > estimate_.anchors()[b].seconds;
-    });
+    for (size_t a = 0; a < recomputed_.size(); ++a)
+      if (recomputed_[a]) order.push_back(a);
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return estimate_.saved()[a].seconds > estimate_.saved()[b].seconds; });
     for (size_t a : order)
-      if (above_if_flipped(a) <= above_) again_[a] = false;
+      if (above_if_flipped(a) <= above_) recomputed_[a] = false;
   }
 
   const LiveEstimate& estimate_;
-  std::vector<bool> again_;
-  double work_a_load_;
+  std::vector<bool> recomputed_;
+  double work_per_load_;
   Bytes cap_;
   double above_ = 0;
   double work_ = 0;
@@ -89,18 +88,18 @@ class Flipper {
 }  // namespace
 
 Rewritten recompute_costly(const Graph& graph, const Device& device, double share) {
-  AgainChoice choice = cheap_choice(graph);
+  RecomputeChoice choice = cheap_choice(graph);
   const LiveEstimate estimate(graph, choice, device);
   const Flipper flipper(estimate, graph.nodes.size(), share);
-  for (size_t a = 0; a < estimate.anchors().size(); ++a) {
-    if (!flipper.again()[a]) continue;
-    const Anchor& anchor = estimate.anchors()[a];
-    choice.again[static_cast<size_t>(anchor.value)] = true;
-    choice.once[static_cast<size_t>(graph.value(anchor.value).producer)] = true;
-    for (NodeId id : anchor.clones)
-      if (op_def(graph.node(id).op).recompute == Recompute::kCostly) choice.once[static_cast<size_t>(id)] = true;
+  for (size_t a = 0; a < estimate.saved().size(); ++a) {
+    if (!flipper.recomputed()[a]) continue;
+    const SavedActivation& saved = estimate.saved()[a];
+    choice.recomputed[static_cast<size_t>(saved.value)] = true;
+    choice.shared[static_cast<size_t>(graph.value(saved.value).producer)] = true;
+    for (NodeId id : saved.clones)
+      if (op_def(graph.node(id).op).recompute == Recompute::kCostly) choice.shared[static_cast<size_t>(id)] = true;
   }
-  return make_again(graph, choice);
+  return recompute(graph, choice);
 }
 
 struct ReachOfRecompute::State {
@@ -108,10 +107,10 @@ struct ReachOfRecompute::State {
       : graph(std::move(whole)),
         choice(cheap_choice(graph)),
         estimate(graph, choice, device),
-        peak(estimate.load(std::vector<bool>(estimate.anchors().size(), false), 0).peak) {}
+        peak(estimate.load(std::vector<bool>(estimate.saved().size(), false), 0).peak) {}
 
   Graph graph;
-  AgainChoice choice;
+  RecomputeChoice choice;
   LiveEstimate estimate;
   Bytes peak;  // at the last share that was reached
 };
@@ -123,7 +122,7 @@ ReachOfRecompute::~ReachOfRecompute() = default;
 
 bool ReachOfRecompute::reaches(double share) {
   const LiveEstimate& estimate = state_->estimate;
-  const Bytes next = estimate.load(Flipper(estimate, state_->graph.nodes.size(), share).again(), 0).peak;
+  const Bytes next = estimate.load(Flipper(estimate, state_->graph.nodes.size(), share).recomputed(), 0).peak;
   if (static_cast<double>(next) > kWorthALevel * static_cast<double>(state_->peak)) return false;
   state_->peak = next;
   return true;

@@ -1,14 +1,15 @@
-#include <algorithm>
+#include "levers/relu_pooling.h"
 
+#include "graph/queries.h"
 #include "graph/rewrite.h"
-#include "levers/lever.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
 
 bool plain_relu_from_output(const Node& node) {
   return node.op == "relu_grad" && node.attrs.has("from") && node.attrs.text("from") == "output" &&
-         node.attrs.real_or("negative_slope", 0) == 0 && !node.attrs.has("max_value");
+         is_plain_relu(node.attrs);
 }
 
 // The max_pool2d node whose index feeds `grad`, if it pooled exactly `y`; kNone otherwise.
@@ -16,13 +17,6 @@ NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
   const NodeId pool = graph.value(grad.inputs[1]).producer;
   if (pool == kNone || graph.node(pool).op != "max_pool2d" || graph.node(pool).inputs[0] != y) return kNone;
   return pool;
-}
-
-// Whether the graph hands it out: then it must exist as itself.
-bool handed_out(const Graph& graph, ValueId id) {
-  return std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end() ||
-         std::any_of(graph.updates.begin(), graph.updates.end(),
-                     [&](const Update& update) { return update.value == id; });
 }
 
 }  // namespace
@@ -38,7 +32,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
     if (!plain_relu_from_output(relu)) continue;
     const NodeId before = graph.value(relu.inputs[0]).producer;
     if (before == kNone || graph.node(before).op != "max_pool2d_grad") continue;
-    if (readers[static_cast<size_t>(relu.inputs[0])].size() != 1 || handed_out(graph, relu.inputs[0])) continue;
+    if (readers[static_cast<size_t>(relu.inputs[0])].size() != 1 || is_handed_out(graph, relu.inputs[0])) continue;
     if (pooling_of(graph, graph.node(before), relu.inputs[1]) == kNone) continue;
     follows[static_cast<size_t>(before)] = static_cast<NodeId>(n);
     swapped[n] = true;
@@ -64,6 +58,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
                       {masked_id},
                       relu_grad.attrs,
                       relu_grad.layer,
+                      relu_grad.stage,
                       nullptr});
     const ValueId result = rewrite.add_value(graph.value(relu_grad.outputs[0]));
     rewrite.add_node({"max_pool2d_grad",
@@ -71,6 +66,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
                       {result},
                       pool_grad.attrs,
                       pool_grad.layer,
+                      pool_grad.stage,
                       nullptr});
     rewrite.bind(relu_grad.outputs[0], result);
   }

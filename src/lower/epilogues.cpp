@@ -2,17 +2,13 @@
 
 #include "graph/rewrite.h"
 #include "lower/lower.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
 
 bool takes_epilogue(const Node& node) {
   return node.op == "conv2d" || node.op == "matmul";
-}
-
-bool plain_relu(const Node& node) {
-  return node.op == "relu" && node.attrs.real_or("negative_slope", 0) == 0 && node.attrs.real_or("threshold", 0) == 0 &&
-         !node.attrs.has("max_value");
 }
 
 }  // namespace
@@ -39,7 +35,7 @@ Graph fold_epilogues(const Graph& graph) {
       result = graph.node(next).outputs[0];
       next = only_reader[static_cast<size_t>(result)];
     }
-    if (next != kNone && plain_relu(graph.node(next))) {
+    if (next != kNone && graph.node(next).op == "relu" && is_plain_relu(graph.node(next).attrs)) {
       node.attrs.set("activation", std::string("relu"));
       absorbed[static_cast<size_t>(next)] = true;
       result = graph.node(next).outputs[0];

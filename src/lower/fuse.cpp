@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "graph/queries.h"
 #include "graph/rewrite.h"
 #include "lower/lower.h"
 #include "ops/op.h"
@@ -94,16 +95,15 @@ class Fuser {
   bool read_outside(ValueId id, const std::vector<NodeId>& members) const {
     for (NodeId reader : readers_[static_cast<size_t>(id)])
       if (std::find(members.begin(), members.end(), reader) == members.end()) return true;
-    return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end() ||
-           std::any_of(graph_.updates.begin(), graph_.updates.end(),
-                       [&](const Update& update) { return update.value == id; });
+    return is_handed_out(graph_, id);
   }
 
   void emit(Rewrite& rewrite, const std::vector<NodeId>& members) const {
     Graph body;
     body.name = "fused";
     std::map<ValueId, ValueId> inside;
-    Node fused{"fused", {}, {}, {}, graph_.node(members.back()).layer, nullptr};
+    const Node& last = graph_.node(members.back());
+    Node fused{"fused", {}, {}, {}, last.layer, last.stage, nullptr};
     const auto add = [&](ValueId old) {
       const auto id = static_cast<ValueId>(body.values.size());
       body.values.push_back(graph_.value(old));

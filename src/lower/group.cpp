@@ -9,8 +9,8 @@
 
 #include <algorithm>
 #include <map>
-#include <set>
 
+#include "graph/queries.h"
 #include "graph/rewrite.h"
 #include "lower/lower.h"
 #include "ops/op.h"
@@ -81,9 +81,7 @@ enum class Gather : uint8_t { kPasses, kMoves };
 class Grouper {
  public:
   Grouper(const Graph& graph, const Device& device, Gather gather)
-      : graph_(graph), gather_(gather), readers_(readers_of(graph)) {
-    for (const auto& update : graph.updates) kept_.insert(update.value);
-    kept_.insert(graph.outputs.begin(), graph.outputs.end());
+      : graph_(graph), gather_(gather), readers_(readers_of(graph)), handed_out_(handed_out_values(graph)) {
     std::map<std::string, size_t> open;  // the group that takes more members of a signature
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
@@ -170,9 +168,9 @@ class Grouper {
     return true;
   }
 
-  // A pass mostly writes over what it reads; a move has both in memory. Together at the end, all of them at once: so
-  // only small ones. Together at the beginning they are there earlier than they need be: so only where all are needed
-  // until the last of them would have been made anyway.
+  // A pass mostly writes over what it reads; a move has both in memory. Grouping at the last member keeps all inputs
+  // alive at once, so only for small values. Grouping at the first makes outputs earlier than needed, so only if each
+  // of them is still live at the last member.
   void spare_memory(const Group& group, NodeId id, bool& late, bool& early) const {
     late = late && is_small(graph_.value(graph_.node(id).inputs[0]));
     for (NodeId member : group.members) early = early && is_read_after(graph_.node(member).outputs[0], id);
@@ -180,11 +178,13 @@ class Grouper {
 
   bool is_read_after(ValueId value, NodeId id) const {
     const auto& readers = readers_[static_cast<size_t>(value)];
-    return kept_.count(value) > 0 || std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r > id; });
+    return handed_out_[static_cast<size_t>(value)] ||
+           std::any_of(readers.begin(), readers.end(), [&](NodeId r) { return r > id; });
   }
 
   void emit_move(Rewrite& rewrite, const Group& group) const {
-    Node move{"reorder", {}, {}, graph_.node(group.members.front()).attrs, "", nullptr};
+    const Node& first = graph_.node(group.members.front());
+    Node move{"reorder", {}, {}, first.attrs, "", first.stage, nullptr};
     for (NodeId id : group.members) {
       const Node& node = graph_.node(id);
       move.inputs.push_back(rewrite.to(node.inputs[0]));
@@ -197,7 +197,7 @@ class Grouper {
   void emit_pass(Rewrite& rewrite, const Group& group) const {
     Graph body;
     body.name = kGroupBody;
-    Node fused{"fused", {}, {}, {}, "", nullptr};
+    Node fused{"fused", {}, {}, {}, "", graph_.node(group.members.front()).stage, nullptr};
     std::map<ValueId, ValueId> shared;  // graph inputs of the body, by the outer value
     for (NodeId id : group.members) {
       const Node& node = graph_.node(id);
@@ -247,7 +247,7 @@ class Grouper {
   const Graph& graph_;
   Gather gather_;
   std::vector<std::vector<NodeId>> readers_;
-  std::set<ValueId> kept_;  // outputs and updates
+  std::vector<bool> handed_out_;
   std::vector<Group> groups_;
 };
 

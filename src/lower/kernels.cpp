@@ -2,12 +2,13 @@
 
 #include "graph/rewrite.h"
 #include "lower/lower.h"
+#include "ops/op.h"
 
 namespace plimsoll {
 namespace {
 
 // A value in another layout, moved there by a reorder node.
-ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const std::string& layer) {
+ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const Node& wanted_by) {
   Value value = rewrite.graph().value(id);
   value.name += "/reordered";
   value.layout = layout.name;
@@ -15,19 +16,17 @@ ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const std:
   value.persistent = false;
   if (value.category != Category::kGradients) value.category = Category::kTemporaries;
   const ValueId result = rewrite.add_value(std::move(value));
-  rewrite.add_node({"reorder", {id}, {result}, {{"layout", layout.name}}, layer, nullptr});
+  rewrite.add_node({"reorder", {id}, {result}, {{"layout", layout.name}}, wanted_by.layer, wanted_by.stage, nullptr});
   return result;
 }
 
 // The same, once for weights, which the forward and the backward pass both read; other values are large, and keeping
 // them in two layouts would cost more than moving them twice.
 ValueId moved_to(std::map<std::pair<ValueId, std::string>, ValueId>& moved, Rewrite& rewrite, ValueId id,
-                 const Layout& layout, const std::string& layer) {
-  const Category category = rewrite.graph().value(id).category;
-  if (category != Category::kWeights && category != Category::kTemporaries)
-    return reordered(rewrite, id, layout, layer);
+                 const Layout& layout, const Node& wanted_by) {
+  if (!is_copy_of_persistent(rewrite.graph(), id)) return reordered(rewrite, id, layout, wanted_by);
   const auto [place, added] = moved.try_emplace({id, layout.name}, kNone);
-  if (added) place->second = reordered(rewrite, id, layout, layer);
+  if (added) place->second = reordered(rewrite, id, layout, wanted_by);
   return place->second;
 }
 
@@ -43,7 +42,7 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
       node.inputs[i] = rewrite.to(node.inputs[i]);
       const Layout wanted = offer.inputs.empty() ? Layout{} : offer.inputs[i];
       if (rewrite.graph().value(node.inputs[i]).layout != wanted.name)
-        node.inputs[i] = moved_to(moved, rewrite, node.inputs[i], wanted, node.layer);
+        node.inputs[i] = moved_to(moved, rewrite, node.inputs[i], wanted, node);
     }
     std::vector<ValueId> plain;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
@@ -59,12 +58,11 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
     }
     const std::vector<ValueId> outputs = node.outputs;
     const std::vector<ValueId> old_outputs = graph.nodes[n].outputs;
-    const std::string layer = node.layer;
     rewrite.add_node(std::move(node));
     // Everyone else reads row-major, today; a consumer that can take the layout would ask for it here.
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!rewrite.graph().value(outputs[i]).layout.empty())
-        rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, layer));
+        rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, graph.nodes[n]));
   }
   LoweredGraph lowered;
   lowered.graph = group_moves(rewrite.finish(), device);

@@ -4,15 +4,13 @@
 // five passes over the tensor instead of seven. Bitwise: the same normalisation of the same numbers.
 #include <optional>
 
+#include "graph/queries.h"
 #include "graph/rewrite.h"
 #include "lower/lower.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
-
-bool plain_relu(const Attrs& attrs) {
-  return attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0 && !attrs.has("max_value");
-}
 
 struct Masked {
   NodeId mask = kNone;       // relu_grad
@@ -23,14 +21,14 @@ struct Masked {
 // The normalisation behind what a relu_grad reads: through a relu, or, where it was recomputed, directly.
 NodeId normalisation_behind(const Graph& graph, ValueId value) {
   NodeId producer = graph.value(value).producer;
-  if (producer != kNone && graph.node(producer).op == "relu" && plain_relu(graph.node(producer).attrs))
+  if (producer != kNone && graph.node(producer).op == "relu" && is_plain_relu(graph.node(producer).attrs))
     producer = graph.value(graph.node(producer).inputs[0]).producer;
   return producer != kNone && graph.node(producer).op == "batch_norm_apply" ? producer : kNone;
 }
 
 std::optional<Masked> find(const Graph& graph, const std::vector<std::vector<NodeId>>& readers, NodeId id) {
   const Node& mask = graph.node(id);
-  if (mask.op != "relu_grad" || !plain_relu(mask.attrs)) return std::nullopt;
+  if (mask.op != "relu_grad" || !is_plain_relu(mask.attrs)) return std::nullopt;
   Masked found{id, normalisation_behind(graph, mask.inputs[1]), kNone, kNone};
   const auto& reads = readers[static_cast<size_t>(mask.outputs[0])];
   if (found.normalise == kNone || reads.size() != 2) return std::nullopt;
@@ -49,12 +47,11 @@ std::optional<Masked> find(const Graph& graph, const std::vector<std::vector<Nod
 Graph mask_from_normalised(const Graph& graph) {
   const auto readers = readers_of(graph);
   std::vector<std::optional<Masked>> reader_of(graph.nodes.size());
-  std::vector<bool> kept(graph.values.size(), false), gone(graph.nodes.size(), false);
-  for (ValueId id : graph.outputs) kept[static_cast<size_t>(id)] = true;
-  for (const Update& update : graph.updates) kept[static_cast<size_t>(update.value)] = true;
+  const std::vector<bool> handed_out = handed_out_values(graph);
+  std::vector<bool> gone(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto found = find(graph, readers, static_cast<NodeId>(n));
-    if (!found || kept[static_cast<size_t>(graph.nodes[n].outputs[0])]) continue;
+    if (!found || handed_out[static_cast<size_t>(graph.nodes[n].outputs[0])]) continue;
     gone[n] = true;
     reader_of[static_cast<size_t>(found->sums)] = reader_of[static_cast<size_t>(found->gradient)] = found;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "graph/queries.h"
 #include "graph/rewrite.h"
 #include "lower/lower.h"
 
@@ -71,27 +72,20 @@ void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   if (makes_image) {
     node.outputs = {padded};
     rewrite.add_node(std::move(node));
-    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, nullptr});
+    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, old.stage, nullptr});
     return;
   }
-  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, nullptr});
+  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, old.stage, nullptr});
   node.inputs[0] = padded;
   for (ValueId& out : node.outputs) out = result(out);
   rewrite.add_node(std::move(node));
 }
 
 // Which values must be there as themselves.
-std::vector<bool> kept_values(const Graph& graph) {
-  std::vector<bool> kept(graph.values.size(), false);
-  for (ValueId id : graph.outputs) kept[static_cast<size_t>(id)] = true;
-  for (const Update& update : graph.updates) kept[static_cast<size_t>(update.value)] = true;
-  return kept;
-}
-
 class PaddingFolder {
  public:
   PaddingFolder(const Graph& graph, const Device& device)
-      : graph_(graph), device_(device), readers_(readers_of(graph)), kept_(kept_values(graph)) {}
+      : graph_(graph), device_(device), readers_(readers_of(graph)), handed_out_(handed_out_values(graph)) {}
 
   Graph run() {
     std::vector<bool> gone(graph_.nodes.size(), false);
@@ -122,7 +116,7 @@ class PaddingFolder {
   bool fold_pad(const Node& pad, std::vector<Node>& nodes) const {
     const ValueId padded = pad.outputs[0];
     const auto& readers = readers_[static_cast<size_t>(padded)];
-    if (kept_[static_cast<size_t>(padded)] || readers.empty()) return false;
+    if (handed_out_[static_cast<size_t>(padded)] || readers.empty()) return false;
     std::vector<Node> folded;
     for (NodeId id : readers) {
       const Node& reader = nodes[static_cast<size_t>(id)];
@@ -145,7 +139,7 @@ class PaddingFolder {
     const ValueId padded = pad.outputs[0];
     const NodeId before = graph_.value(pad.inputs[0]).producer;
     const auto& readers = readers_[static_cast<size_t>(padded)];
-    if (kept_[static_cast<size_t>(padded)] || readers.size() != 1 || before == kNone) return false;
+    if (handed_out_[static_cast<size_t>(padded)] || readers.size() != 1 || before == kNone) return false;
     const Attrs& relu = nodes[static_cast<size_t>(before)].attrs;
     Node& pool = nodes[static_cast<size_t>(readers[0])];
     const Pads &pads = pad.attrs.list("pads"), window = pool.op == "max_pool2d" ? pool.attrs.list("pool") : Pads{0, 0};
@@ -179,7 +173,8 @@ class PaddingFolder {
   bool fold_crop(const Node& crop, std::vector<Node>& nodes) const {
     const ValueId image = crop.inputs[0];
     const NodeId producer = graph_.value(image).producer;
-    if (producer == kNone || kept_[static_cast<size_t>(image)] || readers_[static_cast<size_t>(image)].size() != 1)
+    if (producer == kNone || handed_out_[static_cast<size_t>(image)] ||
+        readers_[static_cast<size_t>(image)].size() != 1)
       return false;
     Node& gradient = nodes[static_cast<size_t>(producer)];
     if (gradient.op != "conv2d_input_grad") return false;
@@ -195,7 +190,7 @@ class PaddingFolder {
   const Graph& graph_;
   const Device& device_;
   std::vector<std::vector<NodeId>> readers_;
-  std::vector<bool> kept_;
+  std::vector<bool> handed_out_;
 };
 
 }  // namespace

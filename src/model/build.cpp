@@ -6,6 +6,7 @@
 
 #include "model/model.h"
 #include "model/plan.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -30,7 +31,6 @@ class GraphWriter {
         data_(data) {}
 
   Forward run() {
-    b_.set_category(Category::kActivations);
     values_.assign(plan_.tensors.size(), kNone);
     for (size_t i = 0; i < plan_.inputs.size(); ++i) values_[plan_.inputs[i]] = input(i);
     for (size_t i = 0; i < plan_.calls.size(); ++i) call(i);
@@ -44,7 +44,6 @@ class GraphWriter {
       std::sort(forward.tallies.begin(), forward.tallies.end(),
                 [](const Tally& a, const Tally& b) { return a.name < b.name; });
     }
-    b_.set_layer("");
     return forward;
   }
 
@@ -56,9 +55,9 @@ class GraphWriter {
 
   ValueId input(size_t i) {
     const Port& port = model_.inputs()[i];
-    b_.set_layer(port.name);
+    const auto layer = b_.in_layer(port.name);
     const DType dtype = i < data_.inputs.size() ? data_.inputs[i] : precision_;
-    ValueId x = b_.input("x:" + port.name, {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
+    ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
     return cast(x, read_in_float32(plan_.inputs[i]) ? precision_ : compute_);
@@ -82,7 +81,7 @@ class GraphWriter {
   void call(size_t index) {
     const LayerCall& call = plan_.calls[index];
     const LayerObject& object = plan_.layers[call.layer];
-    b_.set_layer(object.path);
+    const auto layer = b_.in_layer(object.path);
     const DType dtype = object.float32 ? precision_ : compute_;
     std::vector<ValueId> inputs, weights;
     for (size_t t : call.inputs) inputs.push_back(converted(values_[t], dtype));
@@ -96,24 +95,27 @@ class GraphWriter {
     const ValueId held = b_.persistent(model_.weights()[object.first_weight + i].name,
                                        {precision_, object.specs[i].shape}, Category::kWeights);
     if (object.layer.float32_weights) return held;
-    b_.set_category(Category::kTemporaries);
-    const ValueId used = converted(held, dtype);
-    b_.set_category(Category::kActivations);
-    return used;
+    const auto temporaries = b_.in_category(Category::kTemporaries);
+    return converted(held, dtype);
   }
 
-  ValueId scalar(const std::string& name) { return b_.persistent(name, {precision_, Shape{}}, Category::kInputs); }
+  ValueId one() { return step_scalar(b_, StepScalar::kOne, precision_); }
+  ValueId factor(const std::string& output) {
+    return b_.persistent(loss_factor_value(output), {precision_, Shape{}}, Category::kInputs);
+  }
 
   // Target and sample weights of an output, read once.
   void read_targets(size_t i) {
     const Port& port = model_.outputs()[i];
     const DType dtype = i < data_.targets.size() ? data_.targets[i] : port.sparse_labels ? DType::kInt32 : precision_;
-    const ValueId y = b_.input("y:" + port.name, {dtype, with_batch(batch_, port.target)}, Category::kInputs, false);
+    const ValueId y =
+        b_.input(target_value(port.name), {dtype, with_batch(batch_, port.target)}, Category::kInputs, false);
     targets_[i] = cast(y, port.sparse_labels ? DType::kInt32 : precision_);
     if (port.sparse_labels && port.target.rank() > 0)
       targets_[i] = b_.add1("reshape", {targets_[i]}, {{"shape", std::vector<int64_t>{batch_ * port.rows_per_sample}}});
     if (data_.sample_weights)
-      sample_weights_[i] = b_.input("weight:" + port.name, {precision_, Shape{batch_}}, Category::kInputs, false);
+      sample_weights_[i] =
+          b_.input(sample_weight_value(port.name), {precision_, Shape{batch_}}, Category::kInputs, false);
   }
 
   ValueId total(ValueId rows, ValueId scale, size_t output, bool weighted) {
@@ -138,24 +140,24 @@ class GraphWriter {
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i]) continue;
       const std::string& name = model_.outputs()[i].name;
-      b_.set_layer(name);
+      const auto layer = b_.in_layer(name);
       read_targets(i);
       rows_[i] = add_loss_rows(b_, *losses[i], forward.predictions[i], targets_[i]);
-      const ValueId share = total(rows_[i], scalar("scale:" + name), i, true);
+      const ValueId share = total(rows_[i], factor(name), i, true);
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
-      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], scalar("one"), i, true), i, false));
+      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), i, true), i, false));
     }
   }
 
   void add_metrics(Forward& forward) {
     for (const MetricSpec& metric : plan_.objective.metrics) {
       const size_t i = metric.output;
-      b_.set_layer(model_.outputs()[i].name);
+      const auto layer = b_.in_layer(model_.outputs()[i].name);
       const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
-      forward.tallies.push_back(tally(metric.name, total(rows, scalar("one"), i, weighted), i, weighted,
-                                      metric.kind != MetricSpec::Kind::kLoss));
+      forward.tallies.push_back(
+          tally(metric.name, total(rows, one(), i, weighted), i, weighted, metric.kind != MetricSpec::Kind::kLoss));
     }
   }
 
@@ -179,16 +181,14 @@ Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision,
 }
 
 ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {
-  const std::string layer = b.layer();
   ValueId total = kNone;
   for (const Weight& weight : model.weights()) {
     if (!weight.trainable || (weight.l1 == 0 && weight.l2 == 0)) continue;
-    b.set_layer(weight.layer);
+    const auto layer = b.in_layer(weight.layer);
     const ValueId w = b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
     const ValueId penalty = b.add1("l1_l2_penalty", {w}, {{"l1", weight.l1}, {"l2", weight.l2}});
     total = total == kNone ? penalty : b.add1("add", {total, penalty});
   }
-  b.set_layer(layer);
   return total;
 }
 

@@ -35,7 +35,8 @@ std::optional<Activation> named_activation(const std::string& name) {
   if (name == "elu") return plain("elu", {{"alpha", 1.0}});
   if (name == "gelu") return plain("gelu", {{"approximate", false}});
   if (name == "silu" || name == "swish") return plain("silu");
-  if (name == "sigmoid" || name == "tanh" || name == "softmax") return plain(name);
+  if (name == "hard_silu" || name == "hard_swish") return plain("hard_silu");
+  if (name == "sigmoid" || name == "hard_sigmoid" || name == "tanh" || name == "softmax") return plain(name);
   return std::nullopt;
 }
 

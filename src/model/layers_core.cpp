@@ -4,6 +4,7 @@
 #include <array>
 
 #include "model/layer.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -125,8 +126,8 @@ Layer dropout(Config& c) {
   layer.build = [=](const BuildCall& call) {
     if (!call.training || rate == 0) return call.in();
     if (rate == 1) return call.add("affine", {call.in()}, {{"scale", 0.0}, {"offset", 0.0}});
-    const ValueId rng = call.b.persistent("rng", {DType::kInt64, Shape{2}}, Category::kInputs);
-    const ValueId first = call.b.persistent("first_sample", {DType::kInt64, Shape{1}}, Category::kInputs);
+    const ValueId rng = step_scalar(call.b, StepScalar::kRandom, call.precision);
+    const ValueId first = step_scalar(call.b, StepScalar::kFirstSample, call.precision);
     return call.add("dropout", {call.in(), rng, first}, {{"rate", rate}, {"call", call.call}});
   };
   return layer;

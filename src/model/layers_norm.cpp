@@ -69,9 +69,8 @@ struct BatchNorm {
     return it == call.statistics.end() ? statistic : it->second;
   }
   void track(const BuildCall& call, ValueId statistic, ValueId batch) const {
-    call.b.set_category(Category::kTemporaries);
+    const auto temporaries = call.b.in_category(Category::kTemporaries);
     call.statistics[statistic] = call.add("moving_average", {held(call, statistic), batch}, {{"momentum", momentum}});
-    call.b.set_category(Category::kActivations);
   }
 };
 

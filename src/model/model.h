@@ -30,7 +30,7 @@ struct Port {
   Shape target;                   // outputs with a loss: the target's shape of one sample ([] for one label a sample)
   int64_t classes = 0;            // with sparse labels: labels must be below
   bool has_loss = false;          // outputs: a target is read for it
-  double loss_weight = 1;         // outputs with a loss: what "scale:OUTPUT" is the quotient of
+  double loss_weight = 1;         // outputs with a loss: the dividend of its loss factor
   int64_t rows_per_sample = 1;    // outputs with a loss: a row is one prediction, and the loss is a mean over rows
 };
 
@@ -91,11 +91,10 @@ class Model {
   // Metrics asked for that we do not compute, under the names Keras reports. The compile configuration keeps them.
   const std::vector<std::string>& skipped_metrics() const { return skipped_metrics_; }
 
-  // Adds the forward pass for `batch` samples. Graph inputs: "x:NAME" and (not in kPredict) "y:NAME", "weight:NAME"
-  // where DataTypes says so; persistent ones: every weight by its name (T, the policy's dtype of variables),
-  // "scale:OUTPUT" `[]` T (loss weight divided by the effective batch's count of rows), "one" `[]` T (1, for tallies),
-  // "rng" i64[2], "first_sample" i64[1]. Moving statistics become updates in kTrain. Returns through the builder's
-  // status() what shapes do not allow.
+  // Adds the forward pass for `batch` samples. Graph inputs (model/values.h): inputs and, not in kPredict, targets, and
+  // sample weights where DataTypes says so; persistent ones: every weight by its name (T, the policy's dtype of
+  // variables), the loss factors, and the step scalars kOne, kRandom and kFirstSample. Moving statistics become updates
+  // in kTrain. Returns through the builder's status() what shapes do not allow.
   Forward build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode, const DataTypes& data) const;
 
  private:

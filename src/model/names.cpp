@@ -96,12 +96,11 @@ const KerasNames& metric_names() {
 }
 
 const KerasNames& activation_names() {
-  static const KerasNames names{
-      {"linear", "relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "swish", "sigmoid", "tanh", "softmax"},
-      {"celu",       "exponential", "glu",         "hard_shrink", "hard_sigmoid", "hard_silu",
-       "hard_swish", "hard_tanh",   "log_sigmoid", "log_softmax", "mish",         "prelu",
-       "selu",       "soft_shrink", "softplus",    "softsign",    "sparse_plus",  "sparse_sigmoid",
-       "sparsemax",  "squareplus",  "tanh_shrink", "threshold"}};
+  static const KerasNames names{{"linear", "relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "swish", "hard_silu",
+                                 "hard_swish", "sigmoid", "hard_sigmoid", "tanh", "softmax"},
+                                {"celu", "exponential", "glu", "hard_shrink", "hard_tanh", "log_sigmoid", "log_softmax",
+                                 "mish", "prelu", "selu", "soft_shrink", "softplus", "softsign", "sparse_plus",
+                                 "sparse_sigmoid", "sparsemax", "squareplus", "tanh_shrink", "threshold"}};
   return names;
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "model/config.h"
+#include "model/values.h"
 
 namespace plimsoll {
 namespace {
@@ -122,12 +123,13 @@ namespace {
 
 // The gradients as Keras clips them, all before any weight changes. kNone stays kNone.
 std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
+  const auto category = b.in_category(Category::kGradients);
   std::vector<ValueId> gradients;
   for (const TrainedWeight& w : weights) gradients.push_back(w.gradient);
   const auto each = [&](auto change) {
     for (size_t i = 0; i < gradients.size(); ++i) {
       if (gradients[i] == kNone) continue;
-      b.set_layer(b.graph().value(weights[i].weight).layer);
+      const auto layer = b.in_layer(b.graph().value(weights[i].weight).layer);
       gradients[i] = change(gradients[i]);
     }
   };
@@ -156,11 +158,8 @@ std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const 
 
 ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype) {
   if (!optimizer.loss_scale) return kNone;
-  const std::string layer = b.layer();
-  b.set_layer("");
-  const ValueId scale = b.persistent(kLossScale, {dtype, Shape{}}, Category::kOptimizer);
-  b.set_layer(layer);
-  return scale;
+  const auto layer = b.in_layer("");
+  return b.persistent(kLossScale, {dtype, Shape{}}, Category::kOptimizer);
 }
 
 namespace {
@@ -185,28 +184,33 @@ class Guard {
     if (!optimizer.loss_scale || looked_at.empty()) return;
     growth_steps_ = optimizer.loss_scale->growth_steps;
     scale_ = loss_gradient(b, optimizer, b.graph().type(weights.front().weight).dtype);
-    b.set_layer("");
+    const auto category = b.in_category(Category::kGradients);
+    const auto no_layer = b.in_layer("");
     skipped_ = b.persistent(kSkippedUpdates, {DType::kInt64, Shape{}}, Category::kOptimizer);
     bad_ = b.add1("count_not_finite", std::move(looked_at));
     for (TrainedWeight& w : weights) {
       if (w.gradient == kNone) continue;
-      b.set_layer(b.graph().value(w.weight).layer);
+      const auto layer = b.in_layer(b.graph().value(w.weight).layer);
       w.gradient = b.add1("unscale", {w.gradient, scale_});
     }
   }
 
-  // The number of an update that leaves out those that were prevented.
-  ValueId applied(ValueId iteration) {
+  // The number of the update; those that were prevented do not count.
+  ValueId iteration() {
+    const auto no_layer = b_.in_layer("");
+    const ValueId iteration = step_scalar(b_, StepScalar::kIteration, DType::kInt64);
     if (bad_ == kNone) return iteration;
     if (applied_ == kNone) applied_ = b_.add1("applied_updates", {iteration, skipped_});
     return applied_;
   }
-  // The rate that a schedule has for it.
-  ValueId rate(ValueId rate) {
+  // The learning rate that a schedule has for it.
+  ValueId rate(DType dtype) {
+    const auto no_layer = b_.in_layer("");
+    const ValueId rate = step_scalar(b_, StepScalar::kLearningRate, dtype);
     if (bad_ == kNone || !scheduled_) return rate;
     if (rate_ != kNone) return rate_;
-    const ValueId other = b_.persistent(kRateIfSkipped, b_.graph().type(rate), Category::kInputs);
-    const ValueId known = b_.persistent(kKnownSkips, {DType::kInt64, Shape{}}, Category::kInputs);
+    const ValueId other = step_scalar(b_, StepScalar::kRateIfSkipped, b_.graph().type(rate).dtype);
+    const ValueId known = step_scalar(b_, StepScalar::kKnownSkips, DType::kInt64);
     return rate_ = b_.add1("scheduled_rate", {rate, other, skipped_, known});
   }
   void update(ValueId persistent, ValueId value) const {
@@ -215,7 +219,7 @@ class Guard {
   // Last: nothing reads the scale or the counts afterwards.
   void finish() const {
     if (bad_ == kNone) return;
-    b_.set_layer("");
+    const auto layer = b_.in_layer("");
     const ValueId steps = b_.persistent(kLossScaleSteps, {DType::kInt64, Shape{}}, Category::kOptimizer);
     const auto next = b_.add("loss_scale", {scale_, steps, skipped_, bad_}, {{"growth_steps", growth_steps_}});
     const ValueId kept[] = {scale_, steps, skipped_};
@@ -232,27 +236,21 @@ class Guard {
 }  // namespace
 
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
-  const std::string layer = b.layer();
-  b.set_category(Category::kGradients);
+  const auto update = b.in_stage(Stage::kUpdate, Category::kTemporaries);
   Guard guard(b, optimizer, weights);
   const std::vector<ValueId> gradients = clipped(b, optimizer, weights);
-  b.set_category(Category::kTemporaries);
   for (size_t i = 0; i < weights.size(); ++i) {
     const ValueId weight = weights[i].weight;
     if (gradients[i] == kNone) continue;
     const Value w = b.graph().value(weight);
-    b.set_layer("");
-    const ValueId rate = guard.rate(b.persistent("learning_rate", {w.type.dtype, Shape{}}, Category::kInputs));
-    b.set_layer(w.layer);
+    const ValueId rate = guard.rate(w.type.dtype);
+    const auto layer = b.in_layer(w.layer);
     std::vector<ValueId> state;
     for (const std::string& name : state_names(optimizer))
       state.push_back(b.persistent(fmt::format("{}/{}", w.name, name), w.type, Category::kOptimizer));
     std::vector<ValueId> outputs;
     if (optimizer.kind == Optimizer::Kind::kAdam) {
-      b.set_layer("");
-      const ValueId iteration = guard.applied(b.persistent("iteration", {DType::kInt64, Shape{}}, Category::kInputs));
-      b.set_layer(w.layer);
-      outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, iteration},
+      outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, guard.iteration()},
                       {{"beta_1", optimizer.beta_1},
                        {"beta_2", optimizer.beta_2},
                        {"epsilon", optimizer.epsilon},
@@ -269,8 +267,6 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
     for (size_t s = 0; s < state.size(); ++s) guard.update(state[s], outputs[s + 1]);
   }
   guard.finish();
-  b.set_layer(layer);
-  b.set_category(Category::kActivations);
 }
 
 }  // namespace plimsoll

@@ -34,10 +34,6 @@ struct Optimizer {
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLossScaleSteps = "loss_scale/steps";
 inline constexpr const char* kSkippedUpdates = "loss_scale/skipped";
-// With a schedule besides, whose rate depends on them: how many prevented updates "learning_rate" was set for, i64, and
-// the rate if it is one more, T. The host sets both before it has seen how the update before ended.
-inline constexpr const char* kKnownSkips = "loss_scale/known";
-inline constexpr const char* kRateIfSkipped = "learning_rate/if_skipped";
 // What the gradient of the loss starts from: the scale, or kNone for one.
 ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype);
 
@@ -56,9 +52,10 @@ struct TrainedWeight {
   ValueId gradient = kNone;  // kNone: no path to the loss; Keras leaves such a weight unchanged
 };
 
-// Adds clipping and the updates of all weights; state is persistent "NAME/m" and so on, step scalars are persistent
-// "learning_rate" `[]` T and "iteration" i64 `[]`. With loss scaling the gradients are those of the loss times the
-// scale, and nothing changes where one of them is not finite.
+// Adds clipping and the updates of all weights; state is persistent "NAME/m" and so on. Reads the step scalars
+// kLearningRate and kIteration, and with a schedule beside loss scaling kKnownSkips and kRateIfSkipped: the host sets
+// the rate for either case before it has seen whether an overflow prevented the update before. With loss scaling the
+// gradients are those of the loss times the scale, and nothing changes where one of them is not finite.
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
 
 }  // namespace plimsoll

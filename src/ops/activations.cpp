@@ -1,4 +1,6 @@
-// sigmoid, tanh and elu, whose gradients read the output; gelu and silu, whose gradients read the input.
+// sigmoid, tanh, elu and hard_sigmoid, whose gradients read the output; gelu, silu and hard_silu, whose gradients read
+// the input.
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -34,6 +36,14 @@ double gelu_slope(double x, bool approximate) {
 double silu_slope(double x) {
   const double s = sigmoid(x);
   return s * (1 + x * (1 - s));
+}
+
+double hard_sigmoid(double x) {
+  return std::min(std::max(x / 6 + 0.5, 0.0), 1.0);
+}
+
+double hard_silu_slope(double x) {
+  return x <= -3 ? 0 : x >= 3 ? 1 : x / 3 + 0.5;
 }
 
 struct Activation {
@@ -127,6 +137,16 @@ std::vector<OpDef> activation_ops() {
       {"silu",
        [](double x, const Attrs&) { return x * sigmoid(x); },
        [](double x, const Attrs&) { return silu_slope(x); },
+       false,
+       {}},
+      {"hard_sigmoid",
+       [](double x, const Attrs&) { return hard_sigmoid(x); },
+       [](double y, const Attrs&) { return y > 0 && y < 1 ? 1.0 / 6 : 0; },
+       true,
+       {}},
+      {"hard_silu",
+       [](double x, const Attrs&) { return x * hard_sigmoid(x); },
+       [](double x, const Attrs&) { return hard_silu_slope(x); },
        false,
        {}}};
   std::vector<OpDef> ops;

@@ -1,4 +1,4 @@
-// One function a file of this folder: the ops it defines. registry.cpp joins them.
+// One function per file of this folder: the ops it defines.
 #pragma once
 
 #include <vector>
@@ -7,38 +7,22 @@
 
 namespace plimsoll {
 
-std::vector<OpDef> activation_ops();
-std::vector<OpDef> arithmetic_ops();
-std::vector<OpDef> attention_ops();
-std::vector<OpDef> batch_norm_ops();
-std::vector<OpDef> binary_cross_entropy_ops();
-std::vector<OpDef> broadcast_ops();
-std::vector<OpDef> cast_ops();
-std::vector<OpDef> clip_ops();
-std::vector<OpDef> concat_ops();
-std::vector<OpDef> conv2d_ops();
-std::vector<OpDef> cross_entropy_ops();
-std::vector<OpDef> dropout_ops();
-std::vector<OpDef> embedding_ops();
-std::vector<OpDef> fused_ops();
-std::vector<OpDef> global_pool2d_ops();
-std::vector<OpDef> layer_norm_ops();
-std::vector<OpDef> loss_scale_ops();
-std::vector<OpDef> match_ops();
-std::vector<OpDef> matmul_ops();
-std::vector<OpDef> offload_ops();
-std::vector<OpDef> optimizer_ops();
-std::vector<OpDef> pad2d_ops();
-std::vector<OpDef> penalty_ops();
-std::vector<OpDef> pool2d_ops();
-std::vector<OpDef> pooled_conv2d_ops();
-std::vector<OpDef> regression_loss_ops();
-std::vector<OpDef> relu_ops();
-std::vector<OpDef> reshape_ops();
-std::vector<OpDef> row_update_ops();
-std::vector<OpDef> softmax_ops();
-std::vector<OpDef> upsample2d_ops();
-std::vector<OpDef> weighted_sum_ops();
+// The only list of the files that define ops: each has one function X() that returns its ops. The registry keeps this
+// order.
+// (clang-format would lay the list out anew each time it is asked.)
+// clang-format off
+#define PLIMSOLL_OP_FAMILIES(X) \
+  X(conv2d_ops) X(pooled_conv2d_ops) X(matmul_ops) X(arithmetic_ops) X(cast_ops) X(relu_ops) X(activation_ops) \
+  X(dropout_ops) X(batch_norm_ops) X(layer_norm_ops) X(softmax_ops) X(attention_ops) X(embedding_ops) \
+  X(pool2d_ops) X(global_pool2d_ops) X(upsample2d_ops) X(pad2d_ops) X(reshape_ops) X(concat_ops) \
+  X(broadcast_ops) X(cross_entropy_ops) X(binary_cross_entropy_ops) X(regression_loss_ops) X(match_ops) \
+  X(weighted_sum_ops) X(penalty_ops) X(optimizer_ops) X(row_update_ops) X(clip_ops) X(loss_scale_ops) \
+  X(offload_ops) X(fused_ops)
+// clang-format on
+
+#define X(family) std::vector<OpDef> family();
+PLIMSOLL_OP_FAMILIES(X)
+#undef X
 
 // The end conv2d and matmul share: adds input 2, if there is one, to each row of output 0, then applies `activation`.
 void finish_product(const ReferenceCall& call, int64_t rows, int64_t columns);

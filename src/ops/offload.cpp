@@ -14,6 +14,7 @@ OpDef copy_op(const std::string& name, size_t inputs, OpKind kind) {
   OpDef op;
   op.name = name;
   op.kind = kind;
+  op.copies = kind != OpKind::kView;
   if (kind == OpKind::kView) op.in_place = {{0, 0}};
   op.infer = [name, inputs](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check(name, in, attrs);

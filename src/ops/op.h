@@ -80,6 +80,7 @@ struct OpDef {
   std::function<Result<std::vector<TensorType>>(std::span<const TensorType>, const Attrs&)> infer;
   std::function<std::vector<ValueId>(const GradientCall&)> gradient;  // empty: not differentiable
   std::function<void(const ReferenceCall&)> reference;
+  bool copies = false;  // moves a value between memories: may run on a queue of its own, beside the computation
   // Floating-point operations of one call; empty: one an output element.
   std::function<double(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs&)> flops;
   // Largest |f32 result - reference| allowed, as a multiple of 2^-24 times the largest |reference| of that output.
@@ -95,5 +96,8 @@ const std::vector<OpDef>& all_ops();
 Status verify(const Graph& graph);
 
 double flops_of(const Graph& graph, const Node& node);
+
+// Whether a value is a persistent one, or a copy of one in another dtype or layout that a run makes for itself.
+bool is_copy_of_persistent(const Graph& graph, ValueId id);
 
 }  // namespace plimsoll

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "ops/families.h"
@@ -9,38 +10,11 @@ namespace {
 
 std::vector<OpDef> collect() {
   std::vector<OpDef> all;
-  for (auto* family : {conv2d_ops,
-                       pooled_conv2d_ops,
-                       matmul_ops,
-                       arithmetic_ops,
-                       cast_ops,
-                       relu_ops,
-                       activation_ops,
-                       dropout_ops,
-                       batch_norm_ops,
-                       layer_norm_ops,
-                       softmax_ops,
-                       attention_ops,
-                       embedding_ops,
-                       pool2d_ops,
-                       global_pool2d_ops,
-                       upsample2d_ops,
-                       pad2d_ops,
-                       reshape_ops,
-                       concat_ops,
-                       broadcast_ops,
-                       cross_entropy_ops,
-                       binary_cross_entropy_ops,
-                       regression_loss_ops,
-                       match_ops,
-                       weighted_sum_ops,
-                       penalty_ops,
-                       optimizer_ops,
-                       row_update_ops,
-                       clip_ops,
-                       loss_scale_ops,
-                       offload_ops,
-                       fused_ops}) {
+  for (auto* family : {
+#define X(name) name,
+           PLIMSOLL_OP_FAMILIES(X)
+#undef X
+       }) {
     auto ops = family();
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   }
@@ -64,7 +38,11 @@ Status check_node(const Graph& graph, const Node& node);
 
 Status check_body(const Graph& graph, const Node& node) {
   const Graph& body = *node.body;
-  for (const Node& inner : body.nodes) PLIMSOLL_TRY(check_node(body, inner));
+  for (const Node& inner : body.nodes) {
+    PLIMSOLL_TRY(check_node(body, inner));
+    if (op_def(inner.op).copies)
+      return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} inside a fused node", graph.name, inner.op));
+  }
   const auto inputs = types_of(graph, node.inputs), outputs = types_of(graph, node.outputs);
   const auto body_inputs = types_of(body, body.inputs), body_outputs = types_of(body, body.outputs);
   if (inputs != body_inputs || outputs != body_outputs)
@@ -75,9 +53,12 @@ Status check_body(const Graph& graph, const Node& node) {
 }
 
 Status check_node(const Graph& graph, const Node& node) {
-  if (node.body) return check_body(graph, node);
   const OpDef* op = find_op(node.op);
   if (!op) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": there is no op '{}'", graph.name, node.op));
+  if (node.queue != Queue::kCompute && !op->copies)
+    return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} stands on queue {}, which is for copies alone",
+                                                  graph.name, node.op, name_of(node.queue)));
+  if (node.body) return check_body(graph, node);
   const auto inferred = op->infer(types_of(graph, node.inputs), node.attrs);
   if (!inferred) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {}", graph.name, inferred.error().what));
   if (const auto actual = types_of(graph, node.outputs); actual != *inferred)
@@ -117,6 +98,28 @@ Status verify(const Graph& graph) {
   PLIMSOLL_TRY(verify_structure(graph));
   for (const Node& node : graph.nodes) PLIMSOLL_TRY(check_node(graph, node));
   return {};
+}
+
+bool is_copy_of_persistent(const Graph& graph, ValueId id) {
+  const auto place_in = [](const std::vector<ValueId>& ids, ValueId one) {
+    return static_cast<size_t>(std::find(ids.begin(), ids.end(), one) - ids.begin());
+  };
+  const auto copies = [](const Node& node) { return node.op == "cast" || node.op == "reorder"; };
+  while (graph.value(id).producer != kNone) {
+    const Node& node = graph.node(graph.value(id).producer);
+    size_t input = place_in(node.outputs, id);  // a reorder of several values makes one of each
+    if (node.body) {
+      const Graph& body = *node.body;
+      ValueId inside = body.outputs[input];
+      for (; body.value(inside).producer != kNone; inside = body.node(body.value(inside).producer).inputs[0])
+        if (!copies(body.node(body.value(inside).producer))) return false;
+      input = place_in(body.inputs, inside);
+    } else if (!copies(node)) {
+      return false;
+    }
+    id = node.inputs[input];
+  }
+  return graph.value(id).persistent;
 }
 
 double flops_of(const Graph& graph, const Node& node) {

@@ -1,4 +1,4 @@
-// What goes, and when, is found by playing the step through: nodes take the seconds their kernels were priced with,
+// Which values leave, and when, is found by simulating the step: nodes take the seconds their kernels were priced with,
 // copies take turns on the link, one at a time each way. A value leaves right after its last reader before the wait and
 // is given up when its copy is over, or, where its place is needed sooner, when the step has waited for that. It comes
 // back as soon as there is room for it until its next reader, values in the order they are wanted.
@@ -8,17 +8,13 @@
 #include <deque>
 
 #include "graph/rewrite.h"
-#include "ops/op.h"
+#include "ops/predicates.h"
 #include "plan/storage.h"
 
 namespace plimsoll {
 namespace {
 
 constexpr Bytes kShare = 512;  // of the live set: less is not worth a copy
-
-bool is_view(const Node& node) {
-  return op_def(node.op).kind == OpKind::kView;
-}
 
 // A value, views of it included, between the two readers that lie furthest apart in time.
 struct Wait {
@@ -28,7 +24,7 @@ struct Wait {
   double seconds = 0;  // between them
 };
 
-// What is put before a node, or behind it.
+// A copy that starts or ends before a node, or after it.
 enum class Step : uint8_t { kSend, kSent, kFetch, kFetched };
 struct Copy {
   Step step;
@@ -36,16 +32,15 @@ struct Copy {
   double stalled = 0;  // seconds that the nodes wait for it
 };
 
-class Search {
+class OffloadSimulation {
  public:
-  Search(const LoweredGraph& ordered, double bytes_per_second)
-      : lowered_(ordered), graph_(ordered.graph), link_(bytes_per_second) {
-    find_roots();
+  OffloadSimulation(const LoweredGraph& ordered, double bytes_per_second)
+      : lowered_(ordered), graph_(ordered.graph), link_(bytes_per_second), root_(viewed_values(ordered.graph)) {
     find_live();
     find_waits();
   }
 
-  // Which waits are spent in the host's memory; false where that is not enough.
+  // Chooses which waits are spent in the host's memory; false where that is not enough.
   bool choose(Bytes cap) {
     chosen_.assign(waits_.size(), false);
     std::vector<Bytes> live = live_;
@@ -67,11 +62,11 @@ class Search {
     return true;
   }
 
-  // Plays the step through under `cap`, and leaves the copies in before_ and behind_.
-  void play(Bytes cap) {
+  // Simulates the step under `cap`, and leaves the copies in before_ and after_.
+  void simulate(Bytes cap) {
     const size_t nodes = graph_.nodes.size();
     before_.assign(nodes, {});
-    behind_.assign(nodes, {});
+    after_.assign(nodes, {});
     finish_.assign(waits_.size(), 0);
     state_.assign(waits_.size(), State::kHere);
     wanted_.clear();
@@ -102,16 +97,6 @@ class Search {
   }
   double seconds_of(const Wait& wait) const { return static_cast<double>(wait.bytes) / link_; }
   double spare(const Wait& wait) const { return wait.seconds - 2 * seconds_of(wait); }
-
-  void find_roots() {
-    root_.resize(graph_.values.size());
-    for (size_t v = 0; v < root_.size(); ++v) {
-      const NodeId producer = graph_.values[v].producer;
-      root_[v] = producer != kNone && is_view(graph_.node(producer))
-                     ? root_[static_cast<size_t>(graph_.node(producer).inputs[0])]
-                     : static_cast<ValueId>(v);
-    }
-  }
 
   void find_live() {
     live_.assign(graph_.nodes.size(), 0);
@@ -154,7 +139,7 @@ class Search {
 
   // On their way out one after the other, and so over in that order.
   void send(size_t i, int at) {
-    behind_[static_cast<size_t>(at)].push_back({Step::kSend, i});
+    after_[static_cast<size_t>(at)].push_back({Step::kSend, i});
     out_free_ = std::max(out_free_, now_) + seconds_of(waits_[i]);
     finish_[i] = out_free_;
     state_[i] = State::kLeaving;
@@ -206,13 +191,13 @@ class Search {
 
   const LoweredGraph& lowered_;
   const Graph& graph_;
-  double link_;
+  double link_;                // bytes per second
   std::vector<ValueId> root_;  // what a view is a view of; everything else is its own
-  std::vector<Bytes> live_;    // one a node
+  std::vector<Bytes> live_;    // one per node
   std::vector<Wait> waits_;
   std::vector<bool> chosen_;
 
-  // While the step is played.
+  // While the step is simulated.
   std::vector<Bytes> rest_;  // alive at each node without what is in the host's memory, copies on their way out aside
   std::vector<size_t> wanted_;
   std::vector<State> state_;
@@ -220,7 +205,7 @@ class Search {
   Bytes leaving_bytes_ = 0;
   std::vector<double> finish_;
   double now_ = 0, out_free_ = 0, in_free_ = 0;
-  std::vector<std::vector<Copy>> before_, behind_;  // one list a node
+  std::vector<std::vector<Copy>> before_, after_;  // one list per node
 };
 
 // The graph with its copies.
@@ -238,13 +223,15 @@ class Inserter {
     const size_t i = copy.wait;
     const ValueId value = waits_[i].value;
     if (copy.step == Step::kSend) {
-      there_[i] = add("to_host", {rewrite_.to(value)}, value, "/sent", true, 0);
+      there_[i] = add("to_host", Queue::kToHost, {rewrite_.to(value)}, value, "/sent", Space::kHost, 0);
     } else if (copy.step == Step::kSent) {
-      there_[i] = add("to_host_done", {there_[i], rewrite_.to(value)}, value, "/away", true, copy.stalled);
+      there_[i] = add("to_host_done", Queue::kCompute, {there_[i], rewrite_.to(value)}, value, "/away", Space::kHost,
+                      copy.stalled);
     } else if (copy.step == Step::kFetch) {
-      back_[i] = add("to_device", {there_[i]}, value, "/fetched", false, 0);
+      back_[i] = add("to_device", Queue::kFromHost, {there_[i]}, value, "/fetched", Space::kDevice, 0);
     } else {
-      rewrite_.bind(value, add("to_device_done", {back_[i], there_[i]}, value, "/back", false, copy.stalled));
+      rewrite_.bind(value, add("to_device_done", Queue::kCompute, {back_[i], there_[i]}, value, "/back", Space::kDevice,
+                               copy.stalled));
       renew_views(value, before_node);
     }
   }
@@ -269,18 +256,20 @@ class Inserter {
  private:
   static constexpr size_t kCopy = SIZE_MAX;
 
-  ValueId add(const char* op, std::vector<ValueId> inputs, ValueId of, const char* suffix, bool host, double stalled) {
+  ValueId add(const char* op, Queue queue, std::vector<ValueId> inputs, ValueId of, const char* suffix, Space space,
+              double stalled) {
     Value value = from_.graph.value(of);
     value.name += suffix;
-    value.host = host;
+    value.space = space;
     const std::string layer = value.layer;
+    const Stage stage = value.producer == kNone ? Stage::kForward : from_.graph.node(value.producer).stage;
     const ValueId id = rewrite_.add_value(std::move(value));
-    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, nullptr});
+    rewrite_.add_node({op, std::move(inputs), {id}, {}, layer, stage, nullptr, queue});
     origin_.push_back({kCopy, stalled});
     return id;
   }
 
-  // Views made before the wait view what was there then: those read behind it, by views too, are made again.
+  // Views made before the wait view the old copy: those that are read after it, by views too, are made anew.
   void renew_views(ValueId value, int before_node) {
     std::vector<NodeId> views;
     for (NodeId n = before_node; n-- > 0;) {
@@ -315,25 +304,43 @@ class Inserter {
   std::vector<std::pair<size_t, double>> origin_;  // of each new node: the old one, or kCopy and what it waits
 };
 
-Offloaded Search::rewrite(const Device& device) const {
+Offloaded OffloadSimulation::rewrite(const Device& device) const {
   Inserter inserter(lowered_, waits_, root_);
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     for (const Copy& copy : before_[n]) inserter.put(copy, static_cast<int>(n));
     inserter.copy_node(n);
-    for (const Copy& copy : behind_[n]) inserter.put(copy, static_cast<int>(n));
+    for (const Copy& copy : after_[n]) inserter.put(copy, static_cast<int>(n));
   }
   return {inserter.finish(device), static_cast<int64_t>(wanted_.size())};
 }
 
 }  // namespace
 
+namespace {
+
+double bytes_kept(Bytes most_live, int64_t percent) {
+  return static_cast<double>(100 - percent) / 100.0 * static_cast<double>(most_live);
+}
+
+}  // namespace
+
+std::optional<Offloaded> offload_percent(const OrderedPhase& phase, const Device& device, int64_t percent) {
+  const auto cap = static_cast<Bytes>(bytes_kept(phase.most_live, percent));
+  if (phase.live <= cap) return Offloaded();
+  return offload(phase.graph, device, cap);
+}
+
+double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent) {
+  return std::max(0.0, static_cast<double>(live) - bytes_kept(most_live, percent));
+}
+
 std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& device, Bytes cap) {
   const double link = device.host_bytes_per_second();
   if (link <= 0) return std::nullopt;
-  Search search(ordered, link);
-  if (!search.choose(cap)) return std::nullopt;
-  search.play(cap);
-  Offloaded result = search.rewrite(device);
+  OffloadSimulation simulation(ordered, link);
+  if (!simulation.choose(cap)) return std::nullopt;
+  simulation.simulate(cap);
+  Offloaded result = simulation.rewrite(device);
   if (result.graph.kernels.empty() != ordered.kernels.empty()) return std::nullopt;
   return result;
 }

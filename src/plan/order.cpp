@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "ops/op.h"
+#include "ops/predicates.h"
 #include "plan/storage.h"
 
 namespace plimsoll {
@@ -18,15 +18,7 @@ struct Dependencies {
   std::vector<int> waits;                  // for each node, how many it waits for
 
   explicit Dependencies(const Graph& graph) : after(graph.nodes.size()), waits(graph.nodes.size(), 0) {
-    std::vector<std::vector<NodeId>> readers = readers_of(graph);
-    // Reading a view is reading what it views.
-    for (size_t n = graph.nodes.size(); n-- > 0;) {
-      const Node& node = graph.nodes[n];
-      if (op_def(node.op).kind != OpKind::kView) continue;
-      const auto& of_view = readers[static_cast<size_t>(node.outputs[0])];
-      auto& of_viewed = readers[static_cast<size_t>(node.inputs[0])];
-      of_viewed.insert(of_viewed.end(), of_view.begin(), of_view.end());
-    }
+    const auto readers = readers_through_views(graph);
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       for (ValueId in : graph.nodes[n].inputs) link(graph.value(in).producer, static_cast<NodeId>(n));
     for (const Update& update : graph.updates)
@@ -55,7 +47,7 @@ class Balance {
 
   Bytes change(NodeId id) const {
     const Node& node = graph_.node(id);
-    if (op_def(node.op).kind == OpKind::kView) return 0;
+    if (is_view(node)) return 0;
     Bytes sum = 0;
     for (ValueId out : node.outputs)
       if (!updates_[static_cast<size_t>(out)]) sum += graph_.value(out).bytes();

@@ -11,10 +11,49 @@
 
 namespace plimsoll {
 
-const PhasePlan* Plan::phase(const std::string& name) const {
+BatchPlan batch_of(int64_t effective, const LeverSettings& settings) {
+  const int64_t micro = settings.of(kMicroBatch);
+  return {effective, micro == 0 ? effective : micro};
+}
+
+const PhasePlan* Plan::phase(PhaseName name) const {
   for (const PhasePlan& p : phases)
     if (p.name == name) return &p;
   return nullptr;
+}
+
+namespace {
+
+template <typename List>
+Bytes bytes_of(const List& beside, Space space) {
+  for (const auto& memory : beside)
+    if (memory.space == space) return memory.bytes;
+  return 0;
+}
+
+}  // namespace
+
+Bytes PhasePlan::bytes_in(Space space) const {
+  return space == Space::kDevice ? arena_bytes : bytes_of(beside, space);
+}
+
+Bytes Plan::bytes_in(Space space) const {
+  return space == Space::kDevice ? arena_bytes : bytes_of(beside, space);
+}
+
+std::vector<PlanMemory> Plan::memories() const {
+  std::vector<PlanMemory> all = {{Space::kDevice, memory, arena_bytes}};
+  all.insert(all.end(), beside.begin(), beside.end());
+  return all;
+}
+
+std::vector<PlanMemory> memories_beside(const std::vector<PhasePlan>& phases) {
+  std::map<Space, Bytes> most;
+  for (const PhasePlan& phase : phases)
+    for (const SpaceBytes& memory : phase.beside) most[memory.space] = std::max(most[memory.space], memory.bytes);
+  std::vector<PlanMemory> memories;
+  for (const auto& [space, bytes] : most) memories.push_back({space, to_text(space), bytes});
+  return memories;
 }
 
 const PersistentSlot* Plan::slot(const std::string& name) const {
@@ -27,58 +66,84 @@ Bytes end_of(const std::vector<PersistentSlot>& slots) {
   return slots.empty() ? 0 : slots.back().offset + slots.back().bytes();
 }
 
-void add_persistent(const Graph& graph, std::vector<PersistentSlot>& slots) {
-  std::map<std::string, bool> known;
-  for (const PersistentSlot& slot : slots) known[slot.name] = true;
-  for (ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    if (!value.persistent || known.count(value.name) != 0) continue;
-    slots.push_back({value.name, value.type, value.category, value.layer, end_of(slots)});
-    known[value.name] = true;
+namespace {
+
+int rank_of(Category category) {
+  switch (category) {
+    case Category::kWeights:
+      return 0;
+    case Category::kOptimizer:
+      return 1;
+    case Category::kGradients:
+      return 3;
+    default:
+      return 2;
   }
 }
 
-PhasePlan plan_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                     const std::vector<PersistentSlot>& slots) {
-  return place_phase(name, samples, reorder_for_memory(std::move(lowered)), slots);
+}  // namespace
+
+PersistentLayout lay_out(std::span<const Graph* const> graphs, const std::vector<PersistentSlot>& arena) {
+  std::map<std::pair<int, std::string>, PersistentSlot> mentioned;
+  for (const Graph* graph : graphs)
+    for (ValueId id : graph->inputs)
+      if (const Value& value = graph->value(id); value.persistent)
+        mentioned.try_emplace({rank_of(value.category), value.name},
+                              PersistentSlot{value.name, value.type, value.category, value.layer, 0});
+  PersistentLayout layout;
+  for (const PersistentSlot& slot : arena)
+    if (mentioned.erase({rank_of(slot.category), slot.name}) > 0) layout.slots.push_back(slot);
+  layout.bytes = end_of(arena);
+  for (auto& [order, slot] : mentioned) {
+    slot.offset = layout.bytes;
+    layout.bytes += slot.bytes();
+    layout.slots.push_back(std::move(slot));
+  }
+  return layout;
 }
 
-PhasePlan place_phase(const std::string& name, int64_t samples, LoweredGraph lowered,
-                      const std::vector<PersistentSlot>& slots) {
+PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent) {
+  return place_phase(name, samples, reorder_for_memory(std::move(lowered)), persistent);
+}
+
+PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent) {
   const StorageMap map = assign_storage(lowered);
-  const std::vector<PackItem> items = pack_items(lowered, map);
-  const Packing packing = pack(items), waiting = pack(host_items(map));
-  const Bytes base = end_of(slots);
+  const Bytes base = persistent.bytes;
   std::map<std::string, Bytes> slot_offsets;
-  for (const PersistentSlot& slot : slots) slot_offsets[slot.name] = slot.offset;
+  for (const PersistentSlot& slot : persistent.slots) slot_offsets[slot.name] = slot.offset;
 
   PhasePlan phase;
   phase.name = name;
   phase.samples = samples;
   phase.seconds = lowered.seconds();
   phase.primitives = lowered.primitives();
-  phase.arena_bytes = base + packing.height;
-  phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
   phase.values.assign(lowered.graph.values.size(), Placement{kNone, 0, 0});
+  for (size_t v = 0; v < phase.values.size(); ++v) phase.values[v].space = lowered.graph.values[v].space;
+  for (const KernelOffer& kernel : lowered.kernels)
+    phase.nodes.push_back({kernel.kernel, 0, kernel.workspace, kernel.seconds});
 
-  phase.host_bytes = waiting.height;
-  size_t item = 0, host_item = 0;
-  for (const Storage& storage : map.storages) {
-    Placement place{kNone, storage.first, storage.last};
-    if (storage.host)
-      place.host = waiting.offsets[host_item++];
-    else if (storage.persistent == kNone)
-      place.offset = base + packing.offsets[item++];
-    else
-      place.offset = slot_offsets.at(lowered.graph.value(storage.persistent).name);
-    for (ValueId id : storage.values) phase.values[static_cast<size_t>(id)] = place;
+  for (const Space space : spaces_of(map)) {
+    const std::vector<PackItem> items = pack_items(lowered, map, space);
+    const Packing packing = pack(items);
+    const Bytes bottom = space == Space::kDevice ? base : 0;  // persistent values lie on the device
+    size_t item = 0;
+    for (const Storage& storage : map.storages) {
+      if (storage.space != space) continue;
+      const Bytes offset = storage.persistent == kNone ? bottom + packing.offsets[item++]
+                                                       : slot_offsets.at(lowered.graph.value(storage.persistent).name);
+      for (ValueId id : storage.values)
+        phase.values[static_cast<size_t>(id)] = {offset, storage.first, storage.last, space};
+    }
+    if (space != Space::kDevice) {
+      phase.beside.push_back({space, packing.height});
+      continue;
+    }
+    for (PlannedNode& node : phase.nodes)
+      if (node.workspace_bytes > 0) node.workspace_offset = base + packing.offsets[item++];
+    assert(item == items.size());
+    phase.arena_bytes = base + packing.height;
+    phase.live_set_bytes = base + largest_live_set(items, &phase.peak_node);
   }
-  for (const KernelOffer& kernel : lowered.kernels) {
-    PlannedNode node{kernel.kernel, 0, kernel.workspace, kernel.seconds};
-    if (kernel.workspace > 0) node.workspace_offset = base + packing.offsets[item++];
-    phase.nodes.push_back(std::move(node));
-  }
-  assert(item == items.size());
   phase.graph = std::move(lowered.graph);
   return phase;
 }
@@ -105,7 +170,8 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
     for (size_t v = 0; v < phase->values.size(); ++v) {
       const Placement& place = phase->values[v];
       const Value& value = phase->graph.values[v];
-      if (place.offset < plan.persistent_bytes || phase->peak_node < place.first || phase->peak_node > place.last)
+      if (place.space != Space::kDevice || place.offset < plan.persistent_bytes || phase->peak_node < place.first ||
+          phase->peak_node > place.last)
         continue;
       at.emplace(place.offset, std::make_pair(align_up(std::max<Bytes>(value.bytes(), 1)), value.category));
     }

@@ -13,8 +13,9 @@ namespace {
 
 using nlohmann::json;
 
-// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings
-constexpr const char* kFormat = "plimsoll.saved-plan/4";
+// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings; 4: nodes without a
+// stage and a queue, `host` in place of memories, not all of the levers' settings
+constexpr const char* kFormat = "plimsoll.saved-plan/5";
 
 // Whole numbers and finite ones, or std::range_error.
 template <typename Integer = int64_t>
@@ -31,22 +32,29 @@ double finite(const json& j) {
   return j.get<double>();
 }
 
+Space space_from(const json& j) {
+  const auto space = space_from_text(j.get_ref<const std::string&>());
+  if (!space) throw std::range_error(fmt::format("expected a memory, got {:.40}", j.dump()));
+  return *space;
+}
+
 json phase_to_json(const PhasePlan& phase) {
-  json nodes = json::array(), values = json::array();
+  json nodes = json::array(), values = json::array(), beside = json::array();
+  for (const SpaceBytes& memory : phase.beside) beside.push_back({to_text(memory.space), memory.bytes});
   for (const PlannedNode& node : phase.nodes)
     nodes.push_back({node.kernel, node.workspace_offset, node.workspace_bytes, node.seconds});
   for (const Placement& value : phase.values) {
     values.push_back({value.offset, value.first, value.last});
-    if (value.host != kNone) values.back().push_back(value.host);
+    if (value.space != Space::kDevice) values.back().push_back(to_text(value.space));
   }
-  return json_object({{"name", phase.name},
+  return json_object({{"name", to_text(phase.name)},
                       {"samples", phase.samples},
                       {"graph", print(phase.graph)},
                       {"nodes", nodes},
                       {"values", values},
                       {"arena_bytes", phase.arena_bytes},
                       {"live_set_bytes", phase.live_set_bytes},
-                      {"host_bytes", phase.host_bytes},
+                      {"beside", beside},
                       {"peak_node", phase.peak_node},
                       {"seconds", phase.seconds},
                       {"primitives", phase.primitives}});
@@ -54,17 +62,20 @@ json phase_to_json(const PhasePlan& phase) {
 
 Result<PhasePlan> phase_from_json(const json& j) {
   PhasePlan phase;
-  phase.name = j.at("name");
+  const auto& text = j.at("name").get_ref<const std::string&>();
+  const auto name = phase_from_text(text);
+  if (!name) return fail(ErrorCode::kBadPlan, fmt::format("no program has a phase '{:.40}'", text));
+  phase.name = *name;
   phase.samples = whole(j.at("samples"));
   PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get_ref<const std::string&>()));
   for (const json& node : j.at("nodes"))
     phase.nodes.push_back({node.at(0), whole(node.at(1)), whole(node.at(2)), finite(node.at(3))});
   for (const json& value : j.at("values"))
     phase.values.push_back({whole(value.at(0)), whole<int>(value.at(1)), whole<int>(value.at(2)),
-                            value.size() > 3 ? whole(value.at(3)) : kNone});
+                            value.size() > 3 ? space_from(value.at(3)) : Space::kDevice});
   phase.arena_bytes = whole(j.at("arena_bytes"));
   phase.live_set_bytes = whole(j.at("live_set_bytes"));
-  phase.host_bytes = whole(j.at("host_bytes"));
+  for (const json& memory : j.at("beside")) phase.beside.push_back({space_from(memory.at(0)), whole(memory.at(1))});
   phase.peak_node = whole<int>(j.at("peak_node"));
   phase.seconds = finite(j.at("seconds"));
   phase.primitives = whole<int>(j.at("primitives"));
@@ -89,12 +100,12 @@ Result<Plan> read_plan(const json& j) {
                 fmt::format("expected a plan of format {}, got {}", kFormat, j.at("format").dump()));
   plan.model = j.at("model");
   plan.device = j.at("device");
+  plan.memory = j.at("memory");
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
-  plan.batch = {whole(j.at("batch")), whole(j.at("micro_batch"))};
-  plan.settings = {whole<int>(j.at("settings").at("recompute")), finite(j.at("settings").at("kept"))};
-  plan.per_micro_batch_norm = j.at("per_micro_batch_norm");
+  for (const auto& [lever, setting] : j.at("settings").items()) plan.settings.set(lever, whole(setting));
+  plan.batch = batch_of(whole(j.at("batch")), plan.settings);
   for (const json& slot : j.at("persistent")) {
     PLIMSOLL_ASSIGN(PersistentSlot read, slot_from_json(slot));
     plan.persistent.push_back(std::move(read));
@@ -113,11 +124,11 @@ Result<Plan> read_plan(const json& j) {
   }
   plan.persistent_bytes = whole(j.at("persistent_bytes"));
   plan.arena_bytes = whole(j.at("arena_bytes"));
-  plan.host_bytes = whole(j.at("host_bytes"));
+  for (const json& memory : j.at("beside"))
+    plan.beside.push_back({space_from(memory.at(0)), memory.at(1), whole(memory.at(2))});
   plan.overhead_bytes = whole(j.at("overhead_bytes"));
   plan.data_bytes = whole(j.at("data_bytes"));
   plan.planning_bytes = whole(j.at("planning_bytes"));
-  plan.prefetch = whole<int>(j.at("prefetch"));
   plan.step_seconds = finite(j.at("step_seconds"));
   return plan;
 }
@@ -125,11 +136,14 @@ Result<Plan> read_plan(const json& j) {
 }  // namespace
 
 json to_json(const Plan& plan) {
-  json persistent = json::array(), phases = json::array(), levers = json::array();
+  json persistent = json::array(), phases = json::array(), levers = json::array(), beside = json::array();
+  for (const PlanMemory& memory : plan.beside) beside.push_back({to_text(memory.space), memory.name, memory.bytes});
   for (const PersistentSlot& slot : plan.persistent)
     persistent.push_back({slot.name, std::string(name_of(slot.type.dtype)), slot.type.shape.dims,
                           std::string(name_of(slot.category)), slot.layer, slot.offset});
   for (const PhasePlan& phase : plan.phases) phases.push_back(phase_to_json(phase));
+  json settings = json::object();
+  for (const auto& [lever, setting] : plan.settings.values()) settings[lever] = setting;
   for (const LeverUse& lever : plan.levers)
     levers.push_back(json_object({{"name", lever.name},
                                   {"count", lever.count},
@@ -139,23 +153,21 @@ json to_json(const Plan& plan) {
   return json_object({{"format", kFormat},
                       {"model", plan.model},
                       {"device", plan.device},
+                      {"memory", plan.memory},
                       {"precision", plan.precision},
                       {"tf32", plan.tf32},
                       {"program", plan.program},
                       {"batch", plan.batch.effective},
-                      {"micro_batch", plan.batch.micro},
-                      {"settings", json_object({{"recompute", plan.settings.recompute}, {"kept", plan.settings.kept}})},
-                      {"per_micro_batch_norm", plan.per_micro_batch_norm},
+                      {"settings", settings},
                       {"persistent", persistent},
                       {"phases", phases},
                       {"levers", levers},
                       {"persistent_bytes", plan.persistent_bytes},
                       {"arena_bytes", plan.arena_bytes},
-                      {"host_bytes", plan.host_bytes},
+                      {"beside", beside},
                       {"overhead_bytes", plan.overhead_bytes},
                       {"data_bytes", plan.data_bytes},
                       {"planning_bytes", plan.planning_bytes},
-                      {"prefetch", plan.prefetch},
                       {"step_seconds", plan.step_seconds}});
 }
 

@@ -2,15 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <set>
 
-#include "ops/op.h"
+#include "ops/predicates.h"
 
 namespace plimsoll {
 namespace {
-
-bool is_view(const Node& node) {
-  return op_def(node.op).kind == OpKind::kView;
-}
 
 // In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile
 // is then read before it is written.
@@ -81,7 +78,7 @@ class Assigner {
                              first,
                              std::max(first, last_use_[static_cast<size_t>(id)]),
                              kNone,
-                             graph_.value(id).host,
+                             graph_.value(id).space,
                              {}});
     join(id, index);
     return index;
@@ -116,7 +113,9 @@ class Assigner {
         const bool dies = s.persistent == kNone && s.last == n;
         const bool same_bytes = graph_.value(node.inputs[input]).bytes() == graph_.value(out).bytes() &&
                                 s.bytes == align_up(graph_.value(out).bytes());
-        if (dies && same_bytes && std::find(taken.begin(), taken.end(), candidate) == taken.end()) over = candidate;
+        const bool same_space = s.space == graph_.value(out).space;
+        if (dies && same_bytes && same_space && std::find(taken.begin(), taken.end(), candidate) == taken.end())
+          over = candidate;
         if (over != kNone) break;
       }
       if (over == kNone) {
@@ -149,20 +148,20 @@ StorageMap assign_storage(const LoweredGraph& lowered) {
   return Assigner(lowered).take();
 }
 
-std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map) {
-  std::vector<PackItem> items;
-  for (const Storage& storage : map.storages)
-    if (storage.persistent == kNone && !storage.host) items.push_back({storage.bytes, storage.first, storage.last});
-  for (size_t n = 0; n < lowered.kernels.size(); ++n)
-    if (lowered.kernels[n].workspace > 0)
-      items.push_back({align_up(lowered.kernels[n].workspace), static_cast<int>(n), static_cast<int>(n)});
-  return items;
+std::vector<Space> spaces_of(const StorageMap& map) {
+  std::set<Space> spaces = {Space::kDevice};
+  for (const Storage& storage : map.storages) spaces.insert(storage.space);
+  return {spaces.begin(), spaces.end()};
 }
 
-std::vector<PackItem> host_items(const StorageMap& map) {
+std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map, Space space) {
   std::vector<PackItem> items;
   for (const Storage& storage : map.storages)
-    if (storage.host) items.push_back({storage.bytes, storage.first, storage.last});
+    if (storage.persistent == kNone && storage.space == space)
+      items.push_back({storage.bytes, storage.first, storage.last});
+  for (size_t n = 0; n < lowered.kernels.size() && space == Space::kDevice; ++n)
+    if (lowered.kernels[n].workspace > 0)
+      items.push_back({align_up(lowered.kernels[n].workspace), static_cast<int>(n), static_cast<int>(n)});
   return items;
 }
 

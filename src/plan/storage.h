@@ -13,7 +13,7 @@ struct Storage {
   Bytes bytes = 0;
   int first = 0, last = 0;     // nodes
   ValueId persistent = kNone;  // lies in this persistent value, not among the transients
-  bool host = false;           // lies in the host's memory
+  Space space = Space::kDevice;
   std::vector<ValueId> values;
 };
 
@@ -24,11 +24,12 @@ struct StorageMap {
 
 StorageMap assign_storage(const LoweredGraph& lowered);
 
-// Transient storages and workspaces as packing sees them. Items 0..k-1 are the transient storages of the device in
-// order, then one item for each node with a workspace, in order.
-std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map);
-// The storages in the host's memory, in order.
-std::vector<PackItem> host_items(const StorageMap& map);
+// The memories that storages lie in, by number; the device's first, whether anything lies there or not.
+std::vector<Space> spaces_of(const StorageMap& map);
+
+// What lies in one memory as packing sees it. Items 0..k-1 are its transient storages in order; then, in the device's,
+// one item for each node with a workspace, in order.
+std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map, Space space = Space::kDevice);
 
 // Pairs (input, output) of a node that may lie over each other.
 std::vector<std::pair<size_t, size_t>> in_place_pairs(const Graph& graph, const Node& node);

@@ -35,45 +35,60 @@ class PhaseCheck {
     PLIMSOLL_TRY(verify(graph_));
     if (phase_.nodes.size() != graph_.nodes.size() || phase_.values.size() != graph_.values.size())
       return wrong("does not have one entry per node and per value");
-    if (!sensible(phase_.arena_bytes) || !sensible(phase_.host_bytes) || phase_.samples < 0)
-      return wrong(fmt::format("{} samples, an arena of {} bytes and {} bytes of the host's memory", phase_.samples,
-                               phase_.arena_bytes, phase_.host_bytes));
+    if (!sensible(phase_.arena_bytes) || phase_.samples < 0)
+      return wrong(fmt::format("{} samples and an arena of {} bytes", phase_.samples, phase_.arena_bytes));
+    PLIMSOLL_TRY(find_spaces());
     PLIMSOLL_TRY(check_places());
     find_roots();
     PLIMSOLL_TRY(check_persistent());
+    PLIMSOLL_TRY(check_copies());
     PLIMSOLL_TRY(check_lifetimes());
     PLIMSOLL_TRY(check_views());
-    PLIMSOLL_TRY(check_copies());
     PLIMSOLL_TRY(check_updates());
     PLIMSOLL_TRY(check_workspaces());
-    PLIMSOLL_TRY(check_overlaps(false));
-    PLIMSOLL_TRY(check_overlaps(true));
-    return check_end();
+    for (const Space space : spaces_) {
+      PLIMSOLL_TRY(check_overlaps(space));
+      PLIMSOLL_TRY(check_end(space));
+    }
+    return check_peak();
   }
 
  private:
   tl::unexpected<Error> wrong(const std::string& what) const {
-    return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", phase_.name, what));
+    return fail(ErrorCode::kInternal, fmt::format("plan, phase '{}': {}", to_text(phase_.name), what));
   }
   const Placement& place(ValueId id) const { return phase_.values[static_cast<size_t>(id)]; }
-  bool inside(Bytes offset, Bytes bytes) const {
-    return offset % kAlignment == 0 && lies_within(offset, bytes, phase_.arena_bytes);
+  bool inside(Bytes offset, Bytes bytes, Space space) const {
+    return offset % kAlignment == 0 && lies_within(offset, bytes, phase_.bytes_in(space));
   }
-  bool persistent_place(ValueId id) const { return place(id).offset < plan_.persistent_bytes; }
+  bool persistent_place(ValueId id) const {
+    return place(id).space == Space::kDevice && place(id).offset < plan_.persistent_bytes;
+  }
+  bool one_place(ValueId a, ValueId b) const {
+    return place(a).space == place(b).space && place(a).offset == place(b).offset;
+  }
+
+  // The device's memory and those beside it, each once.
+  Status find_spaces() {
+    spaces_ = {Space::kDevice};
+    for (const SpaceBytes& memory : phase_.beside) {
+      if (memory.space <= spaces_.back() || static_cast<int>(memory.space) >= kMostSpaces || !sensible(memory.bytes))
+        return wrong(fmt::format("{} bytes of memory '{}'", memory.bytes, to_text(memory.space)));
+      spaces_.push_back(memory.space);
+    }
+    return {};
+  }
 
   // Every value that has a place has all of it, whoever reads it.
   Status check_places() const {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
       const Placement& p = phase_.values[v];
-      if (value.host != (p.host != kNone) || (value.host && p.offset != kNone))
+      if (value.space != p.space)
         return wrong(fmt::format("'{}' lies in another memory than its graph says", value.name));
-      if (value.host && (p.host % kAlignment != 0 || !lies_within(p.host, value.bytes(), phase_.host_bytes)))
-        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the host's part of {}", value.name, p.host,
-                                 value.bytes(), phase_.host_bytes));
-      if (p.offset != kNone && !inside(p.offset, value.bytes()))
-        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the arena of {}", value.name, p.offset,
-                                 value.bytes(), phase_.arena_bytes));
+      if (p.offset != kNone && !inside(p.offset, value.bytes(), p.space))
+        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the {} of memory '{}'", value.name, p.offset,
+                                 value.bytes(), phase_.bytes_in(p.space), to_text(p.space)));
     }
     return {};
   }
@@ -97,7 +112,7 @@ class PhaseCheck {
       if (!value.persistent) continue;
       const PersistentSlot* slot = plan_.slot(value.name);
       if (slot == nullptr) return wrong(fmt::format("persistent value '{}' has no slot", value.name));
-      if (!(slot->type == value.type) || slot->offset != place(id).offset)
+      if (!(slot->type == value.type) || value.space != Space::kDevice || slot->offset != place(id).offset)
         return wrong(fmt::format("persistent value '{}' is not where its slot is", value.name));
     }
     return {};
@@ -112,23 +127,25 @@ class PhaseCheck {
       for (ValueId id : node.inputs) {
         if (!written[static_cast<size_t>(id)])
           return wrong(fmt::format("node {} ({}) reads '{}' before it is written", n, node.op, graph_.value(id).name));
-        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n)));
+        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n), over(n)));
       }
       for (ValueId id : node.outputs) {
         written[static_cast<size_t>(id)] = true;
-        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n)));
+        PLIMSOLL_TRY(check_alive(id, static_cast<int>(n), over(n)));
       }
     }
-    for (ValueId id : graph_.outputs) PLIMSOLL_TRY(check_alive(id, static_cast<int>(graph_.nodes.size()) - 1));
+    const auto end = static_cast<int>(graph_.nodes.size()) - 1;
+    for (ValueId id : graph_.outputs) PLIMSOLL_TRY(check_alive(id, end, end));
     return {};
   }
 
-  Status check_alive(ValueId id, int node) const {
+  // At a node, and from there until its work is over.
+  Status check_alive(ValueId id, int node, int over) const {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
-    if (!value.host && p.offset == kNone) return wrong(fmt::format("'{}' is used and has no place", value.name));
-    if (!value.host && persistent_place(id)) return {};
-    if (node < p.first || node > p.last)
+    if (p.offset == kNone) return wrong(fmt::format("'{}' is used and has no place", value.name));
+    if (persistent_place(id)) return {};
+    if (node < p.first || over > p.last)
       return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
     return {};
   }
@@ -137,40 +154,51 @@ class PhaseCheck {
   Status check_views() const {
     for (const Node& node : graph_.nodes)
       if (op_def(node.op).kind == OpKind::kView &&
-          (place(node.outputs[0]).offset != place(node.inputs[0]).offset ||
-           place(node.outputs[0]).host != place(node.inputs[0]).host ||
+          (!one_place(node.outputs[0], node.inputs[0]) ||
            graph_.value(node.outputs[0]).bytes() != graph_.value(node.inputs[0]).bytes()))
         return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name,
                                  graph_.value(node.inputs[0]).name));
     return {};
   }
 
-  // Only copies touch the host's memory. What a copy writes is read by the node that waits for it and nobody else, and
-  // that node reads the copy's source too: neither end is given up while a copy is under way.
-  Status check_copies() const {
+  // Only copies and the nodes that wait for them touch other memories than the device's. A copy on a queue of its own
+  // is under way until the node that waits for it: that one alone reads what the copy writes, and it reads the copy's
+  // source too, so that neither end is given up before.
+  Status check_copies() {
     std::vector<std::vector<NodeId>> readers(graph_.values.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       for (ValueId id : graph_.nodes[n].inputs) readers[static_cast<size_t>(id)].push_back(static_cast<NodeId>(n));
+    over_.assign(graph_.nodes.size(), kNone);
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       const bool out = node.op == "to_host", in = node.op == "to_device";
       const bool waits = node.op == "to_host_done" || node.op == "to_device_done";
       for (const auto* ids : {&node.inputs, &node.outputs})
         for (ValueId id : *ids)
-          if (graph_.value(id).host && !out && !in && !waits)
-            return wrong(
-                fmt::format("node {} ({}) touches '{}' in the host's memory", n, node.op, graph_.value(id).name));
+          if (graph_.value(id).space != Space::kDevice && !out && !in && !waits)
+            return wrong(fmt::format("node {} ({}) touches '{}' in memory '{}'", n, node.op, graph_.value(id).name,
+                                     to_text(graph_.value(id).space)));
       if (!out && !in) continue;
       const ValueId from = node.inputs[0], to = node.outputs[0];
+      const Space away = graph_.value(out ? to : from).space, here = graph_.value(out ? from : to).space;
+      const Queue along = out ? Queue::kToHost : Queue::kFromHost;
+      if (here != Space::kDevice || away == Space::kDevice || (node.queue != Queue::kCompute && node.queue != along))
+        return wrong(fmt::format("node {} ({}) copies '{}' from memory '{}' to '{}' on queue {}", n, node.op,
+                                 graph_.value(from).name, to_text(graph_.value(from).space),
+                                 to_text(graph_.value(to).space), name_of(node.queue)));
       const auto& after = readers[static_cast<size_t>(to)];
       const Node* wait = after.size() == 1 ? &graph_.node(after[0]) : nullptr;
-      if (graph_.value(from).host != in || graph_.value(to).host != out || wait == nullptr ||
-          wait->op != node.op + "_done" || wait->inputs[0] != to || wait->inputs[1] != from || left_open(to))
+      if (wait == nullptr || wait->op != node.op + "_done" || wait->queue != Queue::kCompute || wait->inputs[0] != to ||
+          wait->inputs[1] != from || left_open(to))
         return wrong(fmt::format("node {} ({}) begins a copy of '{}' that nobody waits for", n, node.op,
                                  graph_.value(from).name));
+      if (node.queue != Queue::kCompute) over_[n] = after[0];
     }
     return {};
   }
+
+  // The node after whose wait the work of node `n` is over.
+  int over(size_t n) const { return over_[n] == kNone ? static_cast<int>(n) : over_[n]; }
 
   bool left_open(ValueId id) const {
     return std::find(graph_.outputs.begin(), graph_.outputs.end(), id) != graph_.outputs.end() ||
@@ -181,31 +209,30 @@ class PhaseCheck {
     for (size_t n = 0; n < phase_.nodes.size(); ++n) {
       const PlannedNode& node = phase_.nodes[n];
       if (node.workspace_bytes < 0 ||
-          (node.workspace_bytes > 0 &&
-           (node.workspace_offset < plan_.persistent_bytes || !inside(node.workspace_offset, node.workspace_bytes))))
+          (node.workspace_bytes > 0 && (node.workspace_offset < plan_.persistent_bytes ||
+                                        !inside(node.workspace_offset, node.workspace_bytes, Space::kDevice))))
         return wrong(fmt::format("node {} has a workspace of {} bytes at {}, outside its arena of {}", n,
                                  node.workspace_bytes, node.workspace_offset, phase_.arena_bytes));
     }
     return {};
   }
 
-  // The arena ends where the highest value or workspace does: no more is reserved than is used.
-  Status check_end() const {
-    Bytes end = plan_.persistent_bytes;
+  // A memory ends where the highest value or workspace does: no more is reserved than is used.
+  Status check_end(Space space) const {
+    Bytes end = space == Space::kDevice ? plan_.persistent_bytes : 0;
     for (size_t v = 0; v < phase_.values.size(); ++v)
-      if (phase_.values[v].offset >= 0)
+      if (phase_.values[v].space == space && phase_.values[v].offset >= 0)
         end = std::max(end, phase_.values[v].offset + align_up(std::max<Bytes>(graph_.values[v].bytes(), 1)));
     for (const PlannedNode& node : phase_.nodes)
-      if (node.workspace_bytes > 0) end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
-    Bytes host_end = 0;
-    for (size_t v = 0; v < phase_.values.size(); ++v)
-      if (graph_.values[v].host)
-        host_end = std::max(host_end, phase_.values[v].host + align_up(graph_.values[v].bytes()));
-    if (host_end != phase_.host_bytes)
-      return wrong(fmt::format("its part of the host's memory has {} bytes, what lies in it ends at {}",
-                               phase_.host_bytes, host_end));
-    if (end != phase_.arena_bytes)
-      return wrong(fmt::format("its arena has {} bytes, what lies in it ends at {}", phase_.arena_bytes, end));
+      if (space == Space::kDevice && node.workspace_bytes > 0)
+        end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
+    if (end != phase_.bytes_in(space))
+      return wrong(fmt::format("{} bytes of memory '{}', its highest value or workspace ends at {}",
+                               phase_.bytes_in(space), to_text(space), end));
+    return {};
+  }
+
+  Status check_peak() const {
     const auto nodes = static_cast<int>(phase_.nodes.size());
     if (phase_.peak_node < 0 || phase_.peak_node >= std::max(nodes, 1))
       return wrong(fmt::format("its peak is at node {} of {}", phase_.peak_node, nodes));
@@ -215,12 +242,12 @@ class PhaseCheck {
   // A new value of a persistent one lies in its place, and nobody reads the old one afterwards.
   Status check_updates() const {
     for (const Update& update : graph_.updates) {
-      if (place(update.value).offset != place(update.persistent).offset)
+      if (!one_place(update.value, update.persistent))
         return wrong(fmt::format("the update of '{}' lies elsewhere", graph_.value(update.persistent).name));
       const NodeId writer = graph_.value(update.value).producer;
       for (size_t n = static_cast<size_t>(writer) + 1; n < graph_.nodes.size(); ++n)
         for (ValueId in : graph_.nodes[n].inputs)
-          if (place(in).offset == place(update.persistent).offset && root(in) != root(update.value))
+          if (one_place(in, update.persistent) && root(in) != root(update.value))
             return wrong(
                 fmt::format("node {} reads '{}' after it was updated", n, graph_.value(update.persistent).name));
     }
@@ -228,15 +255,15 @@ class PhaseCheck {
   }
 
   // When bytes are really needed: from their write to the last reader of the value or of a view of it, whatever the
-  // plan says of its place. Of the device's memory or of the host's.
-  std::vector<Occupied> needs(bool host) const {
+  // plan says of its place; of a copy, until it was waited for.
+  std::vector<Occupied> needs(Space space) const {
     const auto end = static_cast<int>(graph_.nodes.size()) - 1;
     std::vector<Occupied> list;
     std::vector<size_t> index(graph_.values.size(), SIZE_MAX);
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
-      const Bytes begin = host ? phase_.values[v].host : phase_.values[v].offset;
-      if (begin == kNone || roots_[v] != static_cast<ValueId>(v)) continue;
+      const Bytes begin = phase_.values[v].offset;
+      if (value.space != space || begin == kNone || roots_[v] != static_cast<ValueId>(v)) continue;
       const int first = value.producer == kNone ? 0 : value.producer;
       index[v] = list.size();
       list.push_back({begin, begin + value.bytes(), first, value.persistent ? end : first, static_cast<ValueId>(v)});
@@ -246,12 +273,12 @@ class PhaseCheck {
       if (i != SIZE_MAX) list[i].last = std::max(list[i].last, node);
     };
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
-      for (ValueId id : graph_.nodes[n].inputs) until(id, static_cast<int>(n));
-      for (ValueId id : graph_.nodes[n].outputs) until(id, static_cast<int>(n));
+      for (ValueId id : graph_.nodes[n].inputs) until(id, over(n));
+      for (ValueId id : graph_.nodes[n].outputs) until(id, over(n));
     }
     for (ValueId id : graph_.outputs) until(id, end);
     for (const Update& update : graph_.updates) until(update.value, end);
-    for (size_t n = 0; n < phase_.nodes.size() && !host; ++n) {
+    for (size_t n = 0; n < phase_.nodes.size() && space == Space::kDevice; ++n) {
       const PlannedNode& node = phase_.nodes[n];
       if (node.workspace_bytes > 0)
         list.push_back({node.workspace_offset, node.workspace_offset + node.workspace_bytes, static_cast<int>(n),
@@ -267,8 +294,8 @@ class PhaseCheck {
 
   // Goes through the nodes in order with what is alive, by where it begins. Whatever is alive at once and was let
   // through overlaps only where it begins at the same byte, so a newcomer has few neighbours to be compared with.
-  Status check_overlaps(bool host) const {
-    std::vector<Occupied> list = needs(host);
+  Status check_overlaps(Space space) const {
+    std::vector<Occupied> list = needs(space);
     std::stable_sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.first < b.first; });
     std::multimap<Bytes, const Occupied*> alive;
     using Ending = std::pair<int, std::multimap<Bytes, const Occupied*>::iterator>;
@@ -331,7 +358,9 @@ class PhaseCheck {
   const Plan& plan_;
   const PhasePlan& phase_;
   const Graph& graph_;
+  std::vector<Space> spaces_;
   std::vector<ValueId> roots_;
+  std::vector<NodeId> over_;  // of a node on another queue than compute's: the node that waits for it
 };
 
 // The phases that training runs by name.
@@ -340,22 +369,23 @@ Status check_program(const Plan& plan) {
   const auto [effective, micro] = plan.batch;
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
     return wrong(fmt::format("a batch of {} in micro-batches of {}", effective, micro));
-  if (plan.prefetch < 0 || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) ||
-      !sensible(plan.arena_bytes) || !sensible(plan.host_bytes) || !sensible(plan.persistent_bytes) ||
-      !sensible(plan.planning_bytes))
+  const auto& settings = plan.settings.values();
+  const bool any_negative =
+      std::any_of(settings.begin(), settings.end(), [](const auto& setting) { return setting.second < 0; });
+  if (any_negative || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) || !sensible(plan.arena_bytes) ||
+      !sensible(plan.persistent_bytes) || !sensible(plan.planning_bytes))
     return wrong("a share of the budget that no memory has");
   for (const PhasePlan& phase : plan.phases)
-    for (const std::string_view reads : {"train", "accumulate", "evaluate", "predict"})
-      if ((phase.name == reads || phase.name == std::string(reads) + "_tail") && phase.samples < 1)
-        return wrong(fmt::format("phase '{}' for {} samples", phase.name, phase.samples));
+    if (reads_samples(phase.name.kind) && phase.samples < 1)
+      return wrong(fmt::format("phase '{}' for {} samples", to_text(phase.name), phase.samples));
   if (effective == 0) return {};
   const bool cut = micro < effective;
-  for (const char* name : {"begin", "accumulate", "apply", "train"}) {
-    if (cut == (std::string_view(name) == "train")) continue;
-    const PhasePlan* phase = plan.phase(name);
-    const bool reads = std::string_view(name) == "accumulate" || !cut;
-    if (phase == nullptr || phase->samples != (reads ? micro : 0))
-      return wrong(fmt::format("it has no phase '{}' for {} samples", name, reads ? micro : 0));
+  for (const PhaseKind kind : {PhaseKind::kBegin, PhaseKind::kAccumulate, PhaseKind::kApply, PhaseKind::kTrain}) {
+    if (cut == (kind == PhaseKind::kTrain)) continue;
+    const PhasePlan* phase = plan.phase(kind);
+    const int64_t samples = reads_samples(kind) ? micro : 0;
+    if (phase == nullptr || phase->samples != samples)
+      return wrong(fmt::format("it has no phase '{}' for {} samples", to_text({kind}), samples));
   }
   return {};
 }
@@ -383,21 +413,36 @@ Status check_slots(const Plan& plan) {
   return {};
 }
 
+// The memories beside the device's are those that phases need, as large as they need them.
+Status check_beside(const Plan& plan, const std::map<Space, Bytes>& needed) {
+  const auto wrong = [](std::string what) { return fail(ErrorCode::kInternal, "plan: " + std::move(what)); };
+  auto need = needed.begin();
+  for (const PlanMemory& memory : plan.beside) {
+    if (need == needed.end() || memory.space != need->first)
+      return wrong(fmt::format("memory '{}', which no phase uses, or not in order", to_text(memory.space)));
+    if (memory.bytes != need->second)
+      return wrong(
+          fmt::format("{} bytes of memory '{}', phases need {}", memory.bytes, to_text(memory.space), need->second));
+    ++need;
+  }
+  if (need != needed.end()) return wrong(fmt::format("nothing of memory '{}'", to_text(need->first)));
+  return {};
+}
+
 }  // namespace
 
 Status validate(const Plan& plan) {
   PLIMSOLL_TRY(check_program(plan));
   for (const PhasePlan& phase : plan.phases) PLIMSOLL_TRY(verify_structure(phase.graph));
   PLIMSOLL_TRY(check_slots(plan));
-  Bytes highest = plan.persistent_bytes, host = 0;
+  Bytes highest = plan.persistent_bytes;
+  std::map<Space, Bytes> beside;
   for (const PhasePlan& phase : plan.phases) {
     PLIMSOLL_TRY(PhaseCheck(plan, phase).run());
     highest = std::max(highest, phase.arena_bytes);
-    host = std::max(host, phase.host_bytes);
+    for (const SpaceBytes& memory : phase.beside) beside[memory.space] = std::max(beside[memory.space], memory.bytes);
   }
-  if (host != plan.host_bytes)
-    return fail(ErrorCode::kInternal,
-                fmt::format("plan: {} bytes of the host's memory, phases need {}", plan.host_bytes, host));
+  PLIMSOLL_TRY(check_beside(plan, beside));
   if (highest != plan.arena_bytes)
     return fail(ErrorCode::kInternal,
                 fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));

@@ -7,8 +7,8 @@ namespace plimsoll {
 namespace {
 
 const PhasePlan* widest_phase(const Plan& plan) {
-  for (const char* name : {"train", "accumulate", "evaluate", "predict"})
-    if (const PhasePlan* phase = plan.phase(name)) return phase;
+  for (const PhaseKind kind : {PhaseKind::kTrain, PhaseKind::kAccumulate, PhaseKind::kEvaluate, PhaseKind::kPredict})
+    if (const PhasePlan* phase = plan.phase(kind)) return phase;
   return nullptr;
 }
 
@@ -46,7 +46,7 @@ std::vector<PeakValue> peak_values(const Plan& plan) {
   std::map<Bytes, PeakValue> at;
   for (size_t v = 0; v < phase->values.size(); ++v) {
     const Placement& place = phase->values[v];
-    if (place.offset < 0) continue;
+    if (place.space != Space::kDevice || place.offset < 0) continue;
     const bool alive =
         place.offset < plan.persistent_bytes || (place.first <= phase->peak_node && phase->peak_node <= place.last);
     if (alive) at.emplace(place.offset, PeakValue{&phase->graph.values[v], phase->graph.values[v].bytes()});

@@ -23,7 +23,8 @@ Json peak_json(const Plan& plan) {
                                      {"bytes", peak.bytes}}));
   }
   const Node& node = phase->graph.node(phase->peak_node);
-  return ordered_object({{"phase", phase->name}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
+  return ordered_object(
+      {{"phase", to_text(phase->name)}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
 }
 
 Json layers_json(const Model& model, const Plan& plan) {
@@ -58,7 +59,7 @@ Json plan_json(const PlanReport& report) {
   // Weights go straight between file and arena: loading and saving need no more than what stays.
   phases.push_back(ordered_object({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}}));
   for (const PhasePlan& phase : plan.phases)
-    phases.push_back(ordered_object({{"name", phase.name},
+    phases.push_back(ordered_object({{"name", to_text(phase.name)},
                                      {"samples", phase.samples},
                                      {"arena_bytes", phase.arena_bytes},
                                      {"seconds", phase.seconds}}));
@@ -90,16 +91,16 @@ Json plan_json(const PlanReport& report) {
   json["arena_bytes"] = plan.arena_bytes;
   json["overhead_bytes"] = plan.overhead_at_peak();
   json["data_bytes"] = plan.data_bytes;
-  Json space = ordered_object({{"space", report.device.own_memory ? fmt::format("gpu:{}", report.gpu) : "host"}});
+  Json space = ordered_object({{"space", plan.memory}});
   if (report.budget > 0) space["budget_bytes"] = report.budget;
   space.update(ordered_object({{"arena_bytes", plan.arena_bytes},
                                {"overhead_bytes", plan.overhead_at_peak()},
                                {"data_bytes", plan.data_bytes},
                                {"peak_bytes", plan.peak_bytes()}}));
   json["memories"] = Json::array({space});
-  if (plan.host_bytes > 0)
+  for (const PlanMemory& memory : plan.beside)
     json["memories"].push_back(
-        ordered_object({{"space", "host"}, {"arena_bytes", plan.host_bytes}, {"peak_bytes", plan.host_bytes}}));
+        ordered_object({{"space", memory.name}, {"arena_bytes", memory.bytes}, {"peak_bytes", memory.bytes}}));
   if (plan.batch.effective > 0) {
     json["fixed_bytes"] = result.fixed_bytes;
     json["bytes_per_sample"] = result.bytes_per_sample;

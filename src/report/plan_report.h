@@ -15,7 +15,6 @@ struct PlanReport {
   Bytes budget = 0;  // 0: none was set
   Bytes margin = 0;  // left free when the budget is what the machine has
   const SearchResult* result = nullptr;
-  int gpu = 0;              // number of the card among the visible ones
   Bytes held_before = 0;    // by the program that calls us, counted in the plan's data_bytes
   bool in_program = false;  // read through the C++ interface, where there are no flags
 };

@@ -100,8 +100,8 @@ std::string bytes_table(const PlanReport& report) {
   Table table;
   if (peak != nullptr && !peak->nodes.empty()) {
     const Node& node = peak->graph.node(peak->peak_node);
-    table.row({fmt::format("at the peak (phase {}, {}{}{})", peak->name, node.op, node.layer.empty() ? "" : " of ",
-                           node.layer),
+    table.row({fmt::format("at the peak (phase {}, {}{}{})", to_text(peak->name), node.op,
+                           node.layer.empty() ? "" : " of ", node.layer),
                "bytes", ""});
   }
   for (const CategoryBytes& entry : categories_at_peak(plan))
@@ -115,8 +115,9 @@ std::string bytes_table(const PlanReport& report) {
   if (report.held_before > 0)
     table.row({"held by the program before", with_commas(report.held_before), format_bytes(report.held_before)});
   table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
-  if (plan.host_bytes > 0)
-    table.row({"in the host's memory, pinned", with_commas(plan.host_bytes), format_bytes(plan.host_bytes)});
+  for (const PlanMemory& memory : plan.beside)
+    table.row({memory.space == Space::kHost ? "in the host's memory, pinned" : "in memory " + memory.name,
+               with_commas(memory.bytes), format_bytes(memory.bytes)});
   return table.text() + "\n";
 }
 
@@ -125,8 +126,8 @@ std::string phases_table(const Plan& plan) {
   table.row({"phase", "samples", "arena", "predicted time"});
   table.row({"load", "", format_bytes(plan.persistent_bytes), ""});
   for (const PhasePlan& phase : plan.phases)
-    table.row({phase.name, phase.samples > 0 ? fmt::format("{}", phase.samples) : "", format_bytes(phase.arena_bytes),
-               milliseconds(phase.seconds)});
+    table.row({to_text(phase.name), phase.samples > 0 ? fmt::format("{}", phase.samples) : "",
+               format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
   if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
   return table.text();
 }

@@ -14,13 +14,13 @@ std::string describe(const PhasePlan& phase, size_t n) {
   std::string ops = node.op;
   if (node.body)
     for (const Node& member : node.body->nodes) ops += " " + member.op;
-  return fmt::format("{} {} ({}) {}", phase.name, node.layer, ops, phase.nodes[n].kernel);
+  return fmt::format("{} {} ({}) {}", to_text(phase.name), node.layer, ops, phase.nodes[n].kernel);
 }
 
 }  // namespace
 
 void Profile::attach(Session& session) {
-  session.watch([this](const PhasePlan& phase, size_t node, bool done, std::byte*) {
+  Probe(session).watch([this](const PhasePlan& phase, size_t node, bool done, std::byte*) {
     const auto now = std::chrono::steady_clock::now();
     auto& times = phases_[&phase];
     times.resize(phase.nodes.size());

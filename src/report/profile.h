@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "execute/session.h"
+#include "execute/probe.h"
 
 namespace plimsoll {
 

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 
-#include "search/build.h"
-#include "search/suits.h"
+#include "search/compile.h"
+#include "search/micro_batch.h"
+#include "search/plan_match.h"
+#include "search/prefetch.h"
 
 namespace plimsoll {
 namespace {
@@ -22,7 +24,7 @@ tl::unexpected<Error> damaged(const GivenPlan& given, std::string why) {
             {given.of_checkpoint ? "resume from another checkpoint" : "make it again: plimsoll plan ... --save FILE"}});
 }
 
-int64_t samples_of(const Plan& plan, const char* phase) {
+int64_t samples_of(const Plan& plan, PhaseName phase) {
   const PhasePlan* found = plan.phase(phase);
   return found == nullptr ? 0 : found->samples;
 }
@@ -33,38 +35,30 @@ SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
   same.budget = 0;  // it selects among plans, and this one was selected
   same.host_budget = 0;
   same.micro_batch = plan.batch.micro;
-  same.per_micro_batch_norm = plan.per_micro_batch_norm;
-  same.forbidden.erase("prefetch");
-  if (plan.prefetch == 0) same.forbidden.insert("prefetch");
+  same.per_micro_batch_norm = plan.settings.of(kPerMicroBatchNorm) != 0;
+  same.forbidden.erase(std::string(kPrefetch));
+  if (plan.settings.of(kPrefetch) == 0) same.forbidden.insert(std::string(kPrefetch));
   const bool cut = plan.batch.micro < plan.batch.effective;
-  same.partial_window = samples_of(plan, "train_tail");
+  same.partial_window = samples_of(plan, {PhaseKind::kTrain, true});
   for (const PhasePlan& phase : plan.phases)  // of two tails one is of every window
-    if (cut && phase.name == "accumulate_tail" && phase.samples != plan.batch.effective % plan.batch.micro)
+    if (cut && phase.name == PhaseName{PhaseKind::kAccumulate, true} &&
+        phase.samples != plan.batch.effective % plan.batch.micro)
       same.partial_window = phase.samples;
-  const auto inference = [&](const char* name, const char* tail, int64_t& batch, int64_t& samples) {
-    batch = samples_of(plan, name);
-    samples = batch + samples_of(plan, tail);
+  const auto inference = [&](PhaseKind kind, int64_t& batch, int64_t& samples) {
+    batch = samples_of(plan, {kind});
+    samples = batch + samples_of(plan, {kind, true});
   };
-  inference("evaluate", "evaluate_tail", same.evaluate_batch, same.evaluate_samples);
-  inference("predict", "predict_tail", same.predict_batch, same.predict_samples);
+  inference(PhaseKind::kEvaluate, same.evaluate_batch, same.evaluate_samples);
+  inference(PhaseKind::kPredict, same.predict_batch, same.predict_samples);
   return same;
-}
-
-Result<std::optional<Plan>> make_again(const Plan& plan, const SearchRequest& request) {
-  const double kept[] = {plan.settings.kept};
-  std::optional<Plan> made;
-  PLIMSOLL_TRY(build_plans(
-      request, plan.batch.micro, plan.settings.recompute, kept, [](double) { return true; },
-      [&](Plan again) { made = std::move(again); }));
-  return made;
 }
 
 // The first way in which a phase is not the one that was made again; empty: none.
 std::string difference(const PhasePlan& then, const PhasePlan& now) {
   if (then.name != now.name || then.samples != now.samples)
-    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", then.name, then.samples, now.name,
-                       now.samples);
-  const std::string where = fmt::format("phase '{}': ", then.name);
+    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", to_text(then.name), then.samples,
+                       to_text(now.name), now.samples);
+  const std::string where = fmt::format("phase '{}': ", to_text(then.name));
   if (print(then.graph) != print(now.graph)) return where + "other nodes";
   if (then.values != now.values) return where + "values lie elsewhere";
   const bool same_kernels = std::equal(then.nodes.begin(), then.nodes.end(), now.nodes.begin(), now.nodes.end(),
@@ -73,8 +67,7 @@ std::string difference(const PhasePlan& then, const PhasePlan& now) {
                                                 (a.workspace_bytes == 0 || a.workspace_offset == b.workspace_offset);
                                        });
   if (!same_kernels) return where + "other kernels or workspaces";
-  if (then.arena_bytes != now.arena_bytes || then.host_bytes != now.host_bytes)
-    return where + "another number of bytes";
+  if (then.arena_bytes != now.arena_bytes || then.beside != now.beside) return where + "another number of bytes";
   return {};
 }
 
@@ -90,7 +83,7 @@ std::string difference(const Plan& then, const Plan& now) {
   return {};
 }
 
-// What each lever saved and cost was found when the plan was selected among others; it is only shown.
+// Prices were found when the plan was selected among others; they are only shown.
 void copy_prices(const std::vector<LeverUse>& then, std::vector<LeverUse>& now) {
   for (LeverUse& lever : now)
     for (const LeverUse& priced : then)
@@ -108,23 +101,18 @@ tl::unexpected<Error> made_for_else(const GivenPlan& given, std::vector<std::str
 
 }  // namespace
 
-Status check_plan(const GivenPlan& given) {
-  // Whoever wrote the file, a wrong plan in it is no bug of this program.
+Status check_plan(const GivenPlan& given, const LeverTable& table) {
+  // A wrong plan in a file is the file's error, not a bug of this program.
   if (const Status valid = validate(given.plan); !valid) return damaged(given, valid.error().what);
-  const LeverSettings& settings = given.plan.settings;
-  const bool known_share =
-      settings.kept == 1 || std::find(std::begin(kKept), std::end(kKept), settings.kept) != std::end(kKept);
-  if (settings.recompute < 0 || settings.recompute > kMostRecompute || !known_share || given.plan.prefetch > 1)
-    return damaged(given, fmt::format("recompute {}, a share of {} kept, prefetch {}: no lever has such a setting",
-                                      settings.recompute, settings.kept, given.plan.prefetch));
+  if (std::string why = impossible_setting(given.plan, table); !why.empty()) return damaged(given, std::move(why));
   return {};
 }
 
 Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& request) {
   PLIMSOLL_ASSIGN(auto others, differences(given.plan, request));
   if (!others.empty()) return made_for_else(given, std::move(others));
-  PLIMSOLL_ASSIGN(auto made, make_again(given.plan, request_of(given.plan, request)));
-  const std::string other = made ? difference(given.plan, *made) : "its share of offload cannot be reached";
+  PLIMSOLL_ASSIGN(auto made, compile(request_of(given.plan, request), given.plan.settings));
+  const std::string other = made ? difference(given.plan, *made) : "a lever cannot reach its setting";
   AcceptedPlan accepted;
   if (!other.empty()) {
     if (!given.of_checkpoint)

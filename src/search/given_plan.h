@@ -20,9 +20,9 @@ struct AcceptedPlan {
   std::string note;     // empty, or what the user should know: a checkpoint's plan is not made the same way any more
 };
 
-// P211 or P212 where the plan contradicts itself, or names settings that no lever has. Comes before anything of it is
-// used.
-Status check_plan(const GivenPlan& given);
+// P211 or P212 where the plan contradicts itself, or has settings that are not in the table of levers. Comes before
+// anything of it is used.
+Status check_plan(const GivenPlan& given, const LeverTable& table = lever_table());
 
 // Of a plan that was checked: P211 or P212 where it was made for something else, or is not what its settings give; of a
 // checkpoint the last is a note only, because its state serves any plan of the same program. P301 where it does not

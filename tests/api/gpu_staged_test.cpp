@@ -16,11 +16,11 @@ TEST_F(GpuStaged, EvaluationAndPredictionHoldNoMoreThanABudgetOfTheirPlan) {
   for (const bool predict : {false, true}) {
     const OpenModel open = require(open_model("seed-2", {}));
     const auto backend = open_device("gpu");
-    DataTypes types = assumed_data_types(open.model, false);
-    if (predict) types.targets.clear();
-    SearchRequest request = base_request({}, open.model, backend->device(), DType::kFloat32, types, {});
-    request.batch = 0;
-    (predict ? request.predict_batch : request.evaluate_batch) = kBatch;
+    plimsoll::RunOptions options;
+    options.mode = predict ? Mode::kPredict : Mode::kEvaluate;
+    options.batch_size = kBatch;
+    const RunData none = require(open_run_data(options, open.model));
+    SearchRequest request = require(make_request(options, open.model, *backend, none.outline, {}));
     request.budget = require(search(request)).plan.peak_bytes();
     const SearchResult found = require(search(request));
     ASSERT_TRUE(found.fits);

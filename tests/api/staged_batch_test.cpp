@@ -3,6 +3,7 @@
 #include "api/trainer_state.h"
 #include "backends/cuda/cuda.h"
 #include "device/process_memory.h"
+#include "search/prefetch.h"
 #include "tests/support/memory_data.h"
 #include "tests/support/pretend_gpu.h"
 
@@ -11,12 +12,12 @@ namespace {
 
 constexpr int64_t kBatch = 6;
 
-SearchRequest request_for(const Model& model, const Device& device, int64_t batch, bool predict,
-                          const DataTypes& types) {
-  SearchRequest request = base_request({}, model, device, DType::kFloat32, types, {});
-  request.batch = 0;
-  (predict ? request.predict_batch : request.evaluate_batch) = batch;
-  return request;
+SearchRequest request_for(const Model& model, const Backend& backend, int64_t batch, bool predict) {
+  plimsoll::RunOptions options;
+  options.mode = predict ? Mode::kPredict : Mode::kEvaluate;
+  options.batch_size = batch;
+  const RunData data = require(open_run_data(options, model));
+  return require(make_request(options, model, backend, data.outline, {}));
 }
 
 // Bytes of one staged batch, from the model's own shapes.
@@ -26,12 +27,6 @@ Bytes batch_bytes(const Model& model, int64_t batch, bool targets) {
   for (const Port& port : model.outputs())
     if (targets) bytes += align_up(batch * port.target.elements() * 4);
   return bytes;
-}
-
-DataTypes types_of(const Model& model, bool predict) {
-  DataTypes types = assumed_data_types(model, false);
-  if (predict) types.targets.clear();
-  return types;
 }
 
 // The pretended device computes with the CPU's kernels in float32.
@@ -49,8 +44,7 @@ TEST_F(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
   const OpenModel open = require(open_model("seed-2", {}));
   const auto card = make_planned_gpu(require(cuda::card_from_profile("rtx-4090-24g")));
   for (const bool predict : {false, true}) {
-    const DataTypes types = types_of(open.model, predict);
-    const Plan plan = require(search(request_for(open.model, card->device(), 64, predict, types))).plan;
+    const Plan plan = require(search(request_for(open.model, *card, 64, predict))).plan;
     EXPECT_GE(plan.data_bytes, batch_bytes(open.model, 64, !predict)) << predict;
     EXPECT_LT(plan.data_bytes, batch_bytes(open.model, 64, !predict) + kKiB) << predict;
   }
@@ -60,10 +54,9 @@ TEST_F(StagedBatch, IsNotThereOnTheHostUnlessItIsReadAhead) {
   const OpenModel open = require(open_model("seed-2", {}));
   const auto host = open_device(fast_device());
   for (const bool predict : {false, true}) {
-    const DataTypes types = types_of(open.model, predict);
-    const Plan plan = require(search(request_for(open.model, host->device(), 64, predict, types))).plan;
+    const Plan plan = require(search(request_for(open.model, *host, 64, predict))).plan;
     EXPECT_EQ(plan.data_bytes, 0) << predict;
-    EXPECT_EQ(plan.prefetch, 0) << predict;
+    EXPECT_EQ(plan.settings.of(kPrefetch), 0) << predict;
   }
 }
 
@@ -73,7 +66,7 @@ TEST_F(StagedBatch, EvaluationAndPredictionHoldNoMoreThanTheirPlan) {
     const OpenModel open = require(open_model(golden("cnn.keras"), {}));
     const auto state = std::make_shared<PretendState>();
     const PretendGpu gpu(open_device(fast_device()), state);
-    SearchRequest request = request_for(open.model, gpu.device(), kBatch, predict, types_of(open.model, predict));
+    SearchRequest request = request_for(open.model, gpu, kBatch, predict);
     const Plan plan = require(search(request)).plan;
     EXPECT_GE(plan.data_bytes, batch_bytes(open.model, kBatch, !predict));
     const auto session = require(Session::create(open.model, plan, gpu, request.graph));
@@ -93,7 +86,7 @@ TEST_F(StagedBatch, APlanThatDoesNotCountItIsRefused) {
   const OpenModel open = require(open_model(golden("cnn.keras"), {}));
   const auto state = std::make_shared<PretendState>();
   const PretendGpu gpu(open_device(fast_device()), state);
-  SearchRequest request = request_for(open.model, gpu.device(), kBatch, true, types_of(open.model, true));
+  SearchRequest request = request_for(open.model, gpu, kBatch, true);
   Plan plan = require(search(request)).plan;
   plan.data_bytes = 0;
   const auto session = Session::create(open.model, plan, gpu, request.graph);
@@ -111,10 +104,9 @@ Description small_description() {
 
 Result<std::unique_ptr<TrainerState>> trainer_on(const std::shared_ptr<PretendState>& state,
                                                  const std::string& budget = "1GiB", int64_t batch_size = kBatch) {
-  return TrainerState::create(small_description(), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
-                              [&](const JobOptions&) -> Result<std::unique_ptr<Backend>> {
-                                return std::make_unique<PretendGpu>(open_device(fast_device()), state);
-                              });
+  return TrainerState::create(
+      small_description(), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
+      [&](const std::unique_ptr<Backend>&) { return std::make_unique<PretendGpu>(open_device(fast_device()), state); });
 }
 
 TEST_F(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {

@@ -186,19 +186,23 @@ TEST(Gradients, AreNoneWhereNoPathLeadsToTheLoss) {
 
 TEST(Gradients, StandUnderTheLayerOfTheNodeTheyBelongTo) {
   Problem p;
-  p.b.set_layer("first");
-  const ValueId w = p.weight("w", {3});
-  const ValueId y = p.b.add1("tanh", {w});
-  p.b.set_layer("second");
+  ValueId y = kNone;
+  {
+    const auto first = p.b.in_layer("first");
+    y = p.b.add1("tanh", {p.weight("w", {3})});
+  }
+  const auto second = p.b.in_layer("second");
   const ValueId loss = total(p, y);
   const size_t before = p.b.graph().nodes.size();
   append_gradients(p.b, loss, p.wrt);
   for (size_t n = before; n < p.b.graph().nodes.size(); ++n) {
     const Node& node = p.b.graph().nodes[n];
     EXPECT_EQ(p.b.graph().value(node.outputs[0]).category, Category::kGradients);
+    EXPECT_EQ(node.stage, Stage::kBackward);
     EXPECT_EQ(node.layer, node.op == "tanh_grad" ? "first" : node.op == "fill" ? "second" : node.layer);
   }
-  EXPECT_EQ(p.b.layer(), "second");
+  EXPECT_EQ(p.b.tags().layer, "second");
+  EXPECT_EQ(p.b.tags().stage, Stage::kForward);
 }
 
 }  // namespace

@@ -187,7 +187,7 @@ struct ThinCase {
   bool bias;
 };
 
-const ThinCase kThinCases[] = {
+const ThinCase kFewChannelCases[] = {
     {2, 9, 11, 3, 32, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1, true},
     {3, 8, 8, 1, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1, false},   // three taps a run; half a register block of channels
     {2, 15, 14, 3, 16, {7, 7}, {2, 2}, {3, 2, 3, 2}, 1, true},  // runs of 21
@@ -218,7 +218,7 @@ TEST_P(Thin, SumsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
   for (size_t i = 0; i < on_two.size(); ++i) EXPECT_EQ(on_two[i].values, on_five[i].values);
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, Thin, ::testing::ValuesIn(kThinCases));
+INSTANTIATE_TEST_SUITE_P(Edges, Thin, ::testing::ValuesIn(kFewChannelCases));
 
 TEST(OwnConvolution, IsNotBoundToAConvolutionItCannotCompute) {
   const auto backend = make_cpu_backend(1);

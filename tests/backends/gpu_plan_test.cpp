@@ -6,13 +6,13 @@
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
 #include "backends/cuda/device.h"
-#include "backends/cuda/pass.h"
+#include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "tests/ops/harness.h"
 #ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/runtime/libraries.h"
-#include "backends/cuda/runtime/pass_kernel.h"
+#include "backends/cuda/driver/libraries.h"
+#include "backends/cuda/fused/bind.h"
 #endif
 
 namespace plimsoll::testing {
@@ -55,9 +55,16 @@ TEST(PlannedGpu, AnUnknownProfileListsTheKnownOnes) {
   EXPECT_NE(card.error().facts.at(0).find("rtx-4090-24g"), std::string::npos);
 }
 
+TEST(PlannedGpu, NamesItsMemoryAfterTheCardsNumber) {
+  cuda::Card card = *cuda::card_from_profile("rtx-4090-24g");
+  EXPECT_EQ(make_planned_gpu(card)->device().info().memory, "gpu:0");
+  card.ordinal = 3;
+  EXPECT_EQ(make_planned_gpu(card)->device().info().memory, "gpu:3");
+}
+
 TEST(PlannedGpu, RunsNothing) {
   const auto backend = make_planned_gpu(*cuda::card_from_profile("rtx-4090-24g"));
-  EXPECT_FALSE(backend->reserve(kMiB));
+  EXPECT_FALSE(backend->reserve(Space::kDevice, kMiB));
 }
 
 // Weights of three shapes, updated alike.
@@ -88,7 +95,7 @@ TEST(Group, EqualUpdatesOfManyWeightsAreOneNode) {
   ASSERT_EQ(grouped.nodes.size(), 1U);
   EXPECT_EQ(grouped.nodes[0].body->name, kGroupBody);
   EXPECT_TRUE(verify(grouped));
-  const auto pass = cuda::make_pass(grouped, grouped.nodes[0]);
+  const auto pass = cuda::make_fused_kernel(grouped, grouped.nodes[0]);
   ASSERT_TRUE(pass);
   ASSERT_EQ(pass->parts.size(), 3U);
   EXPECT_EQ(pass->parts[1].elements, 17);
@@ -172,7 +179,7 @@ TEST(Group, AMoveDoesNotOvertakeWhatItReads) {
 #ifdef PLIMSOLL_HAS_CUDA
 void expect_compiles(const Graph& graph, const Node& node, const std::string& name, int capability,
                      std::set<std::string>& seen) {
-  const auto pass = cuda::make_pass(graph, node);
+  const auto pass = cuda::make_fused_kernel(graph, node);
   ASSERT_TRUE(pass) << name << ": " << pass.error().what;
   if (!seen.insert(pass->source).second) return;
   const auto code = cuda::compile_source(pass->source, capability);
@@ -180,7 +187,7 @@ void expect_compiles(const Graph& graph, const Node& node, const std::string& na
                     << (code.error().facts.empty() ? "" : code.error().facts[0]);
 }
 
-TEST(Pass, EveryElementwiseOpCompilesForOldAndNewCards) {
+TEST(FusedKernel, EveryElementwiseOpCompilesForOldAndNewCards) {
   if (!cuda::load_nvrtc()) GTEST_SKIP() << "the CUDA compiler library is not here";
   std::set<std::string> seen;
   int capability = 75;
@@ -190,7 +197,7 @@ TEST(Pass, EveryElementwiseOpCompilesForOldAndNewCards) {
       const auto made = graph_of(op, op.cases[0], dtype);
       ASSERT_TRUE(made) << op.name;
       const Node& node = made->graph.nodes[0];
-      if (!cuda::has_pass_form(made->graph, node)) continue;
+      if (!cuda::has_fused_form(made->graph, node)) continue;
       // Each op meets another card: all of them together see every kind.
       expect_compiles(made->graph, node, op.name, capability, seen);
       capability = capability == 75 ? 80 : capability == 80 ? 90 : capability == 90 ? 120 : 75;

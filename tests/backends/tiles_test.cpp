@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/layout.h"
+#include "backends/cpu/onednn/layout.h"
 #include "tests/backends/bound.h"
 #include "tests/ops/harness.h"
 
@@ -42,7 +42,7 @@ Graph fused_graph(const Shape& shape, DType floating) {
   Graph body = b.take();
   body.outputs = {dropped, again, sum, stats[0], stats[1]};
   Graph graph;
-  Node node{"fused", {}, {}, {}, "", nullptr};
+  Node node{"fused", {}, {}, {}, "", Stage::kForward, nullptr};
   for (ValueId id : body.inputs)
     node.inputs.push_back(static_cast<ValueId>(graph.values.size())), graph.values.push_back(body.value(id));
   graph.inputs = node.inputs;
@@ -146,7 +146,7 @@ TEST(CpuTiles, FusedAndSingleOpsGiveTheSameBits) {
   fused.values = {body.value(in), body.value(bias), body.value(y)};
   fused.inputs = {0, 1};
   fused.values[2].producer = 0;
-  fused.nodes = {Node{"fused", {0, 1}, {2}, {}, "", std::make_shared<const Graph>(std::move(body))}};
+  fused.nodes = {Node{"fused", {0, 1}, {2}, {}, "", Stage::kForward, std::make_shared<const Graph>(std::move(body))}};
   BoundNodeUnderTest together(*backend, fused, 0), first(*backend, single("bias_add", {x, c}, {}), 0),
       second(*backend, single("gelu", {x}, {}), 0);
   fill_normal(together.input(0), x.shape.elements(), 1);

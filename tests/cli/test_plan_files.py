@@ -176,9 +176,9 @@ def test_a_budget_below_the_plan(tmp_path):
     "damage",
     (
         lambda p: p.update(arena_bytes=p["arena_bytes"] - 64),
-        lambda p: p.update(micro_batch=0),
-        lambda p: p.update(prefetch=1000),
-        lambda p: p.update(prefetch=-1),
+        lambda p: p["settings"].update({"micro-batch": 10**6}),
+        lambda p: p["settings"].update(prefetch=1000),
+        lambda p: p["settings"].update(prefetch=-1),
         lambda p: p.update(batch="four"),
         lambda p: p.pop("persistent"),
         lambda p: p["phases"][0].update(peak_node=10**6),

@@ -19,8 +19,8 @@ const std::vector<std::string> kModels = {golden("cnn.keras"), golden("resnet.ke
 
 RunOptions batch_of_eight(bool cut) {
   RunOptions options;
-  options.batch = 8;
-  if (cut) options.micro = 3;
+  options.batch_size = 8;
+  if (cut) options.forced->micro = 3;
   options.per_micro_batch_norm = true;
   return options;
 }
@@ -57,7 +57,7 @@ TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
   for (const std::string& model : kModels)
     for (const bool cut : {false, true}) {
       RunOptions options = batch_of_eight(cut);
-      options.evaluate_batch = 8;
+      options.validates(8);
       const auto run = run_of(model, options);
       MemoryData data(run->open.model, 16, 1);
       const Bytes before = run->session->overhead_now();
@@ -84,9 +84,9 @@ TEST(Allocation, AThousandStepsDoNotGrow) {
   if (!kOwnHeap) GTEST_SKIP();
   for (const int prefetch : {0, 1}) {
     RunOptions options;
-    options.batch = 4;
-    options.micro = prefetch == 1 ? 2 : 4;
-    options.prefetch = prefetch;
+    options.batch_size = 4;
+    options.forced->micro = prefetch == 1 ? 2 : 4;
+    options.forced->prefetch = prefetch;
     const auto run = run_of(small_cnn(), Adam(), SparseCategoricalCrossentropy(), options);
     MemoryData data(run->open.model, 4000, 1, false, {0, -1, true, 1, {}});
     Growth growth;
@@ -103,7 +103,7 @@ TEST(Allocation, FiftyModelsInTurnLeaveNothingBehind) {
   for (int i = 1; i <= 50; ++i) {
     {
       RunOptions options;
-      options.batch = 8;
+      options.batch_size = 8;
       const auto run = run_of(kModels[static_cast<size_t>(i - 1) % kModels.size()], options);
       MemoryData data(run->open.model, 8, 1);
       for (int step = 0; step < 2; ++step) run->step(data.source(), 0, 8);

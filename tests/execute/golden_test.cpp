@@ -1,5 +1,6 @@
 // Five optimizer steps of small models against what Keras recorded (tests/golden/make_golden.py), and what those steps
 // did to the arena.
+#include "execute/probe.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -20,7 +21,7 @@ class Golden : public ::testing::TestWithParam<std::tuple<const char*, std::stri
   RunOptions options() const {
     RunOptions options;
     options.device = std::get<1>(GetParam());
-    options.batch = kBatch;
+    options.batch_size = kBatch;
     return options;
   }
   std::string expected() const { return golden(name() + "_expected.npz"); }
@@ -63,31 +64,31 @@ TEST_P(Golden, WeightsInTheFileAreTheOnesKerasStartedFrom) {
 TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
   for (const std::optional<int64_t> micro : {std::optional<int64_t>{}, std::optional<int64_t>{3}}) {
     RunOptions cut = options();
-    cut.micro = micro;
+    cut.forced->micro = micro;
     cut.per_micro_batch_norm = true;
-    cut.evaluate_batch = kBatch;
+    cut.validates(kBatch);
     const auto run = run_of(golden(name() + ".keras"), cut);
     ColumnSource data = golden_data(name(), run->open.model);
-    run->session->fill_pattern();
-    EXPECT_EQ(run->session->first_changed_byte(run->plan().persistent_bytes), -1);
+    Probe(*run->session).fill_pattern();
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().persistent_bytes), -1);
 
     // Evaluation alone first: it is the smaller phase, so that there is arena above what it may touch.
-    const PhasePlan* evaluate = run->plan().phase("evaluate");
+    const PhasePlan* evaluate = run->plan().phase(PhaseKind::kEvaluate);
     require(run->session->evaluate(evaluate->samples,
                                    [&](const BatchBuffers& into) { return data.read(0, 0, evaluate->samples, into); }));
     EXPECT_EQ(run->session->arena_peak_bytes(), evaluate->arena_bytes);
-    EXPECT_EQ(run->session->first_changed_byte(evaluate->arena_bytes), -1);
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(evaluate->arena_bytes), -1);
 
     for (int64_t i = 0; i < kSteps; ++i) run->step(data, i * kBatch, kBatch);
     EXPECT_EQ(run->session->arena_peak_bytes(), run->plan().arena_bytes);
-    EXPECT_EQ(run->session->first_changed_byte(run->plan().arena_bytes), -1);
-    EXPECT_NE(run->session->first_changed_byte(run->plan().persistent_bytes), -1);
+    EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
+    EXPECT_NE(Probe(*run->session).first_changed_byte(run->plan().persistent_bytes), -1);
   }
 }
 
 // Whether [begin, end) of the arena holds the pattern only.
 bool untouched(const std::byte* begin, Bytes bytes) {
-  return std::all_of(begin, begin + bytes, [](std::byte b) { return b == Session::kPattern; });
+  return std::all_of(begin, begin + bytes, [](std::byte b) { return b == Probe::kPattern; });
 }
 
 bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueId>& others) {
@@ -102,13 +103,13 @@ bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueI
 TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
   if (options().device == "gpu") GTEST_SKIP() << "the op harness looks for it there";
   RunOptions cut = options();
-  cut.micro = 3;
+  cut.forced->micro = 3;
   cut.per_micro_batch_norm = true;
-  cut.evaluate_batch = kBatch;
+  cut.validates(kBatch);
   const auto run = run_of(golden(name() + ".keras"), cut);
   ColumnSource data = golden_data(name(), run->open.model);
   int checked = 0;
-  run->session->watch([&](const PhasePlan& phase, size_t n, bool done, std::byte* arena) {
+  Probe(*run->session).watch([&](const PhasePlan& phase, size_t n, bool done, std::byte* arena) {
     const Node& node = phase.graph.nodes[n];
     for (ValueId id : node.outputs) {
       if (shares_a_place(phase, id, node.inputs)) continue;  // in place: what was there is still to be read
@@ -116,17 +117,17 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
       std::byte* begin = arena + phase.values[static_cast<size_t>(id)].offset;
       const Bytes element = size_of(value.type.dtype);
       if (!done) {
-        std::memset(begin, static_cast<int>(Session::kPattern), static_cast<size_t>(value.bytes()));
+        std::memset(begin, static_cast<int>(Probe::kPattern), static_cast<size_t>(value.bytes()));
         continue;
       }
       ++checked;
       EXPECT_FALSE(untouched(begin + value.bytes() - element, element))
-          << phase.name << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
+          << to_text(phase.name) << ": '" << value.name << "' of node " << n << " (" << node.op << ")";
     }
   });
   run->step(data, 0, kBatch);
-  require(run->session->evaluate(run->plan().phase("evaluate")->samples, [&](const BatchBuffers& into) {
-    return data.read(0, 0, run->plan().phase("evaluate")->samples, into);
+  require(run->session->evaluate(run->plan().phase(PhaseKind::kEvaluate)->samples, [&](const BatchBuffers& into) {
+    return data.read(0, 0, run->plan().phase(PhaseKind::kEvaluate)->samples, into);
   }));
   EXPECT_GT(checked, 10);
 }
@@ -141,7 +142,7 @@ TEST(Golden, AFileOfTheOldestKerasTrainsAlikeOnEveryDevice) {
   for (const std::string& device : devices()) {
     RunOptions options;
     options.device = device;
-    options.batch = 8;
+    options.batch_size = 8;
     const auto run = run_of(golden("oldest.keras"), options);
     const ColumnSource data = golden_data("oldest", run->open.model);
     EXPECT_GT(run->state.iteration, 0);

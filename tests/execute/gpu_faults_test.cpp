@@ -147,7 +147,7 @@ TEST_F(GpuFaults, ACardWithoutRoomForTheLibrariesSaysSo) {
 RunOptions gpu_options(bool growth) {
   RunOptions options;
   options.device = "gpu";
-  options.batch = 64;
+  options.batch_size = 64;
   options.memory_growth = growth;
   return options;
 }
@@ -155,18 +155,16 @@ RunOptions gpu_options(bool growth) {
 TEST_F(GpuFaults, MemoryTakenBetweenPlanAndStartIsAClearErrorAndNothingIsLost) {
   for (const bool growth : {false, true}) {
     const auto run = run_of("seed-2", gpu_options(growth));
-    const Plan plan = run->plan();
-    ASSERT_GT(plan.arena_bytes, 96 * kMiB);
-    run->session.reset();
-    const auto create = [&] { return Session::create(run->open.model, plan, *run->backend, run->request.graph); };
+    ASSERT_GT(run->plan().arena_bytes, 96 * kMiB);
+    run->end_session();
     {
       const Neighbour neighbour(64 * kMiB);
-      const auto refused = create();
+      const Status refused = run->bind_again();
       ASSERT_FALSE(refused) << growth;
       EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory) << to_text(refused.error());
       expect_says_who_holds_it(to_text(refused.error()));
     }
-    run->session = require(create());
+    require(run->bind_again());
     require(initialize_weights(*run->session, 7));
     MemoryData data(run->open.model, 64, 5);
     EXPECT_TRUE(std::isfinite(run->step(data.source(), 0, 64)));

@@ -1,6 +1,7 @@
 // --memory-growth on a GPU: what the driver counts follows the phases, nothing of the training changes, and nothing
 // stays behind.
 #ifdef PLIMSOLL_HAS_CUDA
+#include "execute/probe.h"
 #include "tests/support/gpu.h"
 #include "tests/support/memory_data.h"
 
@@ -13,8 +14,8 @@ constexpr Bytes kGranularity = 2 * kMiB;  // of the driver, on every card so far
 RunOptions large(bool growth) {
   RunOptions options;
   options.device = "gpu";
-  options.batch = kBatch;
-  options.evaluate_batch = options.evaluate_samples = kEvaluate;
+  options.batch_size = kBatch;
+  options.validates(kEvaluate, kEvaluate);
   options.memory_growth = growth;
   // Adam divides by a gradient's size: where it is nearly nothing, the order of additions would decide the step.
   options.overrides.optimizer = "sgd";
@@ -38,7 +39,7 @@ class GpuGrowth : public OnGpu {
 TEST_F(GpuGrowth, MemoryIsMappedAsPhasesComeAndTheDriverCountsIt) {
   const auto run = run_of("seed-2", large(true));
   const Plan& plan = run->plan();
-  const Bytes small = plan.phase("evaluate")->arena_bytes;
+  const Bytes small = plan.phase(PhaseKind::kEvaluate)->arena_bytes;
   ASSERT_LT(plan.persistent_bytes + 4 * kGranularity, small);
   ASSERT_LT(small + 4 * kGranularity, plan.arena_bytes);
   EXPECT_TRUE(run->backend->device().info().memory_growth);
@@ -55,7 +56,7 @@ TEST_F(GpuGrowth, MemoryIsMappedAsPhasesComeAndTheDriverCountsIt) {
   EXPECT_EQ(run->session->arena_peak_bytes(), plan.arena_bytes);
 
   const Bytes before_closing = run->backend->held_bytes(), arena = run->session->arena_held_bytes();
-  run->session.reset();
+  run->end_session();
   EXPECT_LE(run->backend->held_bytes(), before_closing - arena);
 }
 
@@ -96,9 +97,9 @@ TEST_F(GpuGrowth, ModelsInTurnLeaveNothingBehind) {
 TEST_F(GpuGrowth, ThePatternBehindTheArenaStays) {
   const auto run = run_of("seed-2", large(true));
   MemoryData data(run->open.model, kBatch, 5);
-  run->session->fill_pattern();
+  Probe(*run->session).fill_pattern();
   run->step(data.source(), 0, kBatch);
-  EXPECT_EQ(run->session->first_changed_byte(run->plan().arena_bytes), -1);
+  EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
 }
 
 }  // namespace

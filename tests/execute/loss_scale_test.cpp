@@ -1,5 +1,6 @@
 // Dynamic loss scaling at work: an overflow prevents the update and halves the scale, on the host in float32 and
 // float64, on a GPU in mixed_float16.
+#include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
 namespace plimsoll::testing {
@@ -59,9 +60,9 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
   static RunOptions options() {
     RunOptions options;
     options.device = device();
-    options.batch = kBatch;
-    options.micro = std::get<1>(GetParam());
-    if (device() == "gpu") options.precision = Precision(DType::kFloat32, DType::kFloat16);
+    options.batch_size = kBatch;
+    options.forced->micro = std::get<1>(GetParam());
+    if (device() == "gpu") options.precision = "mixed_float16";
     return options;
   }
 
@@ -73,7 +74,7 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
 TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
   const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
   MemoryData data(run->open.model, kBatch, 5);
-  run->session->fill_pattern();
+  Probe(*run->session).fill_pattern();
   EXPECT_EQ(run->values(kLossScale), std::vector<double>{huge()});
   double scale = huge();
   int64_t skipped = 0, steps = 0;
@@ -104,7 +105,7 @@ TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
   EXPECT_GT(skipped, 3);  // at the start, and when the scale had grown again
   EXPECT_GT(40 - skipped, 15);
   EXPECT_EQ(run->session->arena_peak_bytes(), run->plan().arena_bytes);
-  EXPECT_EQ(run->session->first_changed_byte(run->plan().arena_bytes), -1);
+  EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
 }
 
 // As fit() drives a device that runs ahead: a window's sums are collected when the next one is on its way, so that the
@@ -174,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LossScaling,
 // what neither overflows nor vanishes. tests/keras/test_optimizers.py takes the file from here and loads it in Keras.
 TEST(SavedForKeras, APlainOptimizerThatGotALossScale) {
   RunOptions options;
-  options.batch = 4;
+  options.batch_size = 4;
   options.overrides.scale_loss = true;
   const auto run = run_of(golden("mlp.keras"), options);
   const ColumnSource data = golden_data("mlp", run->open.model);
@@ -230,12 +231,12 @@ TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
   for (const auto& [name, float32_layer] : {std::pair{"cnn", ""}, {"resnet", ""}, {"mlp", ""}, {"cnn", "dense*"}}) {
     RunOptions options;
     options.device = "gpu";
-    options.batch = 4;
+    options.batch_size = 4;
     options.alone = false;
     const std::string file = golden(std::string(name) + ".keras");
     const auto full = run_of(file, options);
     if (*float32_layer != 0) options.overrides.float32_layers = {float32_layer};
-    options.precision = Precision(DType::kFloat32, DType::kFloat16);
+    options.precision = "mixed_float16";
     options.overrides.scale_loss = true;
     const auto half = run_of(file, options);
     const ColumnSource data = golden_data(name, half->open.model);

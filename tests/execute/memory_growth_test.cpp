@@ -15,13 +15,14 @@ constexpr int64_t kWindows = 3;  // an epoch: windows of 6, 6 and 5 samples
 
 std::unique_ptr<ModelRun> make_run(const std::shared_ptr<PretendState>& state) {
   RunOptions options;
-  options.batch = kBatch;
-  options.micro = kMicro;
-  options.partial_window = kSamples % kBatch;
-  options.evaluate_batch = 1;
-  options.evaluate_samples = kHeldOut;
+  options.batch_size = kBatch;
+  options.forced->micro = kMicro;
+  options.data.samples = kSamples;
+  options.validates(1, kHeldOut);
   if (state)
-    options.wrap = [&](std::unique_ptr<Backend> host) { return std::make_unique<PretendGpu>(std::move(host), state); };
+    options.wrap_backend = [&](std::unique_ptr<Backend> host) {
+      return std::make_unique<PretendGpu>(std::move(host), state);
+    };
   return run_of(small_cnn(), Adam(0.01), SparseCategoricalCrossentropy(), options);
 }
 
@@ -31,7 +32,7 @@ Bytes pages(Bytes bytes) {
 
 // End of what evaluation needs, a sample at a time; training needs more.
 Bytes evaluation_end(const Plan& plan) {
-  const Bytes end = plan.phase("evaluate")->arena_bytes;
+  const Bytes end = plan.phase(PhaseKind::kEvaluate)->arena_bytes;
   EXPECT_LT(pages(plan.persistent_bytes), pages(end));
   EXPECT_LT(pages(end), pages(plan.arena_bytes));
   return end;
@@ -61,7 +62,7 @@ TEST(MemoryGrowth, EachPhaseTakesItsMemoryWhenItFirstRuns) {
   run->step(data.source(), 0, kBatch);
   require(evaluate(*run, data));
   EXPECT_EQ(state->commits.size(), taken);
-  run->session.reset();
+  run->end_session();
   EXPECT_EQ(state->mapped, 0);
 }
 

@@ -1,4 +1,5 @@
 // Values that wait in the host's memory: the same training in less of the device's.
+#include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
 namespace plimsoll::testing {
@@ -21,9 +22,9 @@ class Offload : public ::testing::TestWithParam<std::string> {
   std::unique_ptr<ModelRun> run(double kept, int recompute = 0) const {
     RunOptions options;
     options.device = device();
-    options.batch = kBatch;
-    options.kept = kept;
-    options.recompute = recompute;
+    options.batch_size = kBatch;
+    options.forced->kept = kept;
+    options.forced->recompute = recompute;
     options.alone = false;
     return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
   }
@@ -39,8 +40,8 @@ TEST_P(Offload, TrainsToTheSameWeightsInLess) {
     const PhasePlan &before = plain->plan().phases[0], &after = away->plan().phases[0];
     EXPECT_LT(after.live_set_bytes, before.live_set_bytes);
     EXPECT_LT(after.arena_bytes, before.arena_bytes);
-    EXPECT_GT(away->plan().host_bytes, 0);
-    away->session->fill_pattern();
+    EXPECT_GT(away->plan().bytes_in(Space::kHost), 0);
+    Probe(*away->session).fill_pattern();
     for (int64_t i = 0; i < kSteps; ++i) {
       const double loss = away->step(data.source(), 0, kBatch), want = losses[static_cast<size_t>(i)];
       // A GPU's gradients may add in any order.
@@ -51,7 +52,7 @@ TEST_P(Offload, TrainsToTheSameWeightsInLess) {
                 device() == "gpu" ? 3e-5 : 0)
           << kept << ", " << weight.name;
     EXPECT_EQ(away->session->arena_peak_bytes(), away->plan().arena_bytes);
-    EXPECT_EQ(away->session->first_changed_byte(away->plan().arena_bytes), -1);
+    EXPECT_EQ(Probe(*away->session).first_changed_byte(away->plan().arena_bytes), -1);
   }
 }
 
@@ -60,7 +61,7 @@ TEST_P(Offload, APlanWithItReadsBackAsItWas) {
   const nlohmann::json json = to_json(away->plan());
   const Plan read = require(plan_from_json(json));
   EXPECT_EQ(to_json(read), json);
-  EXPECT_EQ(read.host_bytes, away->plan().host_bytes);
+  EXPECT_EQ(read.beside, away->plan().beside);
   EXPECT_TRUE(validate(read));
 }
 

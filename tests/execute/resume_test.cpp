@@ -21,13 +21,12 @@ struct Outcome {
 
 std::unique_ptr<ModelRun> make_run(int prefetch) {
   RunOptions options;
-  options.batch = kBatch;
-  options.micro = kMicro;
-  options.partial_window = kSamples % kBatch;
-  options.evaluate_batch = 4;
-  options.evaluate_samples = 7;
-  options.prefetch = prefetch;
-  options.sample_weights = true;
+  options.batch_size = kBatch;
+  options.forced->micro = kMicro;
+  options.data.samples = kSamples;
+  options.validates(4, 7);
+  options.forced->prefetch = prefetch;
+  options.data.sample_weights = true;
   Description description;
   description.config = nlohmann::json::parse(small_cnn().config());
   description.compile_config = {{"optimizer", nlohmann::json::parse(Adam(0.01).config)},

@@ -60,10 +60,10 @@ std::map<std::string, std::vector<T>> trained(const Backend& backend, const Devi
   const auto updates = std::count_if(lowered.graph.nodes.begin(), lowered.graph.nodes.end(),
                                      [](const Node& node) { return node.op.ends_with("_rows"); });
   EXPECT_EQ(updates, by_rows ? 1 : 0) << print(lowered.graph);
-  const Plan plan = one_phase_plan("train", 1, lowered);
+  const Plan plan = one_phase_plan(PhaseKind::kTrain, 1, lowered);
   require(validate(plan));
   const PhasePlan& phase = plan.phases[0];
-  const auto memory = require(backend.reserve(plan.arena_bytes));
+  const auto memory = require(backend.reserve(Space::kDevice, plan.arena_bytes));
   std::mt19937 random(3);
   std::normal_distribution<double> normal;
   for (const PersistentSlot& slot : plan.persistent) {

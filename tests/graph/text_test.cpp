@@ -16,7 +16,7 @@ const char* const kText = R"(graph "train"
   %1 = reshape(%x) {shape=[32,784]} : f32[32,784] activations layer="flatten"
   %y, %index = max_pool2d(%x) {pads=[0,0,0,0], pool=[2,2], strides=[2,2]} : f32[32,14,14,1] activations, u8[32,14,14,1] activations
   %late = input f32[] inputs persistent
-  %2 = scale(%dense/kernel, %late) : f32[784,10] gradients value_layer="dense"
+  %2 = scale(%dense/kernel, %late) : f32[784,10] gradients value_layer="dense" stage=backward
   output %y
   output %1
   update %dense/kernel <- %2
@@ -30,6 +30,8 @@ TEST(GraphText, PrintsWhatItParsed) {
   EXPECT_EQ(graph->values.size(), 7u);
   EXPECT_EQ(graph->value(graph->find("2")).layer, "dense");
   EXPECT_EQ(graph->nodes[2].layer, "");
+  EXPECT_EQ(graph->nodes[2].stage, Stage::kBackward);
+  EXPECT_EQ(graph->nodes[1].stage, Stage::kForward);
   EXPECT_EQ(graph->inputs, (std::vector<ValueId>{0, 1, 5}));
 }
 
@@ -66,6 +68,7 @@ TEST(GraphText, KeepsEveryKindOfAttribute) {
                           {"list", std::vector<int64_t>{1, -2, 3}},
                           {"no_list", std::vector<int64_t>{}}},
                          "tab\there",
+                         Stage::kUpdate,
                          nullptr});
   const std::string text = print(graph);
   const auto again = parse_graph(text);

@@ -83,7 +83,7 @@ CASES = {
     "softmax_layer": (IMAGE, lambda: L.Softmax()),
     **{
         f"activation_{a}": (IMAGE, lambda a=a: L.Activation(a))
-        for a in ("relu", "leaky_relu", "elu", "gelu", "sigmoid", "tanh", "softmax", "silu", "linear")
+        for a in ("relu", "leaky_relu", "elu", "gelu", "sigmoid", "tanh", "softmax", "silu", "hard_sigmoid", "hard_silu", "linear")
     },
     "activation_relu6": (IMAGE, lambda: L.Activation("relu6")),
     "batch_norm": (IMAGE, lambda: L.BatchNormalization()),

@@ -6,51 +6,42 @@
 
 #include <map>
 
-#include "backends/reference/reference.h"
+#include "backends/registry.h"
 #include "tests/ops/harness.h"
-#ifdef PLIMSOLL_HAS_CPU
-#include "backends/cpu/cpu.h"
-#endif
-#ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/cuda.h"
-#endif
 
 namespace plimsoll::testing {
 namespace {
 
 struct BackendUnderTest {
   std::string name;
-  std::unique_ptr<Backend> (*make)();  // null: this machine has none
+  std::string backend;  // of the registry
   DType floating;
+  int as_capability = 0;
 };
 
-#ifdef PLIMSOLL_HAS_CUDA
-// Without tf32, whose rounding would hide errors; half precisions have their own entries.
+// Null where this machine has none. Without tf32, whose rounding would hide errors.
+std::unique_ptr<Backend> open_for_test(const std::string& name, int as_capability = 0, const std::string& way = "",
+                                       bool tf32 = false) {
+  const BackendOptions options{2, 0, tf32, false, as_capability, way};
+  return backend_named(name).available() ? require(open_backend(name, options)) : nullptr;
+}
 std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& way = "", bool tf32 = false) {
-  GpuOptions options;
-  options.tf32 = tf32;
-  options.as_capability = capability;
-  options.way = way;
-  auto backend = make_cuda_backend(options);
-  return backend ? std::move(*backend) : nullptr;
+  return open_for_test("gpu", capability, way, tf32);
 }
-std::unique_ptr<Backend> make_gpu() {
-  return make_gpu_as(0);
-}
-#endif
 
-const std::vector<BackendUnderTest> kBackends = {
-    {"reference", [] { return make_reference_backend(); }, DType::kFloat64},
-#ifdef PLIMSOLL_HAS_CPU
-    {"cpu", [] { return make_cpu_backend(2); }, DType::kFloat32},
-#endif
-#ifdef PLIMSOLL_HAS_CUDA
-    {"gpu", make_gpu, DType::kFloat32},
-    {"gpu_bfloat16", make_gpu, DType::kBFloat16},
-    {"gpu_float16", make_gpu, DType::kFloat16},
-    {"gpu_as_turing", [] { return make_gpu_as(75); }, DType::kFloat16},  // what needs a newer card has its stand-in
-#endif
-};
+// The backends of this build, and on a GPU its half precisions.
+std::vector<BackendUnderTest> backends_under_test() {
+  std::vector<BackendUnderTest> list;
+  for (const BackendEntry& entry : backends())
+    if (entry.built) list.push_back({entry.name, entry.name, entry.floating});
+  if (backend_named("gpu").built) {
+    list.push_back({"gpu_bfloat16", "gpu", DType::kBFloat16});
+    list.push_back({"gpu_float16", "gpu", DType::kFloat16});
+    list.push_back({"gpu_as_turing", "gpu", DType::kFloat16, 75});  // what needs a newer card has its stand-in
+  }
+  return list;
+}
+const std::vector<BackendUnderTest> kBackends = backends_under_test();
 
 struct Record {
   double worst = 0;
@@ -62,7 +53,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     under_test_ = &kBackends[GetParam()];
-    backend_ = under_test_->make();
+    backend_ = open_for_test(under_test_->backend, under_test_->as_capability);
     if (backend_ == nullptr) GTEST_SKIP() << "no GPU here";
   }
 
@@ -271,7 +262,6 @@ TEST_P(OnBackend, SupportsEveryOp) {
     }
 }
 
-#ifdef PLIMSOLL_HAS_CUDA
 // Which of its ways a convolution over few channels takes is found by timing: here each is taken in turn.
 TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
@@ -301,17 +291,18 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   const bool half = is_half(under_test_->floating);
   const auto must_run = [&](const std::string& way, const Case& c, bool weight_grad) {
     const int64_t across = c.kernel * c.channels, numbers = across * c.kernel;
-    if (way == "unfolded") return true;
-    if (way == "straight") return numbers < 64;
+    if (way == "im2col") return true;
+    if (way == "implicit-gemm") return numbers < 64;
     if (way != "paired" || !half || c.dilation > 1 || across > 23) return false;
     return c.stride * c.channels % 2 == 0 && c.size * c.channels % 8 == 0 && c.outputs % 8 == 0 &&
            (!weight_grad || (across / 2 + 1) * c.kernel < 80);
   };
   int paired = 0;
-  for (const std::string way : {"straight", "paired", "unfolded", "folded", "library"}) {
+  for (const std::string way : {"implicit-gemm", "paired", "im2col", "space-to-depth", "library"}) {
     // Straight, float32 is rounded to tf32, which holds small integers as they are. In float32 the library's engine may
     // add up hundreds of products one by one: of small integers every order makes the same sum.
-    const bool tf32 = way == "straight" && !half, in_any_order = (way == "folded" || way == "library") && !half;
+    const bool tf32 = way == "implicit-gemm" && !half,
+               in_any_order = (way == "space-to-depth" || way == "library") && !half;
     backend_ = make_gpu_as(0, way, tf32);
     const std::string fill = tf32 || in_any_order ? "integers:4" : "normal";
     for (const Case& c : cases) {
@@ -348,11 +339,11 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
 TEST_P(OnBackend, WhatNoWindowHoldsChangesNoWeightGradient) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
-  for (const std::string way : {"straight", "paired", "taps"}) {
+  for (const std::string way : {"implicit-gemm", "paired", "per-tap"}) {
     if (way == "paired" && !is_half(under_test_->floating)) continue;
     const bool integers = under_test_->floating == DType::kFloat32;
     backend_ = make_gpu_as(0, way, integers);
-    const int64_t channels = way == "taps" ? 16 : 4;
+    const int64_t channels = way == "per-tap" ? 16 : 4;
     const OpCase one{way,
                      {{DType::kFloat32, Shape{2, 16, 16, channels}}, {DType::kFloat32, Shape{2, 7, 7, 8}}},
                      {{"strides", list({2, 2})},
@@ -392,7 +383,7 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
   struct Case {
     int64_t size, channels, outputs, kh, kw, pad = 0, stride = 1, dilation = 1;
   };
-  for (const std::string way : {"taps", "library"}) {
+  for (const std::string way : {"per-tap", "library"}) {
     backend_ = make_gpu_as(0, way, integers);
     for (const Case& c : std::initializer_list<Case>{{11, 32, 64, 3, 3},
                                                      {70, 16, 8, 3, 3, 1},
@@ -425,7 +416,7 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
 TEST_P(OnBackend, ManyValuesMoveBetweenLayoutsAtOnce) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   Graph graph;
-  Node there{"reorder", {}, {}, {{"layout", std::string("ohwi")}}, "", nullptr}, back = there;
+  Node there{"reorder", {}, {}, {{"layout", std::string("ohwi")}}, "", Stage::kForward, nullptr}, back = there;
   back.attrs.set("layout", std::string());
   std::deque<Buffer> plain, moved, again;
   const auto pointers = [](std::deque<Buffer>& list) {
@@ -485,7 +476,6 @@ TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
   }
   report();
 }
-#endif
 
 INSTANTIATE_TEST_SUITE_P(Backends, OnBackend, ::testing::Range(size_t{0}, kBackends.size()),
                          [](const auto& test) { return kBackends[test.param].name; });

@@ -140,7 +140,7 @@ inline Result<NodeRun> run_bound(const Backend& backend, const Graph& graph, con
   for (const auto* list : {&inputs, &outputs})
     for (Buffer* buffer : *list)
       if (places.emplace(buffer, end).second) end += buffer->image_bytes();
-  PLIMSOLL_ASSIGN(const std::unique_ptr<Memory> memory, backend.reserve(end));
+  PLIMSOLL_ASSIGN(const std::unique_ptr<Memory> memory, backend.reserve(Space::kDevice, end));
   for (const auto& [buffer, offset] : places)
     PLIMSOLL_TRY(memory->write(offset, buffer->image(), buffer->image_bytes()));
   const auto addresses = [&](const std::vector<Buffer*>& list) {
@@ -168,7 +168,7 @@ inline Result<std::string> reorder(const Backend& backend, const Value& from, co
   graph.values[0].producer = kNone;
   graph.values[1].producer = 0;
   graph.inputs = {0};
-  graph.nodes = {Node{"reorder", {0}, {1}, {{"layout", to.layout}}, "", nullptr}};
+  graph.nodes = {Node{"reorder", {0}, {1}, {{"layout", to.layout}}, "", Stage::kForward, nullptr}};
   PLIMSOLL_ASSIGN(const NodeRun run, run_bound(backend, graph, graph.nodes[0], {source}, {target}));
   return run.damage;
 }

@@ -1,8 +1,8 @@
 // Passes over graphs, on their text: what stands there before and after.
-#include "levers/lever.h"
-
 #include <gtest/gtest.h>
 
+#include "levers/recompute.h"
+#include "levers/relu_pooling.h"
 #include "lower/lower.h"
 #include "ops/op.h"
 #include "plan/order.h"
@@ -195,8 +195,8 @@ TEST(RecomputeCheap, MakesElementwiseValuesAgainForTheBackwardPass) {
   %h = matmul(%x, %w) : f32[4,8] activations
   %a = gelu(%h) : f32[4,8] activations
   %y = matmul(%a, %w) : f32[4,8] activations
-  %dw = matmul(%a, %y) {transpose_a=true} : f32[8,8] gradients
-  %dh = gelu_grad(%y, %h) : f32[4,8] gradients
+  %dw = matmul(%a, %y) {transpose_a=true} : f32[8,8] gradients stage=backward
+  %dh = gelu_grad(%y, %h) : f32[4,8] gradients stage=backward
   output %dw
   output %dh
 )"));
@@ -231,12 +231,13 @@ std::string chain_of_products(int length) {
     text += "  %h" + std::to_string(i) + " = matmul(%" + last + ", %w) : f32[64,8] activations\n";
     last = "h" + std::to_string(i);
   }
-  text += "  %d" + std::to_string(length) + " = tanh(%" + last + ") : f32[64,8] gradients\n";
+  text += "  %d" + std::to_string(length) + " = tanh(%" + last + ") : f32[64,8] gradients stage=backward\n";
   for (int i = length - 1; i >= 0; --i) {
     const std::string n = std::to_string(i), read = i == 0 ? "x" : "h" + std::to_string(i - 1);
     text += "  %dw" + n + " = matmul(%" + read + ", %d" + std::to_string(i + 1) +
-            ") {transpose_a=true} : f32[8,8] gradients\n";
-    text += "  %d" + n + " = matmul(%d" + std::to_string(i + 1) + ", %w) {transpose_b=true} : f32[64,8] gradients\n";
+            ") {transpose_a=true} : f32[8,8] gradients stage=backward\n";
+    text += "  %d" + n + " = matmul(%d" + std::to_string(i + 1) +
+            ", %w) {transpose_b=true} : f32[64,8] gradients stage=backward\n";
   }
   for (int i = 0; i < length; ++i) text += "  output %dw" + std::to_string(i) + "\n";
   return text + "  output %d0\n";
@@ -275,15 +276,15 @@ TEST(RecomputeCostly, KeepsTheStatisticsOfABatch) {
   %z = matmul(%y, %w) : f32[64,8] activations
   %u = matmul(%z, %w) : f32[64,8] activations
   %v = matmul(%u, %w) : f32[64,8] activations
-  %du = matmul(%v, %w) {transpose_b=true} : f32[64,8] gradients
-  %dw4 = matmul(%u, %du) {transpose_a=true} : f32[8,8] gradients
-  %dz = matmul(%du, %w) {transpose_b=true} : f32[64,8] gradients
-  %dw3 = matmul(%z, %dz) {transpose_a=true} : f32[8,8] gradients
-  %d = matmul(%dz, %w) {transpose_b=true} : f32[64,8] gradients
-  %dw2 = matmul(%y, %d) {transpose_a=true} : f32[8,8] gradients
-  %dn = matmul(%d, %w) {transpose_b=true} : f32[64,8] gradients
-  %dw = matmul(%n, %dn) {transpose_a=true} : f32[8,8] gradients
-  %g, %b = batch_norm_grad_stats(%dn, %h, %mean, %var) {epsilon=0.001} : f32[8] gradients, f32[8] gradients
+  %du = matmul(%v, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
+  %dw4 = matmul(%u, %du) {transpose_a=true} : f32[8,8] gradients stage=backward
+  %dz = matmul(%du, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
+  %dw3 = matmul(%z, %dz) {transpose_a=true} : f32[8,8] gradients stage=backward
+  %d = matmul(%dz, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
+  %dw2 = matmul(%y, %d) {transpose_a=true} : f32[8,8] gradients stage=backward
+  %dn = matmul(%d, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
+  %dw = matmul(%n, %dn) {transpose_a=true} : f32[8,8] gradients stage=backward
+  %g, %b = batch_norm_grad_stats(%dn, %h, %mean, %var) {epsilon=0.001} : f32[8] gradients, f32[8] gradients stage=backward
   output %dw
   output %dw2
   output %dw3

@@ -2,7 +2,7 @@
 #include "api/saved_config.h"
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
-#include "backends/cuda/pass.h"
+#include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "tests/support/run.h"
 
@@ -56,7 +56,7 @@ TEST(LossScalePlan, UpdatesStayOneKernelAndAllGradientsAreCountedByOne) {
     size_t parts = 0;
     for (const Node* update : updates) {
       ASSERT_TRUE(update->body) << name;
-      const auto pass = cuda::make_pass(graph, *update);
+      const auto pass = cuda::make_fused_kernel(graph, *update);
       ASSERT_TRUE(pass) << name << ": " << pass.error().what;
       parts += pass->parts.empty() ? 1 : pass->parts.size();
     }
@@ -87,18 +87,18 @@ TEST(LossScalePlan, EveryCardPlansMixedFloat16) {
 }
 
 TEST(LossScalePlan, ACardWithoutBFloat16NamesMixedFloat16) {
-  JobOptions job;
-  job.precision = "mixed_bfloat16";
+  plimsoll::RunOptions options;
+  options.precision = "mixed_bfloat16";
   for (const char* profile : {"t4-16g", "rtx-2080-ti-11g"}) {
-    job.device = profile;
-    const auto backend = open_backend(job);
+    options.device = profile;
+    const auto backend = open_backend(options);
     ASSERT_FALSE(backend) << profile;
     EXPECT_EQ(backend.error().code, ErrorCode::kUsage);
     EXPECT_NE(backend.error().what.find("no bfloat16"), std::string::npos) << backend.error().what;
     EXPECT_NE(backend.error().remedies.at(0).find("--precision mixed_float16"), std::string::npos);
   }
-  job.device = "rtx-3060-12g";
-  EXPECT_TRUE(open_backend(job));
+  options.device = "rtx-3060-12g";
+  EXPECT_TRUE(open_backend(options));
 }
 
 // As Keras 3.15.1 writes LossScaleOptimizer(Adam()) and LossScaleOptimizer(SGD(0.5)), defaults left out.

@@ -52,7 +52,7 @@ LoweredGraph chain(const Device& device) {
 }
 
 Plan plan_of(const LoweredGraph& lowered) {
-  return one_phase_plan("evaluate", 1, lowered, place_phase);
+  return one_phase_plan(PhaseKind::kEvaluate, 1, lowered, place_phase);
 }
 
 size_t position(const Graph& graph, const std::string& op, const std::string& first_input) {
@@ -74,7 +74,7 @@ TEST(Offload, AQuickLinkCostsNothingAndNoMoreIsAliveThanTheCap) {
     EXPECT_TRUE(verify(away->graph.graph));
     const Plan plan = plan_of(away->graph);
     EXPECT_TRUE(validate(plan)) << to_text(validate(plan).error());
-    EXPECT_GT(plan.host_bytes, 0);
+    EXPECT_GT(plan.bytes_in(Space::kHost), 0);
     // With room for one value more than a node needs there is time to bring each back before it is wanted.
     if (cap >= 4 * kValue) {
       EXPECT_DOUBLE_EQ(away->graph.seconds(), before.seconds()) << cap;
@@ -153,8 +153,8 @@ TEST(Offload, TheValidatorRefusesCopiesThatNobodyWaitsFor) {
       EXPECT_FALSE(validate(plan)) << n;
       plan = good;  // two values in one place of the host's memory
       for (Placement& place : plan.phases[0].values)
-        if (place.host > 0) place.host = 0;
-      if (good.host_bytes > kValue) {
+        if (place.space == Space::kHost) place.offset = 0;
+      if (good.bytes_in(Space::kHost) > kValue) {
         EXPECT_FALSE(validate(plan)) << n;
       }
     }
@@ -166,7 +166,8 @@ TEST(Offload, TheTextOfAGraphNamesTheHostsMemory) {
   Linked device;
   const Graph graph = offload(chain(device), device, 5 * kValue)->graph.graph;
   const std::string text = print(graph);
-  EXPECT_NE(text.find("f32[32,32] activations host"), std::string::npos) << text;
+  EXPECT_NE(text.find(": f32[32,32] activations space=host queue=to_host\n"), std::string::npos) << text;
+  EXPECT_NE(text.find(": f32[32,32] activations queue=from_host\n"), std::string::npos) << text;
   EXPECT_EQ(print(require(parse_graph(text))), text);
 }
 

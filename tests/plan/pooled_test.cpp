@@ -133,7 +133,7 @@ TEST(FoldPooling, IsForCardsWithTheMatrixUnitsForIt) {
 TEST(FoldPooling, TakesTheImageOutOfTheArenaOfAGpu) {
   const auto gpu = make_planned_gpu(require(cuda::card_from_profile("h200-141g")));
   const auto planned = [&](const Device& device) {
-    Plan plan = one_phase_plan("train", 128, require(lower(first_layer("f32", 3), device)));
+    Plan plan = one_phase_plan(PhaseKind::kTrain, 128, require(lower(first_layer("f32", 3), device)));
     require(validate(plan));
     return plan;
   };

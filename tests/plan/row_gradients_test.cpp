@@ -163,7 +163,7 @@ Plan planned(const std::string& update, const Device& device) {
 {}  update %w <- %w2
 )",
                                            update));
-  Plan plan = one_phase_plan("train", 16, require(lower(graph, device)));
+  Plan plan = one_phase_plan(PhaseKind::kTrain, 16, require(lower(graph, device)));
   require(validate(plan));
   return plan;
 }

@@ -4,7 +4,9 @@
 #include <fstream>
 
 #include "backends/cuda/cuda.h"
+#include "levers/relu_pooling.h"
 #include "plan/order.h"
+#include "tests/support/compiled.h"
 #include "tests/support/problem.h"
 
 namespace plimsoll::testing {
@@ -75,7 +77,7 @@ TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
       EXPECT_EQ(to_json(all.plan), to_json(some.plan)) << model << " in " << budget;
       EXPECT_LE(all.plan.step_seconds, seconds) << model << " in " << budget;
       seconds = all.plan.step_seconds;
-      offloads = offloads || all.plan.host_bytes > 0;
+      offloads = offloads || all.plan.bytes_in(Space::kHost) > 0;
     }
   }
   EXPECT_TRUE(offloads);
@@ -145,14 +147,14 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
       problem.request.evaluate_batch = batch;
       for (const int64_t micro : {batch, batch / 4, int64_t{3}})
         for (const int recompute : {0, 1, 5}) {
-          const Plan plan = require(build_plan(problem.request, micro, recompute));
+          const Plan plan = compiled(problem.request, micro, recompute);
           ASSERT_TRUE(validate(plan));
           for (const PhasePlan& phase : plan.phases) {
             const double gap = static_cast<double>(phase.arena_bytes) / static_cast<double>(phase.live_set_bytes) - 1;
             EXPECT_LE(gap, 0.02) << model << " batch " << batch << " micro " << micro << " recompute " << recompute
-                                 << " " << phase.name;
+                                 << " " << to_text(phase.name);
             EXPECT_GE(gap, 0);
-            if (gap > worst) worst = gap, where = model + " " + phase.name;
+            if (gap > worst) worst = gap, where = model + " " + to_text(phase.name);
           }
         }
     }
@@ -209,8 +211,8 @@ OpenModel normalised_convolutions() {
 // Statistics over the whole batch forbid cutting it: recompute alone brings such a model to half of its live set.
 TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   Problem problem(normalised_convolutions(), 32);
-  const Plan kept = require(build_plan(problem.request, 32, 0));
-  problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase("train")->live_set_bytes / 2;
+  const Plan kept = compiled(problem.request, 32);
+  problem.request.budget = kept.overhead_bytes + kept.data_bytes + kept.phase(PhaseKind::kTrain)->live_set_bytes / 2;
   const SearchResult result = require(search(problem.request));
   ASSERT_TRUE(result.fits) << result.least_bytes << " of " << problem.request.budget;
   EXPECT_EQ(result.plan.batch.micro, 32);
@@ -271,16 +273,16 @@ TEST(Search, OneSampleKnowsWhatTheNextWouldAdd) {
 
 TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
   Problem problem(normalised_convolutions(), 32);
-  RecomputeLevels levels = require(RecomputeLevels::create(problem.request, 32, true));
+  RecomputeLevels levels = require(RecomputeLevels::create(problem.request, {}, true));
   Bytes live = INT64_MAX;
   double seconds = 0;
   int count = 0;
-  for (std::optional<int> level = 0; level; level = levels.after(*level), ++count) {
-    const Plan plan = require(build_plan(problem.request, 32, *level));
-    EXPECT_LT(plan.phase("train")->live_set_bytes, live) << "level " << *level;
+  for (std::optional<int64_t> level = 0; level; level = levels.after(*level), ++count) {
+    const Plan plan = compiled(problem.request, 32, *level);
+    EXPECT_LT(plan.phase(PhaseKind::kTrain)->live_set_bytes, live) << "level " << *level;
     EXPECT_GT(plan.step_seconds, seconds) << "level " << *level;
     EXPECT_TRUE(validate(plan));
-    live = plan.phase("train")->live_set_bytes;
+    live = plan.phase(PhaseKind::kTrain)->live_set_bytes;
     seconds = plan.step_seconds;
   }
   EXPECT_GE(count, 5);
@@ -334,7 +336,7 @@ TEST(Search, BatchNormalisationForbidsAnAskedForMicroBatch) {
   problem.request.per_micro_batch_norm = true;
   const SearchResult allowed = require(search(problem.request));
   EXPECT_EQ(allowed.plan.batch.micro, 8);
-  EXPECT_TRUE(allowed.plan.per_micro_batch_norm);
+  EXPECT_TRUE(allowed.plan.settings.of(kPerMicroBatchNorm) == 1);
   const auto changes_training = [](const LeverUse& lever) { return lever.effect == Effect::kTraining; };
   EXPECT_TRUE(std::any_of(allowed.plan.levers.begin(), allowed.plan.levers.end(), changes_training));
 }
@@ -356,7 +358,7 @@ TEST(Search, ForbiddenLeversAreNotUsed) {
   const SearchResult result = require(search(problem.request));
   EXPECT_EQ(result.plan.batch.micro, 32);
   EXPECT_TRUE(result.plan.levers.empty());
-  EXPECT_EQ(result.plan.prefetch, 0);
+  EXPECT_EQ(result.plan.settings.of(kPrefetch), 0);
   EXPECT_EQ(result.candidates.size(), 1U);
 }
 
@@ -381,8 +383,8 @@ TEST(Search, EvaluationNeverNeedsMoreThanTraining) {
   problem.request.predict_batch = 0;
   const Plan plan = require(search(problem.request)).plan;
   EXPECT_EQ(plan.arena_bytes, training);
-  ASSERT_NE(plan.phase("evaluate"), nullptr);
-  EXPECT_LT(plan.phase("evaluate")->samples, 1000);
+  ASSERT_NE(plan.phase(PhaseKind::kEvaluate), nullptr);
+  EXPECT_LT(plan.phase(PhaseKind::kEvaluate)->samples, 1000);
 }
 
 TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
@@ -391,14 +393,14 @@ TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
     problem.request.micro_batch = micro;
     const Plan plan = require(search(problem.request)).plan;
     for (int64_t samples = 1; samples < micro; ++samples) {
-      const PhasePlan tail = require(plan_tail(problem.request, plan, micro < 8 ? "accumulate" : "train", samples));
+      const PhasePlan tail = require(plan_tail(problem.request, plan, samples));
       EXPECT_EQ(tail.samples, samples);
       EXPECT_LE(tail.arena_bytes, plan.arena_bytes);
       Plan with = plan;
       with.phases.push_back(tail);
       EXPECT_TRUE(validate(with));
     }
-    EXPECT_FALSE(plan_tail(problem.request, plan, "train", 64));
+    EXPECT_FALSE(plan_tail(problem.request, plan, 64));
   }
 }
 

@@ -162,7 +162,7 @@ TEST(Order, IsNeverWorseThanProgramOrderAndNeverWrong) {
     // Text keeps the numbers of the values: places in a saved plan are by number.
     EXPECT_EQ(require(parse_graph(print(order.graph))).find("n0"), order.graph.find("n0"));
 
-    const Plan plan = one_phase_plan("g", 0, program);
+    const Plan plan = one_phase_plan(PhaseKind::kApply, 0, program);
     const Status valid = validate(plan);
     ASSERT_TRUE(valid) << to_text(valid.error()) << print(plan.phases[0].graph);
     const Plan read = require(plan_from_json(nlohmann::json::parse(to_json(plan).dump())));

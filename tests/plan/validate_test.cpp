@@ -1,5 +1,6 @@
 // The validator on plans of real models: as they are it passes them, and broken in any way it refuses them.
 #include "ops/op.h"
+#include "tests/support/compiled.h"
 #include "tests/support/run.h"
 
 namespace plimsoll::testing {
@@ -34,9 +35,9 @@ class Validate : public ::testing::TestWithParam<std::tuple<const char*, std::st
     request.batch = 8;
     request.per_micro_batch_norm = true;
     request.evaluate_batch = request.predict_batch = 8;
-    plans_.push_back(require(build_plan(request, 8, false)));
-    plans_.push_back(require(build_plan(request, 8, true)));
-    plans_.push_back(require(build_plan(request, 3, true)));
+    plans_.push_back(compiled(request, 8));
+    plans_.push_back(compiled(request, 8, 1));
+    plans_.push_back(compiled(request, 3, 1));
   }
 
   // Calls `damage` for every phase of every plan; it breaks a copy and says how often it could, by calling `refused`
@@ -189,7 +190,7 @@ TEST_P(Validate, RefusesAnArenaThatIsNotWhatThePhasesNeed) {
       Bytes highest = plan.persistent_bytes;
       for (const PhasePlan& p : b.plan.phases) highest = std::max(highest, p.arena_bytes);
       b.plan.arena_bytes = highest;
-      expect_refused(b.plan, b.at().name + "'s arena changed by " + std::to_string(change));
+      expect_refused(b.plan, to_text(b.at().name) + "'s arena changed by " + std::to_string(change));
       return 1;
     });
     for (Plan plan : plans_) {

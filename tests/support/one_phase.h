@@ -6,14 +6,16 @@
 namespace plimsoll::testing {
 
 // `place` is plan_phase, or place_phase where the nodes keep their order.
-inline Plan one_phase_plan(const std::string& name, int64_t samples, const LoweredGraph& lowered,
+inline Plan one_phase_plan(PhaseKind kind, int64_t samples, const LoweredGraph& lowered,
                            decltype(plan_phase)& place = plan_phase) {
   Plan plan;
-  add_persistent(lowered.graph, plan.persistent);
-  plan.persistent_bytes = end_of(plan.persistent);
-  plan.phases.push_back(place(name, samples, lowered, plan.persistent));
+  const Graph* const graph = &lowered.graph;
+  const PersistentLayout layout = lay_out({&graph, 1});
+  plan.persistent = layout.slots;
+  plan.persistent_bytes = layout.bytes;
+  plan.phases.push_back(place({kind}, samples, lowered, layout));
   plan.arena_bytes = plan.phases[0].arena_bytes;
-  plan.host_bytes = plan.phases[0].host_bytes;
+  plan.beside = memories_beside(plan.phases);
   return plan;
 }
 

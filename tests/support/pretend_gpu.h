@@ -40,11 +40,7 @@ inline Status alive(const PretendState& state) {
 
 class PretendMemory final : public Memory {
  public:
-  PretendMemory(std::shared_ptr<PretendState> state, Bytes bytes)
-      : state_(std::move(state)), bytes_(bytes), reserved_(whole_pages(bytes + kGuard)) {
-    base_ = static_cast<std::byte*>(
-        mmap(nullptr, static_cast<size_t>(reserved_), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-  }
+  PretendMemory(std::shared_ptr<PretendState> state, Bytes bytes) : state_(std::move(state)), bytes_(bytes) { map(); }
   ~PretendMemory() override {
     munmap(base_, static_cast<size_t>(reserved_));
     state_->mapped = 0;
@@ -55,6 +51,14 @@ class PretendMemory final : public Memory {
   Bytes bytes() const override { return bytes_; }
   Bytes held_bytes() const override { return state_->mapped; }
 
+  Status resize(Bytes bytes, Bytes keep) override {
+    std::vector<std::byte> kept(at(0), at(0) + keep);
+    munmap(base_, static_cast<size_t>(reserved_));
+    bytes_ = bytes;
+    map();
+    PLIMSOLL_TRY(commit(keep));
+    return write(0, kept.data(), keep);
+  }
   Status commit(Bytes bytes) override {
     const Bytes end = whole_pages(bytes + kGuard);
     if (end <= state_->mapped) return {};
@@ -92,9 +96,15 @@ class PretendMemory final : public Memory {
 
  private:
   static Bytes whole_pages(Bytes bytes) { return align_up(bytes, sysconf(_SC_PAGESIZE)); }
+  void map() {
+    reserved_ = whole_pages(bytes_ + kGuard);
+    state_->mapped = 0;
+    base_ = static_cast<std::byte*>(
+        mmap(nullptr, static_cast<size_t>(reserved_), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+  }
 
   std::shared_ptr<PretendState> state_;
-  Bytes bytes_, reserved_;
+  Bytes bytes_, reserved_ = 0;
   std::byte* base_ = nullptr;
 };
 
@@ -158,6 +168,7 @@ class OwnMemoryDevice final : public ForwardingDevice {
  public:
   explicit OwnMemoryDevice(const Device& device) : ForwardingDevice(device), info_(device.info()) {
     info_.own_memory = true;
+    info_.memory = "gpu:0";
   }
   const DeviceInfo& info() const override { return info_; }
 
@@ -177,8 +188,8 @@ class PretendGpu final : public Backend {
     state_->asked_room = bytes;
     return {};
   }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes bytes) const override { return HostMemory::reserve(bytes); }
-  Result<std::unique_ptr<Memory>> reserve(Bytes bytes) const override {
+  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
+    if (space == Space::kHost) return HostMemory::reserve(bytes);
     return std::make_unique<pretend::PretendMemory>(state_, bytes);
   }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return host_->bind(node); }

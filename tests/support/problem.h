@@ -15,11 +15,14 @@ struct Problem {
       : Problem(require(open_model(model, {})), batch, device) {}
   Problem(OpenModel model, int64_t batch, const std::string& device = fast_device())
       : open(std::move(model)), backend(open_device(device)) {
-    request.model = &open.model;
-    request.device = &backend->device();
-    request.graph = {device == "reference" ? DType::kFloat64 : DType::kFloat32, assumed_data_types(open.model, false)};
-    request.batch = batch;
-    request.data = data_demand(open.model, request.graph.data, true);
+    RunOptions options;
+    options.device = device;
+    options.batch_size = batch;
+    options.find_least = true;
+    DataOutline data;
+    data.types = assumed_data_types(open.model, false);
+    data.reads_ahead = true;
+    request = require(make_request(options.complete(), open.model, *backend, data, {}));
   }
 
   // For a card that is not here, in float32.

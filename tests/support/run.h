@@ -9,16 +9,13 @@
 #include <stdexcept>
 
 #include "api/builtin.h"
-#include "api/job.h"
-#ifdef PLIMSOLL_HAS_CUDA
-#include "backends/cuda/cuda.h"
-#endif
-#include "execute/fit.h"
+#include "api/run.h"
+#include "backends/registry.h"
+#include "device/process_memory.h"
 #include "execute/window.h"
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
-#include "search/build.h"
 #include "tests/support/forwarding_device.h"
 
 namespace plimsoll::testing {
@@ -30,114 +27,107 @@ inline std::string golden(const std::string& name) {
 // "cpu" where this build has it, and the reference: the host may look into their arenas, and they repeat themselves to
 // the bit.
 inline std::vector<std::string> host_devices() {
-#ifdef PLIMSOLL_HAS_CPU
-  return {"cpu", "reference"};
-#else
+  if (backend_named("cpu").built) return {"cpu", "reference"};
   return {"reference"};
-#endif
 }
 // And "gpu" where there is one.
 inline std::vector<std::string> devices() {
   std::vector<std::string> list = host_devices();
-#ifdef PLIMSOLL_HAS_CUDA
-  if (visible_cards()) list.push_back("gpu");
-#endif
+  if (backend_named("gpu").available()) list.push_back("gpu");
   return list;
 }
 inline std::string fast_device() {
   return devices().front();
 }
 
-struct RunOptions {
-  std::string device = fast_device();
-  int threads = 2;
-  int64_t batch = 32;
-  std::optional<int64_t> micro;  // forces the cut; else the whole batch
-  int recompute = 0;             // level: search/build.h
-  double kept = 1;               // of what is alive: the rest waits in the host's memory
-  int64_t partial_window = 0;
-  int64_t evaluate_batch = 0, evaluate_samples = 0;
-  bool sample_weights = false;
-  bool per_micro_batch_norm = false;
-  int prefetch = 0;
-  std::optional<Precision> precision;  // absent: float32, and float64 on the reference
-  bool memory_growth = false;
+// The options of a run as tests want them: settings are forced unless a test resets `forced`, nothing bounds the bytes.
+struct RunOptions : plimsoll::RunOptions {
+  RunOptions() {
+    device = fast_device();
+    threads = 2;
+    tf32 = false;  // its rounding is the user's choice, not an error to allow for
+    batch_size = 32;
+    budget = 0;
+    seed = 7;
+    forced.emplace();
+  }
   bool alone = true;  // false: other sessions of this process hold memory too, which is no overhead of this one
-  ModelOptions overrides;
-  // Puts something of the test's own between the session and the device.
-  std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap;
+
+  void validates(int64_t batch, int64_t samples = 0) {
+    data.validates = true;
+    data.validation_batch = batch;
+    data.validation_samples = samples;
+  }
+  // float32, and float64 on the reference, where the test asks for nothing else.
+  plimsoll::RunOptions complete() const {
+    plimsoll::RunOptions options = *this;
+    if (options.precision.empty()) options.precision = device == "reference" ? "float64" : "float32";
+    // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
+    const bool beside_gpu = device != "gpu" && devices().back() == "gpu";
+    if (beside_gpu || !alone) options.resident_before = resident_bytes();
+    return options;
+  }
 };
 
-inline std::unique_ptr<Backend> open_device(const std::string& device, int threads = 2, bool memory_growth = false) {
-  JobOptions job;
-  job.device = device;
-  job.tf32 = false;  // its rounding is the user's choice, not an error to allow for
-  job.precision = device == "reference" ? "float64" : "float32";
-  job.threads = threads;
-  job.memory_growth = memory_growth;
-  return require(open_backend(job));
+inline std::unique_ptr<Backend> open_device(const std::string& device) {
+  RunOptions options;
+  options.device = device;
+  return require(open_backend(options.complete()));
 }
 
-// A device as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
-class LinkedDevice final : public ForwardingDevice {
+// A backend as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
+class LinkedBackend final : public Backend {
  public:
-  using ForwardingDevice::ForwardingDevice;
-  double host_bytes_per_second() const override { return 1e9; }
+  explicit LinkedBackend(std::unique_ptr<Backend> backend)
+      : backend_(std::move(backend)), device_(backend_->device()) {}
+
+  const Device& device() const override { return device_; }
+  Status check_room(Bytes bytes) const override { return backend_->check_room(bytes); }
+  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
+    return backend_->reserve(space, bytes);
+  }
+  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return backend_->bind(node); }
+  Bytes held_before_bytes() const override { return backend_->held_before_bytes(); }
+  Bytes held_bytes() const override { return backend_->held_bytes(); }
+  Bytes peak_held_bytes() const override { return backend_->peak_held_bytes(); }
+  std::string counted_by() const override { return backend_->counted_by(); }
+  Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
+    return backend_->record(kernels);
+  }
+  Status finish() const override { return backend_->finish(); }
+  Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return backend_->open_feed(bytes); }
+  Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const override {
+    return backend_->open_readback(memory, offset, bytes);
+  }
+
+ private:
+  class LinkedDevice final : public ForwardingDevice {
+   public:
+    using ForwardingDevice::ForwardingDevice;
+    double host_bytes_per_second() const override { return 1e9; }
+  };
+  std::unique_ptr<Backend> backend_;
+  LinkedDevice device_;
 };
 
-// Must stay where it is: the session refers to the model.
+// A run that throws where it cannot go on, and shows its parts.
 class ModelRun {
  public:
-  ModelRun(OpenModel model, const RunOptions& options)
-      : open(std::move(model)),
-        backend(open_device(options.device, options.threads, options.memory_growth)),
-        linked(backend->device()) {
-    if (options.wrap) backend = options.wrap(std::move(backend));
-    request.model = &open.model;
-    request.device = options.kept < 1 ? &linked : &backend->device();
-    const Precision plain = options.device == "reference" ? DType::kFloat64 : DType::kFloat32;
-    request.graph = {options.precision.value_or(plain), assumed_data_types(open.model, options.sample_weights)};
-    request.data = data_demand(open.model, request.graph.data);
-    request.batch = options.batch;
-    request.partial_window = options.partial_window;
-    request.evaluate_batch = options.evaluate_batch;
-    request.evaluate_samples = options.evaluate_samples;
-    request.per_micro_batch_norm = options.per_micro_batch_norm;
-    const double kept[] = {options.kept};
-    std::optional<Plan> built;
-    require(build_plans(
-        request, options.micro.value_or(options.batch), options.recompute, kept, [](double) { return true; },
-        [&](Plan one) { built = std::move(one); }));
-    if (!built) throw std::runtime_error("so little cannot be kept");
-    Plan plan = std::move(*built);
-    plan.prefetch = options.prefetch;
-    // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
-    const bool beside_gpu = options.device != "gpu" && devices().back() == "gpu";
-    session = require(Session::create(open.model, std::move(plan), *backend, request.graph,
-                                      beside_gpu || !options.alone ? backend->held_bytes() : 0));
-    if (open.archive && open.archive->weights)
-      state = require(load_weights(*session, *open.archive, open.optimizer_from_file)).optimizer;
-    else
-      require(initialize_weights(*session, 7));
-    if (!open.archive) state.learning_rate = open.model.optimizer().learning_rate;
-  }
-  ModelRun(const ModelRun&) = delete;
-  ModelRun& operator=(const ModelRun&) = delete;
+  ModelRun(OpenModel model, const RunOptions& options) : whole(start(std::move(model), options)) {}
 
   const Plan& plan() const { return session->plan(); }
 
   // One optimizer step over `count` samples from `first` on; its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
-    require(session->begin(require(next_window(*session, state, count, 3))));
+    require(whole->begin(count));
     for (int64_t done = 0; done < count;) {
       const int64_t piece = std::min(plan().batch.micro, count - done);
-      require(session->accumulate(piece,
-                                  [&](const BatchBuffers& into) { return source.read(0, first + done, piece, into); }));
+      require(whole->accumulate(piece,
+                                [&](const BatchBuffers& into) { return source.read(0, first + done, piece, into); }));
       done += piece;
     }
-    require(session->apply());
-    ++state.iteration;
+    require(whole->apply());
     return session->tally("loss");
   }
 
@@ -150,12 +140,35 @@ class ModelRun {
     return list;
   }
 
-  OpenModel open;
-  std::unique_ptr<Backend> backend;
-  LinkedDevice linked;
-  SearchRequest request;
-  std::unique_ptr<Session> session;
-  OptimizerState state;
+  void end_session() {
+    whole->end_session();
+    session = nullptr;
+  }
+  Status bind_again() {
+    PLIMSOLL_TRY(whole->bind());
+    session = &whole->session();
+    return {};
+  }
+
+  std::unique_ptr<Run> whole;
+  const OpenModel& open = whole->opened();
+  const Backend* backend = &whole->backend();
+  const SearchRequest& request = whole->request();
+  Session* session = &whole->session();
+  OptimizerState& state = whole->optimizer();
+
+ private:
+  static std::unique_ptr<Run> start(OpenModel model, const RunOptions& options) {
+    plimsoll::RunOptions complete = options.complete();
+    if (options.forced && options.forced->kept < 1 && !options.wrap_backend)
+      complete.wrap_backend = [](std::unique_ptr<Backend> backend) {
+        return std::make_unique<LinkedBackend>(std::move(backend));
+      };
+    auto run = require(Run::open(std::move(model), std::move(complete)));
+    require(run->plan());
+    require(run->start());
+    return run;
+  }
 };
 
 inline std::unique_ptr<ModelRun> run_of(const std::string& model, const RunOptions& options) {

@@ -6,8 +6,9 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "backends/common/elementwise.h"
+#include "backends/cpu/fused/program.h"
 #include "backends/cpu/recipe.h"
-#include "backends/cpu/tile_program.h"
 #include "device/host_backend.h"
 
 namespace plimsoll {
@@ -16,6 +17,8 @@ namespace cpu {
 
 namespace {
 
+// How each op runs that is not simply element-wise. Ops that are not listed here run in tiles where they have a form
+// there (fused/compile.cpp); `cast` and `reduce_to` have one, and are listed because alone they run otherwise.
 const std::map<std::string, RecipeFunction>& recipes() {
   static const std::map<std::string, RecipeFunction> kRecipes = [] {
     std::map<std::string, RecipeFunction> map;
@@ -25,37 +28,7 @@ const std::map<std::string, RecipeFunction>& recipes() {
     add(convolution_recipe, {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"});
     add(matmul_recipe, {"matmul"});
     add(reorder_recipe, {"reorder"});
-    add(tile_recipe, {"fused",
-                      "bias_add",
-                      "add",
-                      "multiply",
-                      "scale",
-                      "affine",
-                      "relu",
-                      "relu_grad",
-                      "sigmoid",
-                      "sigmoid_grad",
-                      "tanh",
-                      "tanh_grad",
-                      "elu",
-                      "elu_grad",
-                      "gelu",
-                      "gelu_grad",
-                      "silu",
-                      "silu_grad",
-                      "dropout",
-                      "batch_norm_stats",
-                      "batch_norm_apply",
-                      "batch_norm_grad_stats",
-                      "batch_norm_input_grad",
-                      "batch_norm_frozen_grad",
-                      "moving_average",
-                      "clip_value",
-                      "l1_l2_grad",
-                      "sgd",
-                      "adam",
-                      "unscale",
-                      "keep_if"});
+    add(tile_recipe, {"fused"});
     add(pooling_recipe, {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "global_avg_pool2d",
                          "global_avg_pool2d_grad", "global_max_pool2d", "global_max_pool2d_grad"});
     add(row_recipe, {"softmax", "softmax_grad", "layer_norm", "layer_norm_input_grad", "softmax_cross_entropy",
@@ -75,24 +48,14 @@ const std::map<std::string, RecipeFunction>& recipes() {
   return kRecipes;
 }
 
-// Own kernels read and write row-major values of float32; convolutions and reorders look at layouts themselves.
-Status check_values(const Problem& p) {
-  const bool looks_itself = p.node.op == "reorder" || p.node.op.starts_with("conv2d");
-  const auto check = [&](ValueId id) -> Status {
-    const Value& value = p.graph.value(id);
-    if (!looks_itself && !value.layout.empty()) {
-      return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", p.node.op, value.name));
-    }
-    const bool casts = p.node.op == "cast" || p.node.op == "fused";  // a fused pass may begin with a cast
-    if (is_floating(value.type.dtype) && value.type.dtype != DType::kFloat32 && !casts) {
-      return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is {}; the CPU backend computes in f32", p.node.op,
-                                                       value.name, name_of(value.type.dtype)));
-    }
-    return {};
-  };
-  for (ValueId id : p.node.inputs) PLIMSOLL_TRY(check(id));
-  for (ValueId id : p.node.outputs) PLIMSOLL_TRY(check(id));
-  return {};
+// Own kernels read and write row-major values of float32; convolutions and reorders look at layouts themselves. A fused
+// pass may begin with a cast.
+Status check(const Problem& p) {
+  const std::string& op = p.node.op;
+  const bool casts = op == "cast" || op == "fused";
+  return check_values(p, op == "reorder" || op.starts_with("conv2d"), [=](DType dtype) -> std::string {
+    return is_floating(dtype) && dtype != DType::kFloat32 && !casts ? "the CPU backend computes in f32" : "";
+  });
 }
 
 std::string attr_text(const Attr& attr) {
@@ -165,7 +128,7 @@ class CpuDevice final : public Device {
 
   Result<KernelOffer> fresh_offer(const Graph& graph, const Node& node) const {
     use_threads(machine_);
-    PLIMSOLL_ASSIGN(Recipe recipe, recipe_for({machine_, graph, node, false, {}}));
+    PLIMSOLL_ASSIGN(Recipe recipe, recipe_for({{graph, node}, machine_}));
     return std::move(recipe.offer);
   }
 
@@ -201,7 +164,7 @@ class CpuBackend final : public HostBackend {
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     use_threads(device_.machine());
-    PLIMSOLL_ASSIGN(const Recipe recipe, recipe_for({device_.machine(), node.graph, node.node, true, node.kernel}));
+    PLIMSOLL_ASSIGN(const Recipe recipe, recipe_for({{node.graph, node.node}, device_.machine(), true, node.kernel}));
     if (recipe.offer.kernel != node.kernel)
       return fail(ErrorCode::kBadPlan, fmt::format("{} runs by {} here, the plan asks for {}", node.node.op,
                                                    recipe.offer.kernel, node.kernel));
@@ -219,12 +182,12 @@ class CpuBackend final : public HostBackend {
 }  // namespace
 
 Result<Recipe> recipe_for(const Problem& problem) {
-  const auto found = recipes().find(problem.node.op);
-  if (found == recipes().end()) {
-    return fail(ErrorCode::kUnsupported, fmt::format("the CPU backend has no kernel for {}", problem.node.op));
-  }
-  PLIMSOLL_TRY(check_values(problem));
-  return found->second(problem);
+  const std::string& op = problem.node.op;
+  const auto found = recipes().find(op);
+  if (found == recipes().end() && !has_tile_form(op))
+    return fail(ErrorCode::kUnsupported, fmt::format("the CPU backend has no kernel for {}", op));
+  PLIMSOLL_TRY(check(problem));
+  return found == recipes().end() ? tile_recipe(problem) : found->second(problem);
 }
 
 }  // namespace cpu

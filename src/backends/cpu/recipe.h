@@ -1,5 +1,5 @@
 // How this backend would run a node: the offer, and the function that makes the kernel once addresses are known. One
-// function an op gives both, so an offer and what is bound later cannot drift apart.
+// function per op gives both, so an offer and what is bound later cannot drift apart.
 #pragma once
 
 #include <functional>
@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "backends/common/node_view.h"
 #include "backends/cpu/machine.h"
-#include "device/kernel.h"
 
 namespace plimsoll::cpu {
 
@@ -18,28 +18,11 @@ struct Recipe {
 };
 
 // A node as a recipe sees it.
-struct Problem {
+struct Problem : NodeView {
   const Machine& machine;
-  const Graph& graph;
-  const Node& node;
   // Layouts of the node's values are final: take them. Otherwise the recipe is free to ask for others.
   bool bound = false;
-  std::string kernel;  // when bound, the one that was offered
-
-  const Value& in(size_t i) const { return graph.value(node.inputs[i]); }
-  const Value& out(size_t i) const { return graph.value(node.outputs[i]); }
-  const Shape& in_shape(size_t i) const { return in(i).type.shape; }
-  const Shape& out_shape(size_t i) const { return out(i).type.shape; }
-  size_t inputs() const { return node.inputs.size(); }
-  size_t outputs() const { return node.outputs.size(); }
-  const Attrs& attrs() const { return node.attrs; }
-  // Bytes of all inputs and outputs: the traffic of a kernel that passes once over each.
-  double traffic() const {
-    double bytes = 0;
-    for (ValueId id : node.inputs) bytes += static_cast<double>(graph.value(id).bytes());
-    for (ValueId id : node.outputs) bytes += static_cast<double>(graph.value(id).bytes());
-    return bytes;
-  }
+  std::string kernel = {};  // when bound, the one that was offered
 };
 
 using RecipeFunction = Result<Recipe> (*)(const Problem&);
@@ -53,20 +36,6 @@ Recipe own_recipe(std::string name, Bytes workspace, double seconds, F start) {
   recipe.offer.seconds = seconds;
   recipe.bind = [start](const BoundNode& node) -> Result<std::unique_ptr<Kernel>> { return make_kernel(start(node)); };
   return recipe;
-}
-
-template <typename T>
-T* input(const BoundNode& node, size_t i) {
-  return static_cast<T*>(node.inputs[i]);
-}
-template <typename T>
-T* output(const BoundNode& node, size_t i) {
-  return static_cast<T*>(node.outputs[i]);
-}
-
-// Whether summing x to y leaves one sum a channel: the form tiles take.
-inline bool reduces_to_channels(const Shape& x, const Shape& y) {
-  return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
 }
 
 // Results so large are not in a cache any more when they are read; own kernels write them past the caches, for which

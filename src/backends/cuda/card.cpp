@@ -71,6 +71,7 @@ Result<Card> card_from_profile(const std::string& profile) {
   error.fact(fmt::format("profiles: {}", fmt::join(known, ", ")));
   for (const std::string& near : nearest_names(profile, known)) error.remedy("--device " + near);
   if (error.remedies.empty()) error.remedy("--device cpu, --device gpu, or one of the profiles");
+  error.remedy("--device CARD.json   a profile of your own (docs/gpu.md)");
   return fail(std::move(error));
 }
 

@@ -24,6 +24,7 @@ struct Card {
   double flops_half = 0;        // matrix units, f16 or bf16
   double host_bytes_per_second = 0;
   // The user's choices.
+  int ordinal = 0;             // its number among the visible cards
   bool tf32 = true;            // whether float32 matrix work may use it
   bool memory_growth = false;  // whether memory is mapped as phases need it
 
@@ -34,5 +35,9 @@ struct Card {
 // Cards one can plan for without having them: "rtx-4090-24g".
 const std::vector<Card>& card_profiles();
 Result<Card> card_from_profile(const std::string& profile);
+// A profile that the user brings as a file (docs/gpu.md): whether a device is written as one, and the card in it. An
+// unknown or missing key and a number no card can have are P204.
+bool is_profile_file(const std::string& device);
+Result<Card> card_from_file(const std::string& path);
 
 }  // namespace plimsoll::cuda

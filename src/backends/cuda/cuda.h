@@ -21,8 +21,8 @@ struct GpuOptions {
   // on newer ones.
   int as_capability = 0;
   // For tests: how convolutions run, instead of what is fastest here, or fail where they cannot that way: over few
-  // channels "straight", "paired", "unfolded", "folded", "library"; weight gradients over some dozens "taps",
-  // "library".
+  // channels "implicit-gemm", "paired", "im2col", "space-to-depth", "library"; weight gradients over some dozens
+  // "per-tap", "library".
   std::string way;
 };
 

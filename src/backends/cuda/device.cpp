@@ -3,27 +3,21 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/cuda.h"
+#include "backends/cuda/fused/kernel.h"
 #include "backends/cuda/kernel_limits.h"
-#include "backends/cuda/pass.h"
-#include "backends/cuda/rules.h"
+#include "backends/cuda/kernels.h"
 
 namespace plimsoll {
 namespace cuda {
 namespace {
 
-Status check_values(const NodeView& view) {
+Status check(const NodeView& view) {
   const std::string& op = view.node.op;
-  const bool looks_itself = op == "reorder" || op.starts_with("conv2d") || op.starts_with("to_");
-  for (const auto* list : {&view.node.inputs, &view.node.outputs})
-    for (ValueId id : *list) {
-      const Value& value = view.graph.value(id);
-      if (!looks_itself && !value.layout.empty())
-        return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", op, value.name));
-      if (value.type.dtype == DType::kFloat64 && op != "cast" && op != "fused")
-        return fail(ErrorCode::kUnsupported,
-                    fmt::format("{}: '{}' is f64; a GPU computes in f32 at most", op, value.name));
-    }
-  return {};
+  const bool looks_at_layouts = op == "reorder" || op.starts_with("conv2d") || op.starts_with("to_");
+  const bool casts = op == "cast" || op == "fused";
+  return check_values(view, looks_at_layouts, [=](DType dtype) -> std::string {
+    return dtype == DType::kFloat64 && !casts ? "a GPU computes in f32 at most" : "";
+  });
 }
 
 }  // namespace
@@ -31,6 +25,7 @@ Status check_values(const NodeView& view) {
 CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.name = card_.name;
   info_.kind = "gpu";
+  info_.memory = fmt::format("gpu:{}", card_.ordinal);
   info_.memory_bytes = card_.memory_bytes;
   info_.free_bytes = card_.free_bytes;
   info_.own_memory = true;
@@ -42,16 +37,16 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
 
 Result<KernelOffer> CudaDevice::offer(const Graph& graph, const Node& node) const {
   const NodeView view{graph, node};
-  const Rule rule = rule_for(node.op);
-  if (rule == nullptr)
+  const KernelEntry* kernel = kernel_of(node.op);
+  if (kernel == nullptr)
     return fail(ErrorCode::kUnsupported, fmt::format("the GPU backend has no kernel for {}", node.op));
-  PLIMSOLL_TRY(check_values(view));
-  return rule(card_, view);
+  PLIMSOLL_TRY(check(view));
+  return kernel->offer(card_, view);
 }
 
 bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
   // Moments are taken about the tensor's first row, which must therefore exist.
-  return node.op != "batch_norm_stats" && has_pass_form(graph, node);
+  return node.op != "batch_norm_stats" && has_fused_form(graph, node);
 }
 
 // One kernel's start is worth some megabytes of traffic.
@@ -59,10 +54,10 @@ bool CudaDevice::groups(const Graph& graph, const Node& node) const {
   if (node.op == "reorder") return true;
   if (node.body) {
     for (const Node& inner : node.body->nodes)
-      if (!has_pass_form(*node.body, inner)) return false;
+      if (!has_fused_form(*node.body, inner)) return false;
     return true;
   }
-  return has_pass_form(graph, node);
+  return has_fused_form(graph, node);
 }
 
 size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
@@ -72,7 +67,7 @@ size_t CudaDevice::largest_group(const Graph&, const Node& node) const {
 }
 
 Padding CudaDevice::padding(const Graph& graph, const Node& node) const {
-  return padding_rule(NodeView{graph, node});
+  return best_padding(NodeView{graph, node});
 }
 
 // The context with the libraries' handles, then what kernels and captured graphs take as they are loaded.
@@ -81,8 +76,8 @@ Bytes CudaDevice::overhead_bound(int primitives) const {
   return align_up(card_.context_bytes + primitives * kPrimitive, kMiB);
 }
 
-Result<KernelOffer> fused_rule(const Card& card, const NodeView& view) {
-  PLIMSOLL_ASSIGN(const Pass pass, make_pass(view.graph, view.node));
+Result<KernelOffer> offer_fused(const Card& card, const NodeView& view) {
+  PLIMSOLL_ASSIGN(const FusedKernel pass, plan_fused_kernel(view.graph, view.node));
   KernelOffer offer;
   offer.kernel = "pass";
   offer.workspace = pass.workspace(card);
@@ -98,8 +93,7 @@ class PlannedGpu final : public Backend {
 
   const Device& device() const override { return device_; }
   Status check_room(Bytes) const override { return fail(absent()); }
-  Result<std::unique_ptr<Memory>> reserve(Bytes) const override { return fail(absent()); }
-  Result<std::unique_ptr<Memory>> reserve_host(Bytes) const override { return fail(absent()); }
+  Result<std::unique_ptr<Memory>> reserve(Space, Bytes) const override { return fail(absent()); }
   Result<std::unique_ptr<Kernel>> bind(const BoundNode&) const override { return fail(absent()); }
   Bytes held_bytes() const override { return 0; }
   Bytes peak_held_bytes() const override { return 0; }

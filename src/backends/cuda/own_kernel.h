@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/cuda/rules.h"
+#include "backends/cuda/kernels.h"
 
 namespace plimsoll::cuda {
 

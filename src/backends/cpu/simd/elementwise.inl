@@ -22,14 +22,31 @@ inline float scalar(const TileCall& c, int i) {
   return *static_cast<const float*>(c.in[i]);
 }
 
+// silu'(x) times d.
+inline float silu_slope(float d, float x) {
+  const float s = sigmoid_of(x);
+  return d * (s * (1.0F + x * (1.0F - s)));
+}
+
+// relu6(x + 3) / 6, as Keras on TensorFlow computes it. A NaN stays one.
+inline float hard_sigmoid_of(float x) {
+  const float v = x + 3.0F;
+  return (v < 0.0F ? 0.0F : v > 6.0F ? 6.0F : v) / 6.0F;
+}
+
+// Those of one expression (fused/ops.inl).
+#define UNARY(name, work, ...)                    \
+  void tile_##name(const TileCall& c) {           \
+    map1(c, [](float x) { return __VA_ARGS__; }); \
+  }
+#define BINARY(name, work, ...)                            \
+  void tile_##name(const TileCall& c) {                    \
+    map2(c, [](float a, float b) { return __VA_ARGS__; }); \
+  }
+#include "backends/cpu/fused/ops.inl"
+
 void tile_copy(const TileCall& c) {
   map1(c, [](float x) { return x; });
-}
-void tile_add(const TileCall& c) {
-  map2(c, [](float a, float b) { return a + b; });
-}
-void tile_multiply(const TileCall& c) {
-  map2(c, [](float a, float b) { return a * b; });
 }
 void tile_scale(const TileCall& c) {  // x, s
   const float s = scalar(c, 1);
@@ -60,19 +77,6 @@ void tile_relu_grad_any(const TileCall& c) {  // dy, x, or y where it lies on th
     const float above = v < floor || v >= m ? 0.0F : d;
     return v > t ? above : d * s;
   });
-}
-
-void tile_sigmoid(const TileCall& c) {
-  map1(c, [](float x) { return sigmoid_of(x); });
-}
-void tile_sigmoid_grad(const TileCall& c) {  // dy, y
-  map2(c, [](float d, float y) { return d * (y * (1.0F - y)); });
-}
-void tile_tanh(const TileCall& c) {
-  map1(c, [](float x) { return tanh_of(x); });
-}
-void tile_tanh_grad(const TileCall& c) {  // dy, y
-  map2(c, [](float d, float y) { return d * ((1.0F - y) * (1.0F + y)); });
 }
 
 // exp(x) - 1 for x <= 0, which near 0 must not be a difference of nearly equal numbers: tanh(x/2) * (exp(x) + 1).
@@ -111,16 +115,6 @@ void tile_gelu_tanh_grad(const TileCall& c) {  // dy, x
     return d * (s + x * (s * (1.0F - s) * slope));
   });
 }
-void tile_silu(const TileCall& c) {
-  map1(c, [](float x) { return x * sigmoid_of(x); });
-}
-void tile_silu_grad(const TileCall& c) {  // dy, x
-  map2(c, [](float d, float x) {
-    const float s = sigmoid_of(x);
-    return d * (s * (1.0F + x * (1.0F - s)));
-  });
-}
-
 void tile_normalize(const TileCall& c) {  // x, center, factor
   const auto* x = static_cast<const float*>(c.in[0]);
   const auto* center = static_cast<const float*>(c.in[1]);

@@ -23,23 +23,12 @@ struct TileCall {
 };
 using TileFunction = void (*)(const TileCall&);
 
-// X(name): what it computes, inputs in order, is at its definition in elementwise.inl.
-// (clang-format would lay the list out anew each time it is asked.)
-// clang-format off
-#define PLIMSOLL_TILE_OPS(X) \
-  X(copy) X(add) X(multiply) X(scale) X(affine) X(relu) X(relu_any) X(relu_grad) X(relu_grad_any) X(sigmoid) \
-  X(sigmoid_grad) X(tanh) X(tanh_grad) X(elu) X(elu_grad) X(gelu) X(gelu_tanh) X(gelu_grad) X(gelu_tanh_grad) \
-  X(silu) X(silu_grad) X(dropout) X(normalize) X(normalize_shift) X(norm_input_grad) X(accumulate) \
-  X(accumulate_centered) X(accumulate_moments) X(from_u8) X(from_i8) X(from_u16) X(from_i16) X(from_i32) \
-  X(from_u32) X(from_i64) X(from_u64) X(from_f64) X(moving_average) X(clip) X(l1_l2_grad) X(sgd) \
-  X(sgd_momentum) X(sgd_nesterov) X(adam) X(unscale) X(keep_if)
-// clang-format on
-
 enum class TileOp : uint8_t {
-#define X(name) k_##name,
-  PLIMSOLL_TILE_OPS(X)
-#undef X
-      kCount
+#define UNARY(name, ...) k_##name,
+#define BINARY(name, ...) k_##name,
+#define INSTRUCTION(name) k_##name,
+#include "backends/cpu/fused/ops.inl"
+  kCount
 };
 
 // A 2-D window over NHWC images: pooling.
@@ -93,8 +82,8 @@ struct WinogradResult {
 
 constexpr int64_t kMostThinRows = 16;
 
-// The rows of an image under one row of a convolution's results; see thin.inl.
-struct ThinRows {
+// The rows of an image under one row of a convolution's results; see few_channels.inl.
+struct FewChannelRows {
   const float* rows[kMostThinRows];  // kh of them, with their padding; null outside the image
   int64_t kh, run;                   // values of a tap row: kw * c
   int64_t step;                      // from one pixel's first value to the next one's
@@ -130,7 +119,7 @@ struct Simd {
                               float* sums);
   void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
 
-  void (*thin_weight_grad)(const ThinRows&, const float* dy, float* sums, float* bias_sums);
+  void (*few_channel_weight_grad)(const FewChannelRows&, const float* dy, float* sums, float* bias_sums);
   void (*pointwise_panels)(const float* w, int64_t k, int64_t n, bool turned, float* panels);
   void (*pointwise_forward)(const PointwiseProduct&, const float* x, int64_t pixels, float* y);
   // x[pixels][c], dy[pixels][o]; both in sixteens.

@@ -11,7 +11,7 @@ namespace {
 #include "backends/cpu/simd/gemm.inl"
 #include "backends/cpu/simd/outer.inl"
 #include "backends/cpu/simd/winograd.inl"
-#include "backends/cpu/simd/thin.inl"
+#include "backends/cpu/simd/few_channels.inl"
 #include "backends/cpu/simd/reduce.inl"
 #include "backends/cpu/simd/rows.inl"
 #include "backends/cpu/simd/loss.inl"
@@ -23,9 +23,10 @@ extern const Simd kSimd = {
     .name = PLIMSOLL_SIMD_NAME,
     .tile =
         {
-#define X(name) tile_##name,
-            PLIMSOLL_TILE_OPS(X)
-#undef X
+#define UNARY(name, ...) tile_##name,
+#define BINARY(name, ...) tile_##name,
+#define INSTRUCTION(name) tile_##name,
+#include "backends/cpu/fused/ops.inl"
         },
     .gemm_mr = kMr,
     .gemm_nr = kNr,
@@ -37,7 +38,7 @@ extern const Simd kSimd = {
     .winograd_result_grad = winograd_result_grad,
     .winograd_accumulate = winograd_accumulate,
     .winograd_weight_grad = winograd_weight_grad,
-    .thin_weight_grad = thin_weight_grad,
+    .few_channel_weight_grad = few_channel_weight_grad,
     .pointwise_panels = pointwise_panels,
     .pointwise_forward = pointwise_forward,
     .pointwise_weight_grad = pointwise_weight_grad,

@@ -1,0 +1,125 @@
+#include "api/open_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "api/builtin.h"
+#include "api/planning_limit.h"
+#include "api/run_data.h"
+#include "api/saved_config.h"
+#include "base/suggest.h"
+#include "formats/json/parse.h"
+#include "model/config.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr int kNewestKeras = 15;  // 3.15 is the newest version that the tests run
+
+std::string note_of_metrics(const std::vector<std::string>& skipped) {
+  return fmt::format("warning: Plimsoll does not compute the metric{} {}; the saved file keeps {}",
+                     skipped.size() == 1 ? "" : "s", fmt::join(skipped, ", "), skipped.size() == 1 ? "it" : "them");
+}
+
+// Of metadata.json; a file is read whatever it says.
+std::optional<std::string> note_of_version(const KerasArchive& archive) {
+  if (!archive.zip) return std::nullopt;  // a bare .json has none
+  const auto metadata = parse_json(archive.metadata_text, archive.path);
+  const std::string version = metadata ? text_member(*metadata, "keras_version") : "";
+  int major = 0, minor = 0;
+  const bool known = std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2;
+  if (known && major == 3 && minor <= kNewestKeras) return std::nullopt;
+  return fmt::format("note: {} was saved by {}; Plimsoll is tested with the files of Keras 3.0 to 3.{}", archive.path,
+                     known ? fmt::format("Keras {}.{}", major, minor) : "an unknown version of Keras", kNewestKeras);
+}
+
+// One trailing dimension of 1 may be missing or too many.
+bool same_sample(std::vector<int64_t> a, std::vector<int64_t> b) {
+  if (a.size() > b.size()) std::swap(a, b);
+  if (b.size() == a.size() + 1 && b.back() == 1) b.pop_back();
+  return a == b;
+}
+
+// The data may say otherwise than --input-shape. Data that cannot be read are an error where they are opened.
+Status check_input_shape(const ModelOptions& overrides, const Model& model) {
+  if (overrides.input_shape.empty() || !overrides.data_shape || model.inputs().size() != 1) return {};
+  const Port& input = model.inputs()[0];
+  const auto sample = overrides.data_shape(input.name, true);
+  if (!sample || same_sample(*sample, input.sample.dims)) return {};
+  // The same sizes in another order: the data are wrong, and opening them says how to transpose them.
+  const auto& dims = input.sample.dims;
+  if (std::is_permutation(sample->begin(), sample->end(), dims.begin(), dims.end())) return {};
+  return fail(Error{ErrorCode::kDataShape,
+                    fmt::format("--input-shape {}, but a sample of the data is {}",
+                                fmt::join(overrides.input_shape, ","), fmt::join(*sample, ",")),
+                    {},
+                    {"leave --input-shape out: the data say it", "data of that shape"}});
+}
+
+}  // namespace
+
+Result<OpenModel> open_description(const Description& description, const std::string& file,
+                                   const ModelOptions& overrides) {
+  PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
+  nlohmann::json config = description.config;
+  config["build_config"] = nullptr;
+  if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
+  std::string text = saved_config(config, config.dump(), overrides, model, false);
+  return OpenModel{file, std::nullopt, std::move(text), std::move(model), !overrides.optimizer};
+}
+
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides) {
+  if (const auto builtin = builtin_model(name)) return open_description(*builtin, name, overrides);
+  auto archive = open_keras(name);
+  if (!archive) {
+    Error error = archive.error();
+    if (error.code == ErrorCode::kFileUnreadable && name.find('.') == std::string::npos &&
+        name.find('/') == std::string::npos) {
+      std::vector<std::string> names;
+      for (const BuiltinModel& model : builtin_models()) names.push_back(model.name);
+      if (const std::string meant = suggestion(name, names); !meant.empty())
+        error.remedy(fmt::format("{}   built-in", meant));
+      error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
+    }
+    return fail(std::move(error));
+  }
+  Description description{std::move(archive->config), nlohmann::json()};
+  if (description.config.is_object() && description.config.contains("compile_config"))
+    description.compile_config = description.config.at("compile_config");
+  auto model = Model::create(description, overrides);
+  if (!model) {
+    Error error = model.error();
+    if (error.code == ErrorCode::kBadConfig && !any_override(overrides))  // else it may be the flags that are wrong
+      error.what = fmt::format("{}: {}", name, error.what);
+    if (error.remedies.empty() && error.code == ErrorCode::kBadConfig)
+      error.remedy("mend the value that is named, or save the model again from Keras: model.save('model.keras')");
+    if (error.remedies.empty() && error.code == ErrorCode::kBadGeometry)
+      error.remedy(overrides.input_shape.empty()
+                       ? "mend the layer or the input's size in Keras, and save the model again"
+                       : "another --input-shape");
+    return fail(std::move(error));
+  }
+  std::string text =
+      saved_config(description.config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
+  OpenModel open{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
+  if (const auto note = note_of_version(*open.archive)) open.notes.push_back(*note);
+  return open;
+}
+
+Result<OpenModel> open_model(const RunOptions& options) {
+  ModelOptions overrides = options.overrides;
+  if (!options.data.data.empty())
+    overrides.data_shape = [&](const std::string& input, bool only) {
+      return sample_shape(options.data.data, input, only, split_of(options.mode));
+    };
+  PLIMSOLL_ASSIGN(OpenModel open,
+                  within_limit(options, reading_limit(options), [&] { return open_model(options.model, overrides); }));
+  PLIMSOLL_TRY(check_input_shape(overrides, open.model));
+  const auto& skipped = open.model.skipped_metrics();
+  if (!skipped.empty()) open.notes.push_back(note_of_metrics(skipped));
+  return open;
+}
+
+}  // namespace plimsoll

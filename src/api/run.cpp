@@ -1,0 +1,184 @@
+#include "api/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/checked.h"
+#include "execute/window.h"
+#include "search/compile.h"
+#include "search/micro_batch.h"
+#include "search/plan_match.h"
+#include "search/prefetch.h"
+#include "search/recompute_levels.h"
+
+namespace plimsoll {
+
+Result<std::unique_ptr<Run>> Run::open(RunOptions options) {
+  PLIMSOLL_ASSIGN(OpenModel model, open_model(options));
+  return open(std::move(model), std::move(options));
+}
+
+Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
+  std::unique_ptr<Run> run(new Run(std::move(model), std::move(options)));
+  RunOptions& o = run->options_;
+  for (const std::string& note : run->open_.notes) o.tell(note);
+  if (o.mode != Mode::kTrain && !run->open_.has_weights())
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("{} has no weights to {} with", run->open_.file,
+                                  o.mode == Mode::kEvaluate ? "evaluate" : "predict"),
+                      {},
+                      {"train it first: plimsoll fit ... --save FILE.keras"}});
+  if (o.precision.empty()) {
+    o.precision = to_text(run->model().policy());
+    o.policy_of_layers = true;
+  }
+  PLIMSOLL_ASSIGN(run->backend_, open_backend(o));
+  if (o.wrap_backend) run->backend_ = o.wrap_backend(std::move(run->backend_));
+  PLIMSOLL_ASSIGN(run->data_, open_run_data(o, run->model()));
+  run->budget_ = choose_budget(o, run->device());
+  return run;
+}
+
+// Without a number for --batch-size it is the plan's, unless the default makes the same of the samples there are. A
+// batch that auto chose stays the one it chose when the plan was made: free memory may have changed since, and another
+// batch would be another training.
+void Run::take_batch_of(const Plan& given) {
+  RunOptions& o = options_;
+  const auto window = checked_multiply(o.batch_size, o.accumulation_steps);
+  if (o.batch_given || !window) return;
+  if (!o.automatic_batch && std::min(*window, data_.outline.samples) == given.batch.effective) return;
+  o.automatic_batch = false;
+  o.batch_size = std::max<int64_t>(1, given.batch.effective / o.accumulation_steps);
+}
+
+Status Run::choose_batch() {
+  if (request_) return {};
+  const bool trains = options_.mode == Mode::kTrain;
+  if (trains) PLIMSOLL_TRY(check_cut(options_));
+  if (options_.automatic_batch) {
+    PLIMSOLL_ASSIGN(const AutomaticBatch chosen, automatic_batch(options_, model(), *backend_, data_.outline, budget_));
+    options_.batch_size = chosen.size;
+    if (trains) options_.tell(fmt::format("--batch-size auto: {}{}", chosen.size, chosen.why));
+  }
+  if (trains) PLIMSOLL_TRY(model().check_batch(options_.batch_size * options_.accumulation_steps));
+  PLIMSOLL_ASSIGN(request_, make_request(options_, model(), *backend_, data_.outline, budget_));
+  return {};
+}
+
+// The data were opened as the settings have it, so the bytes of a batch that is read ahead are counted.
+Result<SearchResult> Run::forced_plan() const {
+  const ForcedSettings& forced = *options_.forced;
+  const int64_t micro = forced.micro.value_or(request_->batch);
+  const LeverSettings settings = cut_into(*request_, micro)
+                                     .with(kRecompute, forced.recompute)
+                                     .with(kOffload, std::lround(100 * (1 - forced.kept)));
+  PLIMSOLL_ASSIGN(auto made, compile(*request_, settings));
+  if (!made) return fail(ErrorCode::kDoesNotFit, fmt::format("a share of {} kept cannot be reached", forced.kept));
+  if (device().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // into the host's memory
+  PLIMSOLL_ASSIGN(made->program, program_digest(*request_, micro));
+  PLIMSOLL_TRY(validate(*made));
+  SearchResult result;
+  result.plan = std::move(*made);
+  result.fits = request_->budget == 0 || result.plan.peak_bytes() <= request_->budget;
+  result.least_bytes = result.plan.peak_bytes();
+  return result;
+}
+
+Status Run::search() {
+  PLIMSOLL_TRY(choose_batch());
+  PLIMSOLL_ASSIGN(found_,
+                  within_planning_limit([&] { return options_.forced ? forced_plan() : plimsoll::search(*request_); }));
+  return {};
+}
+
+Status Run::plan(const GivenPlan* given) {
+  PLIMSOLL_TRY(choose_batch());
+  if (given == nullptr) {
+    PLIMSOLL_TRY(search());
+    return found_.fits ? Status() : fail(does_not_fit(*request_, found_));
+  }
+  PLIMSOLL_ASSIGN(AcceptedPlan accepted, within_planning_limit([&] { return accept_plan(*given, *request_); }));
+  if (!accepted.note.empty()) options_.tell(accepted.note);
+  found_ = std::move(accepted.result);
+  return {};
+}
+
+Status Run::bind() {
+  PLIMSOLL_ASSIGN(session_,
+                  Session::create(model(), found_.plan, *backend_, request_->graph, held_before(options_, *backend_)));
+  return {};
+}
+
+Status Run::load() {
+  optimizer_ = {0, model().optimizer().learning_rate};
+  if (!open_.has_weights()) return initialize_weights(*session_, options_.seed);
+  const bool trains = options_.mode == Mode::kTrain;
+  PLIMSOLL_ASSIGN(const LoadReport loaded,
+                  load_weights(*session_, *open_.archive, trains && open_.optimizer_from_file));
+  if (!trains) return {};
+  for (const std::string& note : loaded.notes) options_.tell("note: " + note);
+  optimizer_ = loaded.optimizer;
+  if (options_.overrides.learning_rate) optimizer_.learning_rate = *options_.overrides.learning_rate;
+  return {};
+}
+
+Status Run::start() {
+  PLIMSOLL_TRY(bind());
+  return load();
+}
+
+Status Run::begin(int64_t samples, int64_t done) {
+  PLIMSOLL_ASSIGN(const Window window, next_window(*session_, optimizer_, samples, options_.seed));
+  return session_->begin(window, done);
+}
+
+Status Run::apply() {
+  PLIMSOLL_TRY(session_->apply());
+  ++optimizer_.iteration;
+  return {};
+}
+
+Result<FitResult> Run::fit(const FitOptions& options, FitObserver& observer) {
+  PLIMSOLL_ASSIGN(FitResult result,
+                  plimsoll::fit(*session_, *data_.source, data_.validation.get(), optimizer_, options, observer));
+  optimizer_ = result.optimizer;
+  return result;
+}
+
+Result<std::vector<Metric>> Run::evaluate(const std::atomic<bool>* stop,
+                                          const std::function<void(int64_t done)>& progress) {
+  return plimsoll::evaluate(*session_, *data_.source, stop, progress);
+}
+
+Status Run::predict(const std::atomic<bool>* stop, const std::function<Status(size_t output, const TensorView&)>& write,
+                    const std::function<void(int64_t done)>& progress) {
+  const int64_t samples = data_.source->samples(), batch = session_->plan().phase(PhaseKind::kPredict)->samples;
+  for (int64_t first = 0; first < samples;) {
+    if (stop != nullptr && stop->load())
+      return fail(ErrorCode::kInterrupted, fmt::format("interrupted after {} of {} samples", first, samples));
+    const int64_t count = std::min(batch, samples - first);
+    PLIMSOLL_TRY(
+        session_->predict(count, [&](const BatchBuffers& into) { return data_.source->read(0, first, count, into); }));
+    for (size_t i = 0; i < model().outputs().size(); ++i) {
+      PLIMSOLL_ASSIGN(const TensorView view, session_->prediction(count, i));
+      PLIMSOLL_TRY(write(i, view));
+    }
+    first += count;
+    if (progress) progress(first);
+  }
+  return {};
+}
+
+Status Run::save(const std::string& path, const OptimizerState& reached) const {
+  return save_model(*session_, open_.file_archive(), open_.config_text, reached, path);
+}
+
+PlanReport Run::report() const {
+  PlanReport report{&open_.model, open_.file, device(), budget_.bytes, budget_.margin, &found_};
+  report.held_before = request_ ? request_->data.held_before : 0;
+  return report;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,99 @@
+// A run: options become a model, a device, data, a plan and a session, in this order, and whoever trains, evaluates,
+// predicts or only plans does it through this object. It owns all of them, each as long as another refers to it.
+//
+//   auto run = Run::open(options);   model, device and data are open
+//   run->plan();                     a plan is found that fits the budget
+//   run->start();                    its session is bound, weights are there
+//   run->fit(...), run->step(...), run->evaluate(...), run->predict(...), run->save(...)
+#pragma once
+
+#include "api/open_backend.h"
+#include "api/open_model.h"
+#include "api/planning_limit.h"
+#include "api/request.h"
+#include "execute/fit.h"
+#include "report/plan_report.h"
+#include "search/given_plan.h"
+
+namespace plimsoll {
+
+class Run {
+ public:
+  // Opens the model that options.model names, the device and the data. P201 where there is nothing to evaluate or
+  // predict with: a model without weights.
+  static Result<std::unique_ptr<Run>> open(RunOptions options);
+  // The same with a model that is open already; options.model is not read.
+  static Result<std::unique_ptr<Run>> open(OpenModel model, RunOptions options);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  // A plan that was made before has its say in the batch where the user named none. Before choose_batch().
+  void take_batch_of(const Plan& given);
+  // Checks how the batch is cut, chooses it for --batch-size auto, and makes the request. The steps below do it where
+  // nobody did before.
+  Status choose_batch();
+  // Makes the plan: options.forced, or the fastest that fits, or the smallest where none does (found().fits).
+  Status search();
+  // The same, but P301 where none fits. A `given` plan is made again and compared, instead of searched for.
+  Status plan(const GivenPlan* given = nullptr);
+  // Anything else that belongs to planning, inside the same limit of memory (RunOptions::limit_process).
+  template <typename Work>
+  auto within_planning_limit(Work work) -> decltype(work()) {
+    return within_limit(options_, planning_limit(budget_, backend_->device()), std::move(work));
+  }
+
+  // Binds the plan's session; then weights are loaded, or initialised where the file has none.
+  Status bind();
+  Status load();
+  Status start();  // both
+
+  // One optimizer step at a time. `done` samples of the window were accumulated before, by a run that was interrupted.
+  Status begin(int64_t samples, int64_t done = 0);
+  Status accumulate(int64_t count, const Fill& fill) { return session_->accumulate(count, fill); }
+  Status apply();
+
+  // The loop over all of the data.
+  Result<FitResult> fit(const FitOptions& options, FitObserver& observer);
+  Result<std::vector<Metric>> evaluate(const std::atomic<bool>* stop,
+                                       const std::function<void(int64_t done)>& progress);
+  // Predictions in the order of the data: `write` gets each output of each batch, `progress` the samples done.
+  Status predict(const std::atomic<bool>* stop, const std::function<Status(size_t output, const TensorView&)>& write,
+                 const std::function<void(int64_t done)>& progress);
+  Status save(const std::string& path) const { return save(path, optimizer_); }
+  Status save(const std::string& path, const OptimizerState& reached) const;
+
+  const RunOptions& options() const { return options_; }
+  const OpenModel& opened() const { return open_; }
+  const Model& model() const { return open_.model; }
+  const Backend& backend() const { return *backend_; }
+  const DeviceInfo& device() const { return backend_->device().info(); }
+  const RunData& data() const { return data_; }
+  const Budget& budget() const { return budget_; }
+  const SearchRequest& request() const { return *request_; }
+  const SearchResult& found() const { return found_; }
+  PlanReport report() const;
+  Session& session() { return *session_; }
+  const Session& session() const { return *session_; }
+  OptimizerState& optimizer() { return optimizer_; }
+  const OptimizerState& optimizer() const { return optimizer_; }
+  // Ends the session and gives its memory back; bind() makes another one.
+  void end_session() { session_.reset(); }
+
+ private:
+  Run(OpenModel open, RunOptions options) : options_(std::move(options)), open_(std::move(open)) {}
+
+  Result<SearchResult> forced_plan() const;
+
+  // In the order in which each refers to those before it.
+  RunOptions options_;
+  OpenModel open_;
+  std::unique_ptr<Backend> backend_;
+  RunData data_;
+  Budget budget_;
+  std::optional<SearchRequest> request_;
+  SearchResult found_;
+  std::unique_ptr<Session> session_;
+  OptimizerState optimizer_;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,61 @@
+// What every backend asks about a node when it offers or binds a kernel for it.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "device/kernel.h"
+
+namespace plimsoll {
+
+// A node with short ways to its values.
+struct NodeView {
+  const Graph& graph;
+  const Node& node;
+
+  const Value& in(size_t i) const { return graph.value(node.inputs[i]); }
+  const Value& out(size_t i) const { return graph.value(node.outputs[i]); }
+  const Shape& in_shape(size_t i) const { return in(i).type.shape; }
+  const Shape& out_shape(size_t i) const { return out(i).type.shape; }
+  DType in_dtype(size_t i) const { return in(i).type.dtype; }
+  DType out_dtype(size_t i) const { return out(i).type.dtype; }
+  size_t inputs() const { return node.inputs.size(); }
+  size_t outputs() const { return node.outputs.size(); }
+  const Attrs& attrs() const { return node.attrs; }
+  // Bytes of all inputs and outputs: the traffic of a kernel that passes once over each.
+  double traffic() const {
+    double bytes = 0;
+    for (ValueId id : node.inputs) bytes += static_cast<double>(graph.value(id).bytes());
+    for (ValueId id : node.outputs) bytes += static_cast<double>(graph.value(id).bytes());
+    return bytes;
+  }
+};
+
+// Addresses of a bound node.
+template <typename T = void>
+T* input(const BoundNode& node, size_t i) {
+  return static_cast<T*>(node.inputs[i]);
+}
+template <typename T = void>
+T* output(const BoundNode& node, size_t i) {
+  return static_cast<T*>(node.outputs[i]);
+}
+
+// Refuses a node with a value that is not row-major, unless its kernels look at layouts themselves, or with a dtype
+// that `wrong_dtype` gives a reason against ("" where there is none).
+template <typename F>
+Status check_values(const NodeView& view, bool looks_at_layouts, F wrong_dtype) {
+  for (const auto* list : {&view.node.inputs, &view.node.outputs})
+    for (ValueId id : *list) {
+      const Value& value = view.graph.value(id);
+      if (!looks_at_layouts && !value.layout.empty())
+        return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", view.node.op, value.name));
+      if (const std::string why = wrong_dtype(value.type.dtype); !why.empty())
+        return fail(ErrorCode::kUnsupported,
+                    fmt::format("{}: '{}' is {}; {}", view.node.op, value.name, name_of(value.type.dtype), why));
+    }
+  return {};
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,205 @@
+// Convolutions where oneDNN has only its reference kernel or one on its own gemm (which allocates): pixels are gathered
+// into rows (im2col) a block at a time and multiplied by the own product. Everything is row-major.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "backends/cpu/convolution/convolution.h"
+#include "backends/cpu/matmul/gemm.h"
+#include "backends/cpu/parallel.h"
+
+namespace plimsoll::cpu {
+
+namespace {
+
+constexpr int64_t kGatherElements = 65536;  // of a block of gathered rows
+constexpr int64_t kSampleChunks = 8;        // partial weight gradients, fixed so that threads do not change the sum
+constexpr double kEfficiency = 0.3;
+
+struct Blocks {
+  int64_t pixels, depth, rows;  // output pixels of an image; elements of a gathered row; rows of a block
+  int64_t cg, og;               // channels of a group
+};
+
+Blocks blocks_of(const Convolution& c) {
+  Blocks b{};
+  b.pixels = c.oh * c.ow;
+  b.cg = c.c / c.groups;
+  b.og = c.o / c.groups;
+  b.depth = c.kh * c.kw * b.cg;
+  b.rows = std::min(b.pixels, std::max<int64_t>(16, kGatherElements / b.depth));
+  return b;
+}
+
+// Calls f(offset of the pixel in the image, or -1 in the padding; position in the gathered rows) for each tap of each
+// pixel.
+template <typename F>
+void for_each_tap(const Convolution& c, const Blocks& b, int64_t first, int64_t rows, const F& f) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t top = (first + r) / c.ow * c.sh - c.top, left = (first + r) % c.ow * c.sw - c.left;
+    for (int64_t ky = 0; ky < c.kh; ++ky) {
+      for (int64_t kx = 0; kx < c.kw; ++kx) {
+        const int64_t iy = top + ky * c.dh, ix = left + kx * c.dw;
+        const bool inside = iy >= 0 && iy < c.h && ix >= 0 && ix < c.w;
+        f(inside ? (iy * c.w + ix) * c.c : -1, r * b.depth + (ky * c.kw + kx) * b.cg);
+      }
+    }
+  }
+}
+
+void gather(const Convolution& c, const Blocks& b, const float* image, int64_t first, int64_t rows, float* gathered) {
+  for_each_tap(c, b, first, rows, [&](int64_t from, int64_t to) {
+    if (from < 0) {
+      std::fill_n(gathered + to, b.cg, 0.0F);
+    } else {
+      std::copy_n(image + from, b.cg, gathered + to);
+    }
+  });
+}
+
+void scatter(const Convolution& c, const Blocks& b, float* image, int64_t first, int64_t rows, const float* gathered) {
+  for_each_tap(c, b, first, rows, [&](int64_t to, int64_t from) {
+    if (to < 0) return;
+    for (int64_t i = 0; i < b.cg; ++i) image[to + i] += gathered[from + i];
+  });
+}
+
+// The product of one block: forward (gathered x weights), input gradient (dy x weights^T), weight gradient (gathered^T
+// x dy).
+Product block_product(const Convolution& c, const Blocks& b, const std::string& op) {
+  Product p;
+  if (op == "conv2d") {
+    p.m = b.rows, p.n = b.og, p.k = b.depth;
+    p.a_row = b.depth, p.a_column = 1, p.b_row = c.o, p.b_column = 1, p.c_row = c.o;
+    p.relu = c.relu;
+  } else if (op == "conv2d_input_grad") {
+    p.m = b.rows, p.n = b.depth, p.k = b.og;
+    p.a_row = c.o, p.a_column = 1, p.b_row = 1, p.b_column = c.o, p.c_row = b.depth;
+  } else {
+    p.m = b.depth, p.n = b.og, p.k = b.rows;
+    p.a_row = 1, p.a_column = b.depth, p.b_row = c.o, p.b_column = 1, p.c_row = c.o;
+    p.accumulate = true;
+  }
+  return p;
+}
+
+// A thread's scratch: gathered rows, then the product's panels.
+Bytes thread_bytes(const Convolution& c, const Blocks& b, const std::string& op) {
+  return align_up(4 * b.rows * b.depth) + serial_workspace(block_product(c, b, op));
+}
+
+struct Addresses {
+  const float *first, *second, *bias;
+  float *out, *bias_out;
+  char* scratch;  // thread_bytes a thread
+  float* partials;
+};
+
+void forward_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
+  const int64_t image = item / c.groups, group = item % c.groups;
+  Product p = block_product(c, b, "conv2d");
+  float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
+  for (int64_t first = 0; first < b.pixels; first += b.rows) {
+    p.m = std::min(b.rows, b.pixels - first);
+    gather(c, b, at.first + image * c.h * c.w * c.c + group * b.cg, first, p.m, gathered);
+    p.a = gathered;
+    p.b = at.second + group * b.og;
+    p.bias = at.bias == nullptr ? nullptr : at.bias + group * b.og;
+    p.c = at.out + (image * b.pixels + first) * c.o + group * b.og;
+    multiply_serial(p, panels);
+  }
+}
+
+void input_grad_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
+  const int64_t image = item / c.groups, group = item % c.groups;
+  Product p = block_product(c, b, "conv2d_input_grad");
+  float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
+  float* dx = at.out + image * c.h * c.w * c.c + group * b.cg;
+  for (int64_t pixel = 0; pixel < c.h * c.w; ++pixel) std::fill_n(dx + pixel * c.c, b.cg, 0.0F);
+  for (int64_t first = 0; first < b.pixels; first += b.rows) {
+    p.m = std::min(b.rows, b.pixels - first);
+    p.a = at.first + (image * b.pixels + first) * c.o + group * b.og;
+    p.b = at.second + group * b.og;
+    p.c = gathered;
+    multiply_serial(p, panels);
+    scatter(c, b, dx, first, p.m, gathered);
+  }
+}
+
+int64_t chunks_of(const Convolution& c) {
+  return std::min(c.n, kSampleChunks);
+}
+int64_t partial_elements(const Convolution& c, const Blocks& b) {
+  return align_up(4 * (b.depth + 1) * c.o) / 4;
+}
+
+// Item: a chunk of images and a group, into the chunk's partial sums: the kernel, then a row for the bias.
+void weight_grad_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
+  const int64_t chunk = item / c.groups, group = item % c.groups, chunks = chunks_of(c);
+  Product p = block_product(c, b, "conv2d_weight_grad");
+  float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
+  float* partial = at.partials + chunk * partial_elements(c, b) + group * b.og;
+  for (int64_t r = 0; r <= b.depth; ++r) std::fill_n(partial + r * c.o, b.og, 0.0F);
+  for (int64_t image = c.n * chunk / chunks; image < c.n * (chunk + 1) / chunks; ++image) {
+    for (int64_t first = 0; first < b.pixels; first += b.rows) {
+      p.k = std::min(b.rows, b.pixels - first);
+      gather(c, b, at.first + image * c.h * c.w * c.c + group * b.cg, first, p.k, gathered);
+      p.a = gathered;
+      p.b = at.second + (image * b.pixels + first) * c.o + group * b.og;
+      p.c = partial;
+      multiply_serial(p, panels);
+      if (!c.bias) continue;
+      for (int64_t r = 0; r < p.k; ++r) {
+        for (int64_t j = 0; j < b.og; ++j) partial[b.depth * c.o + j] += p.b[r * c.o + j];
+      }
+    }
+  }
+}
+
+void add_partials(const Convolution& c, const Blocks& b, const Addresses& at, int threads) {
+  parallel_ranges(threads, b.depth + 1, std::max<int64_t>(1, 4096 / c.o), [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      float* to = r < b.depth ? at.out + r * c.o : at.bias_out;
+      if (to == nullptr) continue;
+      for (int64_t j = 0; j < c.o; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < chunks_of(c); ++k)
+          sum += static_cast<double>(at.partials[k * partial_elements(c, b) + r * c.o + j]);
+        to[j] = static_cast<float>(sum);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+Result<Recipe> convolution_fallback_recipe(const Problem& problem) {
+  const Convolution c(problem);
+  const Blocks b = blocks_of(c);
+  const std::string op = problem.node.op;
+  const int threads = problem.machine.threads;
+  const Bytes a_thread = thread_bytes(c, b, op);
+  const bool weights = op == "conv2d_weight_grad";
+  const Bytes partials = weights ? 4 * chunks_of(c) * partial_elements(c, b) : 0;
+  const double seconds = problem.machine.seconds(c.flops(), kEfficiency, 3 * problem.traffic());
+  const auto item = weights ? weight_grad_item : op == "conv2d" ? forward_item : input_grad_item;
+  return own_recipe(fmt::format("{}{}", kFallbackPrefix, op), partials + threads * a_thread, seconds,
+                    [=](const BoundNode& node) {
+                      Addresses at{};
+                      at.first = input<const float>(node, 0);
+                      at.second = input<const float>(node, 1);
+                      at.bias = op == "conv2d" && node.inputs.size() == 3 ? input<const float>(node, 2) : nullptr;
+                      at.out = output<float>(node, 0);
+                      at.bias_out = node.outputs.size() == 2 ? output<float>(node, 1) : nullptr;
+                      at.partials = static_cast<float*>(node.workspace);
+                      at.scratch = static_cast<char*>(node.workspace) + partials;
+                      return [=] {
+                        parallel_items(threads, (weights ? chunks_of(c) : c.n) * c.groups, [&](int64_t i, int thread) {
+                          item(c, b, at, i, reinterpret_cast<float*>(at.scratch + thread * a_thread));
+                        });
+                        if (weights) add_partials(c, b, at, threads);
+                      };
+                    });
+}
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,80 @@
+// The element-wise instructions of the CPU backend: the only list. Whoever includes it says what becomes of a row:
+//
+//   UNARY(name, work, y)         y of x, the op `name`
+//   BINARY(name, work, y)        y of a and b, the op `name`
+//   INSTRUCTION(name)            written out as tile_NAME in simd/*.inl; compile.cpp says which op emits it, and how
+//
+// `work` is what it costs in a compiled loop, relative to an add. From here come the instructions' numbers (simd.h),
+// their loops for each instruction set (simd/elementwise.inl), the tables of these (simd/table.inl), and which ops have
+// a form that runs in tiles and may stand in a fused node (compile.cpp). Expressions use the functions of
+// simd/math.inl; each is computed alike in the vector loop and in its remainder. Includers that leave a macro out get
+// nothing of it.
+// clang-format off
+#ifndef UNARY
+#define UNARY(name, work, ...)
+#endif
+#ifndef BINARY
+#define BINARY(name, work, ...)
+#endif
+#ifndef INSTRUCTION
+#define INSTRUCTION(name)
+#endif
+
+BINARY(add, 1, a + b)
+BINARY(multiply, 1, a * b)
+
+// Gradients read dy as a, and the output as b, or the input where the output does not tell it.
+UNARY(sigmoid, kExpWork, sigmoid_of(x))
+BINARY(sigmoid_grad, 1, a * (b * (1.0F - b)))
+UNARY(tanh, 2 * kExpWork, tanh_of(x))
+BINARY(tanh_grad, 1, a * ((1.0F - b) * (1.0F + b)))
+UNARY(silu, kExpWork, x * sigmoid_of(x))
+BINARY(silu_grad, kExpWork, silu_slope(a, b))
+UNARY(hard_sigmoid, 4, hard_sigmoid_of(x))
+BINARY(hard_sigmoid_grad, 2, b > 0.0F && b < 1.0F ? a / 6.0F : 0.0F)
+UNARY(hard_silu, 5, x * hard_sigmoid_of(x))
+BINARY(hard_silu_grad, 4, b <= -3.0F ? 0.0F : b >= 3.0F ? a : a * (b / 3.0F + 0.5F))
+
+INSTRUCTION(copy)
+INSTRUCTION(scale)
+INSTRUCTION(affine)
+INSTRUCTION(relu)
+INSTRUCTION(relu_any)
+INSTRUCTION(relu_grad)
+INSTRUCTION(relu_grad_any)
+INSTRUCTION(elu)
+INSTRUCTION(elu_grad)
+INSTRUCTION(gelu)
+INSTRUCTION(gelu_tanh)
+INSTRUCTION(gelu_grad)
+INSTRUCTION(gelu_tanh_grad)
+INSTRUCTION(dropout)
+INSTRUCTION(normalize)
+INSTRUCTION(normalize_shift)
+INSTRUCTION(norm_input_grad)
+INSTRUCTION(accumulate)
+INSTRUCTION(accumulate_centered)
+INSTRUCTION(accumulate_moments)
+INSTRUCTION(from_u8)
+INSTRUCTION(from_i8)
+INSTRUCTION(from_u16)
+INSTRUCTION(from_i16)
+INSTRUCTION(from_i32)
+INSTRUCTION(from_u32)
+INSTRUCTION(from_i64)
+INSTRUCTION(from_u64)
+INSTRUCTION(from_f64)
+INSTRUCTION(moving_average)
+INSTRUCTION(clip)
+INSTRUCTION(l1_l2_grad)
+INSTRUCTION(sgd)
+INSTRUCTION(sgd_momentum)
+INSTRUCTION(sgd_nesterov)
+INSTRUCTION(adam)
+INSTRUCTION(unscale)
+INSTRUCTION(keep_if)
+
+#undef UNARY
+#undef BINARY
+#undef INSTRUCTION
+// clang-format on

@@ -1,0 +1,64 @@
+#include "backends/cpu/onednn/primitive.h"
+
+#include <fmt/format.h>
+
+namespace plimsoll::cpu {
+
+namespace {
+
+class PrimitiveKernel final : public Kernel {
+ public:
+  PrimitiveKernel(const Machine& machine, const dnnl::primitive& primitive,
+                  const std::vector<PrimitiveArgument>& arguments)
+      : machine_(machine), primitive_(primitive) {
+    memories_.reserve(arguments.size());
+    for (const auto& argument : arguments) {
+      memories_.emplace_back(argument.desc, machine.engine, argument.data);
+      arguments_.push_back({argument.index, memories_.back().get()});
+    }
+  }
+
+  void run() override {
+    use_threads(machine_);
+    const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), machine_.stream.get(),
+                                                        static_cast<int>(arguments_.size()), arguments_.data());
+    assert(status == dnnl_success);
+    (void)status;
+  }
+
+ private:
+  const Machine& machine_;
+  dnnl::primitive primitive_;
+  std::vector<dnnl::memory> memories_;
+  std::vector<dnnl_exec_arg_t> arguments_;
+};
+
+}  // namespace
+
+bool acceptable_implementation(std::string_view name) {
+  return name.find("ref") == std::string_view::npos && name.find("gemm:") == std::string_view::npos;
+}
+
+dnnl::primitive_attr scratchpad_attributes() {
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  return attributes;
+}
+
+Result<std::unique_ptr<Kernel>> bind_primitive(const Machine& machine, const dnnl::primitive_desc_base& desc,
+                                               std::vector<PrimitiveArgument> arguments, const BoundNode& node) {
+  const auto scratchpad = desc.query_md(dnnl::query::scratchpad_md);
+  const auto needed = static_cast<Bytes>(scratchpad.get_size());
+  if (needed > node.workspace_bytes) {
+    return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes and the plan grants {}", node.kernel,
+                                                 needed, node.workspace_bytes));
+  }
+  if (needed > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, node.workspace});
+  try {
+    return std::make_unique<PrimitiveKernel>(machine, dnnl::primitive(desc.get()), arguments);
+  } catch (const dnnl::error& error) {
+    return fail(ErrorCode::kInternal, fmt::format("oneDNN could not make {}: {}", node.kernel, error.what()));
+  }
+}
+
+}  // namespace plimsoll::cpu

@@ -1,0 +1,159 @@
+// attention and attention_grad: cuDNN's fused attention, and own kernels where it has no engine.
+#include "backends/cuda/attention/geometry.h"
+
+#include <fmt/format.h>
+
+#include "backends/cuda/attention/launch.h"
+#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/driver/cudnn_graph.h"
+#include "backends/cuda/driver/failures.h"
+
+namespace plimsoll::cuda {
+
+namespace fe = cudnn_frontend;
+
+namespace {
+
+enum : int64_t { kQ = 1, kK, kV, kY, kStats, kDy, kDq, kDk, kDv };
+
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+
+// [N,T,H,D] as cuDNN counts it: [N,H,T,D] with strides.
+fe::graph::Tensor_attributes heads(const char* name, int64_t uid, const Attention& a, const HeadStrides& s) {
+  return fe::graph::Tensor_attributes()
+      .set_name(name)
+      .set_uid(uid)
+      .set_dim({a.n, a.h, a.t, a.d})
+      .set_stride({s.sample, s.head, s.position, 1});
+}
+
+fe::graph::Tensor_attributes row_numbers(const Attention& a) {
+  return fe::graph::Tensor_attributes()
+      .set_name("stats")
+      .set_uid(kStats)
+      .set_dim({a.n, a.h, a.t, 1})
+      .set_stride({a.h * a.t, a.t, 1, 1})
+      .set_data_type(fe::DataType_t::FLOAT);
+}
+
+void make_output(const Tensor& tensor, const fe::graph::Tensor_attributes& like, fe::DataType_t type) {
+  tensor->set_output(true)
+      .set_uid(like.get_uid())
+      .set_dim(like.get_dim())
+      .set_stride(like.get_stride())
+      .set_data_type(type);
+}
+
+void set_types(fe::graph::Graph& graph, const Attention& a) {
+  graph.set_io_data_type(dnn_type(a.dtype))
+      .set_intermediate_data_type(fe::DataType_t::FLOAT)
+      .set_compute_data_type(fe::DataType_t::FLOAT);
+}
+
+void build_forward(fe::graph::Graph& graph, const Attention& a) {
+  set_types(graph, a);
+  auto attributes = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true).set_attn_scale(a.scale);
+  if (a.causal) attributes.set_causal_mask(true);
+  auto [y, stats] = graph.sdpa(graph.tensor(heads("q", kQ, a, a.in)), graph.tensor(heads("k", kK, a, a.in)),
+                               graph.tensor(heads("v", kV, a, a.in)), attributes);
+  make_output(y, heads("y", kY, a, a.out), dnn_type(a.dtype));
+  make_output(stats, row_numbers(a), fe::DataType_t::FLOAT);
+}
+
+void build_backward(fe::graph::Graph& graph, const Attention& a) {
+  set_types(graph, a);
+  auto attributes = fe::graph::SDPA_backward_attributes().set_name("attention_grad").set_attn_scale(a.scale);
+  if (a.causal) attributes.set_causal_mask(true);
+  auto [dq, dk, dv] =
+      graph.sdpa_backward(graph.tensor(heads("q", kQ, a, a.in)), graph.tensor(heads("k", kK, a, a.in)),
+                          graph.tensor(heads("v", kV, a, a.in)), graph.tensor(heads("y", kY, a, a.out)),
+                          graph.tensor(heads("dy", kDy, a, a.out)), graph.tensor(row_numbers(a)), attributes);
+  make_output(dq, heads("dq", kDq, a, a.in), dnn_type(a.dtype));
+  make_output(dk, heads("dk", kDk, a, a.in), dnn_type(a.dtype));
+  make_output(dv, heads("dv", kDv, a, a.in), dnn_type(a.dtype));
+}
+
+std::string text_of(const std::string& op, const Attention& a) {
+  return fmt::format("{} {} {},{},{},{}{} scale{} in{},{},{} out{},{},{}", op, name_of(a.dtype), a.n, a.t, a.h, a.d,
+                     a.causal ? " causal" : "", a.scale, a.in.sample, a.in.position, a.in.head, a.out.sample,
+                     a.out.position, a.out.head);
+}
+
+// The tensors of a node, wherever they come from.
+struct Bound {
+  void *q, *k, *v, *y, *stats, *dy = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
+};
+
+Bound tensors_of(const BoundNode& node, const Attention& a) {
+  const auto &in = node.inputs, &out = node.outputs;
+  if (node.node.op == "attention") {
+    if (a.packed) return {in[0], a.part(in[0], 1), a.part(in[0], 2), out[0], out[1]};
+    return {in[0], in[1], in[2], out[0], out[1]};
+  }
+  if (a.packed)
+    return {in[1],  a.part(in[1], 1),  a.part(in[1], 2), in[2], in[3], in[0],
+            out[0], a.part(out[0], 1), a.part(out[0], 2)};
+  return {in[1], in[2], in[3], in[4], in[5], in[0], out[0], out[1], out[2]};
+}
+
+BoundKernel bind_library(Context& context, const BoundNode& node, const Attention& a) {
+  const bool backward = node.node.op == "attention_grad";
+  DnnProblem problem;
+  problem.text = text_of(node.node.op, a);
+  problem.build = [a, backward](fe::graph::Graph& graph) {
+    return backward ? build_backward(graph, a) : build_forward(graph, a);
+  };
+  problem.tensors_only = false;
+  problem.any_order = backward;  // parts of dq meet in memory in whatever order the blocks finish
+  const Bound at = tensors_of(node, a);
+  std::vector<DnnTensor> tensors = {{kQ, at.q}, {kK, at.k}, {kV, at.v}, {kY, at.y}, {kStats, at.stats}};
+  if (backward)
+    for (const DnnTensor& more : {DnnTensor{kDy, at.dy}, {kDq, at.dq}, {kDk, at.dk}, {kDv, at.dv}})
+      tensors.push_back(more);
+  const Workspace workspace = workspace_of(node);
+  PLIMSOLL_ASSIGN(const ChosenPlan chosen, choose_plan(context, problem, tensors, workspace));
+  return make_dnn_kernel(context, chosen.plan, tensors, workspace);
+}
+
+BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention& a) {
+  if (a.n * a.h > 65535 || a.d > kWidestHead)
+    return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(node.node.op, a)));
+  const auto checked = [what = node.node.op] {
+    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) note_failure(cuda_error(code, what));
+  };
+  const cudaStream_t stream = context.stream;
+  const Bound at = tensors_of(node, a);
+  if (node.node.op == "attention")
+    return make_kernel([=] {
+      flash_forward(stream, a, at.q, at.k, at.v, at.y, static_cast<float*>(at.stats));
+      checked();
+    });
+  const Workspace workspace = workspace_of(node);
+  if (workspace.bytes < a.rows() * 4)
+    return fail(ErrorCode::kBadPlan, fmt::format("attention_grad needs a workspace of {} bytes and the plan grants {}",
+                                                 a.rows() * 4, workspace.bytes));
+  const FlashGradients g{at.dy, at.q,
+                         at.k,  at.v,
+                         at.y,  static_cast<const float*>(at.stats),
+                         at.dq, at.dk,
+                         at.dv, static_cast<float*>(workspace.data)};
+  return make_kernel([=] {
+    flash_backward(stream, a, g);
+    checked();
+  });
+}
+
+}  // namespace
+
+BoundKernel bind_attention(Context& context, const BoundNode& node) {
+  const Attention a(NodeView{node.graph, node.node});
+  if (node.kernel == kCudnnKernel) {
+    auto bound = bind_library(context, node, a);
+    if (bound || bound.error().code != ErrorCode::kUnsupported) return bound;
+  } else if (node.kernel != kFlashKernel) {
+    return fail(ErrorCode::kBadPlan, fmt::format("{}: there is no kernel '{}' on the GPU", node.node.op, node.kernel));
+  }
+  return bind_flash(context, node, a);
+}
+
+}  // namespace plimsoll::cuda

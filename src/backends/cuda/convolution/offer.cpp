@@ -1,0 +1,127 @@
+// conv2d and its gradients: im2col or space-to-depth over few input channels, of which cuDNN's channels-last engines
+// make little; by own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines
+// that are wrong with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside),
+// and what comes here all the same goes to the loops.
+#include <algorithm>
+
+#include "backends/cuda/convolution/geometry.h"
+#include "backends/cuda/convolution/im2col.h"
+#include "backends/cuda/convolution/space_to_depth.h"
+#include "backends/cuda/workspace.h"
+#include "ops/op.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
+constexpr double kLoopEfficiency = 0.05;          // of the plain float32 units
+constexpr double kSpaceToDepthEfficiency = 0.22;  // of the matrix units: engines over 16 channels
+constexpr int64_t kSplits = 16;                   // partial weight gradients in float32 that an engine may keep
+
+bool is_weight_grad(const NodeView& node) {
+  return node.node.op == "conv2d_weight_grad";
+}
+
+Bytes parts_bytes(int64_t rows, int64_t columns) {
+  const int64_t parts = sum_parts(rows, columns);
+  return parts > 1 ? parts * columns * 4 : 0;
+}
+
+// Engines copy tensors into other layouts, or sum weight gradients in parts: at most the tensors' own size, capped; and
+// they keep tables of their own, which small problems must have room for too.
+Bytes library_scratch(const Convolution& c, const NodeView& node) {
+  const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
+  if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
+  return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weight_elements()));
+}
+
+// Shares of the matrix units' peak seen with channels last; few channels leave most of a tile empty.
+double efficiency_of(const Convolution& c, const NodeView& node) {
+  const bool few = c.group_channels() < 8;
+  if (node.node.op == "conv2d") return few ? 0.15 : 0.6;
+  return few ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
+}
+
+KernelOffer im2col_offer(const Card& card, const NodeView& node, const Convolution& c) {
+  const Im2colPlan plan = plan_im2col(c, is_weight_grad(node));
+  const int64_t pieces = (c.n + plan.images - 1) / plan.images;
+  const auto rows = static_cast<double>(c.output_pixels() * plan.width * size_of(c.dtype));
+  KernelOffer offer;
+  offer.kernel = kIm2colKernel;
+  offer.workspace = granted(plan.workspace);
+  offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) +
+                  2 * static_cast<double>(pieces) * kLaunchSeconds;
+  offer.primitives = static_cast<int>(pieces);
+  if (const SpaceToDepthPlan deep = plan_space_to_depth(c, node.node.op); deep.possible) {
+    offer.workspace = granted(std::max(plan.workspace, deep.workspace));
+    const auto image = static_cast<double>(deep.weights);
+    const double flops = 2.0 * static_cast<double>(c.output_pixels() * c.o * deep.kh * deep.kw * deep.channels);
+    const double seconds = pass_seconds(card, static_cast<double>(node.in(0).bytes()) + image) +
+                           matrix_seconds(card, c.dtype, flops, image + node.traffic(), kSpaceToDepthEfficiency);
+    offer.seconds = std::min(offer.seconds, seconds);
+  }
+  return offer;
+}
+
+KernelOffer library_offer(const Card& card, const NodeView& node, const Convolution& c, Bytes bias_sums) {
+  KernelOffer offer;
+  offer.kernel = kCudnnKernel;
+  offer.workspace = granted(std::max(library_scratch(c, node), bias_sums));
+  offer.seconds =
+      matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c, node));
+  offer.primitives = 1;
+  return offer;
+}
+
+Status check(const Card& card, const NodeView& node, const Convolution& c) {
+  const bool known = c.dtype == DType::kFloat32 || c.dtype == DType::kFloat16 || c.dtype == DType::kBFloat16;
+  if (!known)
+    return fail(ErrorCode::kUnsupported,
+                node.node.op + ": the GPU convolves f32, f16 and bf16, not " + std::string(name_of(c.dtype)));
+  if (c.dtype == DType::kBFloat16 && !card.has_bfloat16())
+    return fail(ErrorCode::kUnsupported, node.node.op + ": " + card.name + " has no bfloat16");
+  return {};
+}
+
+}  // namespace
+
+int64_t sum_parts(int64_t rows, int64_t columns) {
+  // Enough threads to fill a card, but no part so short that summing the parts costs more than the rows.
+  constexpr int64_t kThreads = int64_t{1} << 19, kLeastRows = 64, kMostParts = 1024, kMostFloats = 8 << 20;
+  const int64_t most = std::min({kThreads / columns, rows / kLeastRows, kMostParts, kMostFloats / columns});
+  return std::max<int64_t>(1, most);
+}
+
+int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
+  return std::clamp<int64_t>(bytes / (columns * 4), 1, sum_parts(rows, columns));
+}
+
+Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node) {
+  const Convolution c(node);
+  PLIMSOLL_TRY(check(card, node, c));
+  const bool by_im2col = is_im2col(c, node.node.op);
+  const Bytes bias_sums = is_weight_grad(node) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
+  if (c.depthwise() || !(by_im2col || c.padded_evenly())) {
+    KernelOffer offer;
+    offer.kernel = kDirectKernel;
+    const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weight_elements()) : 0;
+    offer.workspace = granted(std::max(sums, bias_sums));
+    const double arithmetic = c.depthwise() ? 0 : flops_of(node.graph, node.node) / (kLoopEfficiency * card.flops_f32);
+    offer.seconds = std::max(pass_seconds(card, node.traffic()), arithmetic);
+    return offer;
+  }
+  KernelOffer offer = by_im2col ? im2col_offer(card, node, c) : library_offer(card, node, c, bias_sums);
+  offer.inputs.resize(node.inputs());
+  offer.outputs.resize(node.outputs());
+  Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
+  weights = {kWeightLayout, c.weight_elements() * size_of(c.dtype)};
+  return offer;
+}
+
+Padding best_padding(const NodeView& node) {
+  const Convolution c(node);
+  const bool any = c.depthwise() || is_im2col(c, node.node.op) || c.padded_evenly();
+  return any ? Padding::kInside : Padding::kOutside;
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,17 @@
+// cudnn-frontend, with cuDNN loaded at run time and CUDA's runtime as linked into this program.
+//
+// With NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING cudnn-frontend would open a second copy of CUDA's runtime, libcudart.so,
+// which need not be there. Its two ways to the loader are led to frontend_open() and frontend_symbol(), which answer
+// for that one library with the functions of the linked copy. Include cudnn-frontend through this header only.
+#pragma once
+
+#include <dlfcn.h>
+
+#include "backends/cuda/driver/frontend_loader.h"
+
+#define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
+#define dlopen(file, flags) ::plimsoll::cuda::frontend_open(file, flags)
+#define dlsym(library, name) ::plimsoll::cuda::frontend_symbol(library, name)
+#include <cudnn_frontend.h>
+#undef dlopen
+#undef dlsym

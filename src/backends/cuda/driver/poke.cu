@@ -1,0 +1,23 @@
+#include "backends/cuda/driver/device_memory.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+struct PokeList {
+  Poke pokes[kMostPokes];
+};
+
+__global__ void poke_kernel(std::byte* base, PokeList list) {
+  const Poke& poke = list.pokes[blockIdx.x];
+  if (threadIdx.x < poke.bytes) base[poke.offset + threadIdx.x] = poke.data[threadIdx.x];
+}
+
+}  // namespace
+
+void launch_pokes(std::byte* base, std::span<const Poke> pokes, cudaStream_t stream) {
+  PokeList list;
+  for (size_t i = 0; i < pokes.size(); ++i) list.pokes[i] = pokes[i];
+  poke_kernel<<<static_cast<unsigned>(pokes.size()), 16, 0, stream>>>(base, list);
+}
+
+}  // namespace plimsoll::cuda

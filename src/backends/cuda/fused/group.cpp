@@ -1,0 +1,63 @@
+// Groups (lower/group.cpp): a body whose nodes fall into equal parts that share no computed value.
+#include <algorithm>
+#include <map>
+
+#include "backends/cuda/fused/writer.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+struct PartNodes {
+  std::vector<Node> nodes;
+  std::vector<ValueId> inputs, outputs;
+};
+
+std::vector<PartNodes> parts_of(const Graph& body) {
+  std::vector<PartNodes> parts;
+  std::map<ValueId, size_t> made_in;
+  for (const Node& node : body.nodes) {
+    size_t part = parts.size();
+    for (ValueId id : node.inputs)
+      if (const auto found = made_in.find(id); found != made_in.end()) part = found->second;
+    if (part == parts.size()) parts.emplace_back();
+    parts[part].nodes.push_back(node);
+    for (ValueId id : node.outputs) made_in[id] = part;
+  }
+  for (PartNodes& part : parts)
+    for (const Node& node : part.nodes)
+      for (ValueId id : node.inputs)
+        if (made_in.count(id) == 0 && std::find(part.inputs.begin(), part.inputs.end(), id) == part.inputs.end())
+          part.inputs.push_back(id);
+  for (ValueId id : body.outputs) parts[made_in.at(id)].outputs.push_back(id);
+  return parts;
+}
+
+size_t position(const std::vector<ValueId>& list, ValueId id) {
+  return static_cast<size_t>(std::find(list.begin(), list.end(), id) - list.begin());
+}
+
+}  // namespace
+
+size_t table_bytes(size_t parts, size_t pointers) {
+  return 8 + parts * (4 + 8 + 8 * pointers);
+}
+
+Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source) {
+  const std::vector<PartNodes> parts = parts_of(body);
+  const PartNodes& first = parts.front();
+  PLIMSOLL_ASSIGN(FusedKernel pass,
+                  FusedWriter(body, first.nodes, first.inputs, first.outputs).run(with_source, parts.size()));
+  for (const PartNodes& nodes : parts) {
+    FusedKernel::Part part;
+    part.elements = body.type(nodes.outputs.front()).shape.elements();
+    if (nodes.nodes.size() != first.nodes.size() || nodes.inputs.size() != first.inputs.size() ||
+        nodes.outputs.size() != first.outputs.size())
+      return fail(ErrorCode::kInternal, "the parts of a group differ");
+    for (ValueId id : nodes.inputs) part.inputs.push_back(position(body.inputs, id));
+    for (ValueId id : nodes.outputs) part.outputs.push_back(position(body.outputs, id));
+    pass.parts.push_back(std::move(part));
+  }
+  return pass;
+}
+
+}  // namespace plimsoll::cuda

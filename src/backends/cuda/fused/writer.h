@@ -1,0 +1,83 @@
+// Collects the text of a fused kernel while its nodes are gone through (forms.cpp says what each op writes).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "backends/cuda/fused/kernel.h"
+
+namespace plimsoll::cuda {
+
+class FusedWriter {
+ public:
+  FusedWriter(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
+              std::span<const ValueId> outputs)
+      : graph_(graph), nodes_(nodes), inputs_(inputs), outputs_(outputs) {}
+
+  // With `parts` above 0, the kernel for so many sets of tensors like these.
+  Result<FusedKernel> run(bool with_source, size_t parts = 0);
+
+  // The node being written, and expressions for what it reads.
+  const Node& node() const { return nodes_[at_]; }
+  const Attrs& attrs() const { return node().attrs; }
+  const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
+  DType output_dtype(size_t i) const { return graph_.type(node().outputs[i]).dtype; }
+  std::string full(size_t i);                                 // an element of a full-size input
+  std::string vector(size_t i);                               // of a channel vector, as float
+  std::string scalar(size_t i);                               // a scalar as float
+  std::string raw_scalar(size_t i);                           // the pointer to a small input
+  std::string derived_vector(const std::string& expression);  // computed once a thread; `k` indexes the vectors
+  std::string derived_scalar(const std::string& expression);  // computed once a block
+
+  void result(size_t i, const std::string& expression);  // output i of the node
+  void before_row(const std::string& statement) { row_ += statement; }
+  std::string fresh(const char* stem) { return fmt::format("{}{}", stem, names_++); }
+  // A channel sum of an expression; its index.
+  int sum(const std::string& expression);
+  // Output i of the node from the finished sums, which are doubles total<index>, of channel `c`.
+  void result_of_sums(size_t i, const std::string& expression);
+  void refuse(std::string why) {
+    if (error_.empty()) error_ = fmt::format("{} {}", node().op, why);
+  }
+  double rows() const { return static_cast<double>(kernel_.rows); }
+  int width() const { return kernel_.width; }
+
+ private:
+  Status plan(size_t parts);  // all but the source
+  bool find_shape();
+  void choose_width();
+  size_t input_index(size_t i);
+  int output_index(ValueId id) const;
+  bool is_full(ValueId id) const { return graph_.type(id).shape.elements() == elements_; }
+  std::string assemble() const;
+  std::string single_head() const;
+  std::string table_head() const;
+  std::string finish_text() const;
+
+  const Graph& graph_;
+  std::span<const Node> nodes_;
+  std::span<const ValueId> inputs_, outputs_;
+  size_t at_ = 0;
+  int64_t elements_ = 0;
+  bool by_channel_ = false;
+  FusedKernel kernel_;
+  int names_ = 0;
+  std::map<ValueId, std::string> computed_;
+  std::map<size_t, std::string> vectors_, scalars_;
+  std::vector<bool> loaded_;
+  std::string shared_, vectors_text_, row_, body_, finish_;
+  std::vector<int> stored_;  // outputs written element by element
+  size_t parts_ = 0;
+  std::string error_;
+};
+
+using FusedForm = void (*)(FusedWriter&);
+FusedForm fused_form(const std::string& op);  // null: the op has none
+
+// Text that every kernel begins with: element types and the functions the ops use.
+const char* fused_prelude();
+
+}  // namespace plimsoll::cuda

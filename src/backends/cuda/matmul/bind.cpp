@@ -1,0 +1,39 @@
+// matmul nodes: cuBLASLt, and an own kernel for few columns with long sums.
+#include "backends/cuda/driver/binding.h"
+#include "backends/cuda/driver/launching.h"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/matmul/bind_cublaslt.h"
+#include "backends/cuda/matmul/split_k.h"
+#include "backends/cuda/matmul/split_k_launch.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+Product product_of(const NodeView& node) {
+  Product product;
+  product.ta = node.attrs().flag("transpose_a");
+  product.tb = node.attrs().flag("transpose_b");
+  product.bias = node.inputs() == 3;
+  product.relu = node.attrs().has("activation");
+  product.dtype = node.in_dtype(0);
+  product.result = node.out_dtype(0);
+  const Shape &a = node.in_shape(0), &b = node.in_shape(1);
+  product.m = a[product.ta ? 1 : 0];
+  product.k = a[product.ta ? 0 : 1];
+  product.n = b[product.tb ? 0 : 1];
+  return product;
+}
+
+}  // namespace
+
+BoundKernel bind_matmul(Context& context, const BoundNode& node) {
+  const Product product = product_of(NodeView{node.graph, node.node});
+  const ProductAddresses at{node.inputs[0], node.inputs[1], product.bias ? node.inputs[2] : nullptr, node.outputs[0]};
+  const Workspace workspace = workspace_of(node);
+  if (node.kernel != kSplitKKernel) return bind_product(context, product, at, workspace);
+  const SplitKProduct split{product.m, product.n,    product.k, element_of(product.dtype),          at.a, at.b,
+                            at.bias,   product.relu, at.y,      static_cast<float*>(workspace.data)};
+  return launching(kSplitKKernel, [=, stream = context.stream] { launch_split_k(split, stream); });
+}
+
+}  // namespace plimsoll::cuda

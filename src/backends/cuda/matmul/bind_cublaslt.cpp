@@ -1,0 +1,215 @@
+// cuBLASLt counts columns first: y = a b row by row is y' = b' a' column by column, and a row-major matrix read that
+// way is already its transpose. The bias, one number a column of y, is one a row of y', where the epilogue wants it.
+#include "backends/cuda/matmul/bind_cublaslt.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "backends/cuda/driver/engine_choices.h"
+#include "backends/cuda/driver/failures.h"
+#include "backends/cuda/driver/libraries.h"
+#include "backends/cuda/driver/stopwatch.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr int kMostTimed = 12;
+
+std::string text_of(const Product& p) {
+  return fmt::format("matmul {} m{} n{} k{}{}{}{}{}{}{}{}", name_of(p.dtype), p.m, p.n, p.k, p.ta ? " ta" : "",
+                     p.tb ? " tb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "",
+                     p.count > 1 ? fmt::format(" x{}", p.count) : "",
+                     p.result != p.dtype ? fmt::format(" to {}", name_of(p.result)) : "", p.adds ? " adds" : "");
+}
+
+cudaDataType_t data_type(DType dtype) {
+  return dtype == DType::kFloat16 ? CUDA_R_16F : dtype == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+// The largest power of two up to 256 that divides an address: engines with wide loads want to know.
+uint32_t alignment_of(const void* address) {
+  const auto at = reinterpret_cast<std::uintptr_t>(address);
+  uint32_t alignment = 256;
+  while (at % alignment != 0) alignment /= 2;
+  return alignment;
+}
+
+// cuBLASLt's objects for one product on fixed addresses.
+class ProductKernel final : public Kernel {
+ public:
+  ProductKernel(Context& context, const CublasLt& lt, const Product& product, const ProductAddresses& at,
+                const Workspace& workspace)
+      : lt_(lt), handle_(context.blas), stream_(context.stream), product_(product), at_(at), workspace_(workspace) {}
+  ~ProductKernel() override {
+    for (cublasLtMatrixLayout_t layout : {left_, right_, result_})
+      if (layout != nullptr) lt_.layout_destroy(layout);
+    if (desc_ != nullptr) lt_.desc_destroy(desc_);
+  }
+  ProductKernel(const ProductKernel&) = delete;
+  ProductKernel& operator=(const ProductKernel&) = delete;
+
+  cublasStatus_t describe(bool tf32) {
+    const bool f32 = product_.dtype == DType::kFloat32;
+    const auto compute = f32 && tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    if (const auto s = lt_.desc_create(&desc_, compute, CUDA_R_32F); s != CUBLAS_STATUS_SUCCESS) return s;
+    const cublasOperation_t left = product_.tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    const cublasOperation_t right = product_.ta ? CUBLAS_OP_T : CUBLAS_OP_N;
+    if (const auto s = set(CUBLASLT_MATMUL_DESC_TRANSA, left); s != CUBLAS_STATUS_SUCCESS) return s;
+    if (const auto s = set(CUBLASLT_MATMUL_DESC_TRANSB, right); s != CUBLAS_STATUS_SUCCESS) return s;
+    if (const auto s = set_epilogue(); s != CUBLAS_STATUS_SUCCESS) return s;
+    // Rows and columns as they lie in memory, before the transposition.
+    const auto [m, n, k, in, out] = std::tuple{product_.m, product_.n, product_.k, product_.dtype, product_.result};
+    if (const auto s = make(left_, in, product_.tb ? k : n, product_.tb ? n : k); s != CUBLAS_STATUS_SUCCESS) return s;
+    if (const auto s = make(right_, in, product_.ta ? m : k, product_.ta ? k : m); s != CUBLAS_STATUS_SUCCESS) return s;
+    return make(result_, out, n, m);
+  }
+
+  // Engines inside the grant, best guess first.
+  std::vector<cublasLtMatmulAlgo_t> candidates() const {
+    cublasLtMatmulPreference_t preference = nullptr;
+    if (lt_.preference_create(&preference) != CUBLAS_STATUS_SUCCESS) return {};
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t name, auto value) {
+      (void)lt_.preference_set_attribute(preference, name, &value, sizeof(value));
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_.bytes));
+    // Where the sum over k is cut, parts are added in float32 whatever the result's type.
+    uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+    if (product_.result == DType::kFloat32) schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(at_.b));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(at_.a));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(at_.y));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(at_.y));
+    std::array<cublasLtMatmulHeuristicResult_t, kMostTimed> results{};
+    int count = 0;
+    const auto status = lt_.algo_get_heuristic(handle_, desc_, left_, right_, result_, result_, preference,
+                                               static_cast<int>(results.size()), results.data(), &count);
+    (void)lt_.preference_destroy(preference);
+    std::vector<cublasLtMatmulAlgo_t> found;
+    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
+      if (const auto& one = results[static_cast<size_t>(i)]; one.state == CUBLAS_STATUS_SUCCESS)
+        found.push_back(one.algo);
+    return found;
+  }
+
+  bool accepts(const cublasLtMatmulAlgo_t& algo) const {
+    cublasLtMatmulHeuristicResult_t result{};
+    return lt_.algo_check(handle_, desc_, left_, right_, result_, result_, &algo, &result) == CUBLAS_STATUS_SUCCESS &&
+           result.workspaceSize <= static_cast<size_t>(workspace_.bytes);
+  }
+  void use(const cublasLtMatmulAlgo_t& algo) { algo_ = algo; }
+
+  cublasStatus_t enqueue() const {
+    const float one = 1, kept = product_.adds ? 1.0F : 0.0F;
+    return lt_.matmul(handle_, desc_, &one, at_.b, left_, at_.a, right_, &kept, at_.y, result_, at_.y, result_, &algo_,
+                      workspace_.data, static_cast<size_t>(workspace_.bytes), stream_);
+  }
+  void run() override {
+    if (const auto s = enqueue(); s != CUBLAS_STATUS_SUCCESS) note_failure(cublas_error(s, text_of(product_)));
+  }
+
+ private:
+  template <typename T>
+  cublasStatus_t set(cublasLtMatmulDescAttributes_t name, const T& value) {
+    return lt_.desc_set_attribute(desc_, name, &value, sizeof(value));
+  }
+  cublasStatus_t set_epilogue() {
+    if (!product_.bias && !product_.relu) return CUBLAS_STATUS_SUCCESS;
+    const cublasLtEpilogue_t epilogue = !product_.bias  ? CUBLASLT_EPILOGUE_RELU
+                                        : product_.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                                                        : CUBLASLT_EPILOGUE_BIAS;
+    if (const auto s = set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue); s != CUBLAS_STATUS_SUCCESS) return s;
+    return product_.bias ? set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at_.bias) : CUBLAS_STATUS_SUCCESS;
+  }
+  cublasStatus_t make(cublasLtMatrixLayout_t& layout, DType dtype, int64_t rows, int64_t columns) {
+    const auto created =
+        lt_.layout_create(&layout, data_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows);
+    if (created != CUBLAS_STATUS_SUCCESS || product_.count == 1) return created;
+    const auto count = static_cast<int32_t>(product_.count);
+    const int64_t stride = rows * columns;
+    const auto s = lt_.layout_set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count));
+    if (s != CUBLAS_STATUS_SUCCESS) return s;
+    return lt_.layout_set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof(stride));
+  }
+
+  const CublasLt& lt_;
+  cublasLtHandle_t handle_;
+  cudaStream_t stream_;
+  Product product_;
+  ProductAddresses at_;
+  Workspace workspace_;
+  cublasLtMatmulDesc_t desc_ = nullptr;
+  cublasLtMatrixLayout_t left_ = nullptr, right_ = nullptr, result_ = nullptr;
+  cublasLtMatmulAlgo_t algo_{};
+};
+
+// An algorithm is eight words cuBLASLt does not explain; they hold for one version of it.
+std::string words_of(const cublasLtMatmulAlgo_t& algo) {
+  std::string text;
+  for (const uint64_t word : algo.data) text += fmt::format("{}{:x}", text.empty() ? "" : ",", word);
+  return text;
+}
+
+std::optional<cublasLtMatmulAlgo_t> algo_from_words(const std::string& text) {
+  cublasLtMatmulAlgo_t algo{};
+  const char* at = text.c_str();
+  for (uint64_t& word : algo.data) {
+    char* end = nullptr;
+    word = std::strtoull(at, &end, 16);
+    if (end == at) return std::nullopt;
+    at = *end == ',' ? end + 1 : end;
+  }
+  return *at == '\0' ? std::optional(algo) : std::nullopt;
+}
+
+// Leaves `kernel` with the fastest of its candidates; false where none runs.
+bool choose_algo(Context& context, ProductKernel& kernel, const std::string& key) {
+  if (const auto words = remembered_choice(key))
+    if (const auto algo = algo_from_words(*words); algo && kernel.accepts(*algo)) {
+      kernel.use(*algo);
+      return true;
+    }
+  Stopwatch stopwatch(context.stream);
+  std::optional<cublasLtMatmulAlgo_t> best;
+  double least = std::numeric_limits<double>::infinity();
+  for (const cublasLtMatmulAlgo_t& algo : kernel.candidates()) {
+    kernel.use(algo);
+    const double seconds = stopwatch.seconds([&] { return kernel.enqueue() == CUBLAS_STATUS_SUCCESS; }, least);
+    if (seconds >= least) continue;
+    least = seconds;
+    best = algo;
+  }
+  if (!best) return false;
+  kernel.use(*best);
+  remember_choice(key, words_of(*best));
+  return true;
+}
+
+}  // namespace
+
+BoundKernel bind_product(Context& context, const Product& product, const ProductAddresses& at,
+                         const Workspace& workspace) {
+  PLIMSOLL_ASSIGN(const CublasLt* const lt, load_cublas_lt());
+  const bool tf32 = product.dtype == DType::kFloat32 && context.card.has_tf32();
+  auto kernel = std::make_unique<ProductKernel>(context, *lt, product, at, workspace);
+  if (const auto status = kernel->describe(tf32); status != CUBLAS_STATUS_SUCCESS)
+    return fail(cublas_error(status, text_of(product)));
+  const std::string key =
+      fmt::format("cublaslt {}|{}|{}{} ws{} at{},{},{}", lt->get_version(), context.card.name, text_of(product),
+                  tf32 ? " tf32" : "", workspace.bytes, alignment_of(at.a), alignment_of(at.b), alignment_of(at.y));
+  if (!choose_algo(context, *kernel, key))
+    return fail(Error{ErrorCode::kUnsupported,
+                      fmt::format("cuBLASLt has no engine for {} within {} of workspace", text_of(product),
+                                  format_bytes(workspace.bytes)),
+                      {},
+                      {}});
+  return kernel;
+}
+
+}  // namespace plimsoll::cuda

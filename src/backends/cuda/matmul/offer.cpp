@@ -1,0 +1,45 @@
+// matmul: cuBLASLt, with a bias and relu as its epilogue; an own kernel for few columns with long sums.
+#include <algorithm>
+
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/matmul/split_k.h"
+#include "backends/cuda/workspace.h"
+#include "ops/op.h"
+
+namespace plimsoll::cuda {
+namespace {
+
+constexpr Bytes kMostScratch = 32 * kMiB;
+constexpr Bytes kSplits = 8;  // partial results in float32 where the sum over k is cut
+constexpr double kEfficiency = 0.65;
+
+}  // namespace
+
+Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node) {
+  const DType dtype = node.in_dtype(0);
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16)
+    return fail(ErrorCode::kUnsupported,
+                "matmul: the GPU multiplies f32, f16 and bf16, not " + std::string(name_of(dtype)));
+  if (dtype == DType::kBFloat16 && !card.has_bfloat16())
+    return fail(ErrorCode::kUnsupported, "matmul: " + card.name + " has no bfloat16");
+  const Shape &a = node.in_shape(0), &y = node.out_shape(0);
+  const bool plain = !node.attrs().flag("transpose_a") && !node.attrs().flag("transpose_b");
+  if (plain && is_split_k(y[0], y[1], a[1])) {
+    KernelOffer offer;
+    offer.kernel = kSplitKKernel;
+    offer.workspace = granted(plan_split_k(y[0], a[1]).chunks * y.elements() * 4);
+    offer.seconds = pass_seconds(card, node.traffic()) + kLaunchSeconds;
+    return offer;
+  }
+  KernelOffer offer;
+  offer.kernel = "cublaslt";
+  offer.workspace = granted(std::min(kMostScratch, kSplits * 4 * node.out_shape(0).elements() + kMiB));
+  // Tiles of 64 rows: a small batch multiplies mostly nothing.
+  const double fill = std::min(1.0, static_cast<double>(node.out_shape(0)[0]) / 64);
+  offer.seconds =
+      matrix_seconds(card, dtype, flops_of(node.graph, node.node), node.traffic(), kEfficiency * std::max(fill, 0.05));
+  offer.primitives = 1;
+  return offer;
+}
+
+}  // namespace plimsoll::cuda

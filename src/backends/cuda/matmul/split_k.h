@@ -1,0 +1,38 @@
+// y[m,n] = a[m,k] b[k,n] with few columns and a long sum: all of a is read once, and the matrix units would stand idle.
+// How the sum is cut, by shapes alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace plimsoll::cuda {
+
+inline constexpr const char* kSplitKKernel = "skinny";  // its name in plans
+
+inline constexpr int64_t kSplitKColumns = 32;
+inline constexpr int kSplitKWarps = 8, kSplitKWarpRows = 4;  // a block's, and the rows of a that a warp takes
+inline constexpr int kSplitKStep = 128;                      // terms of the sum that a block has in shared memory
+
+inline bool is_split_k(int64_t m, int64_t n, int64_t k) {
+  constexpr int64_t kLeastTerms = 4096, kMostRows = 1024;
+  return n <= kSplitKColumns && k >= kLeastTerms && m <= kMostRows;
+}
+
+struct SplitKPlan {
+  int64_t tiles;        // of rows
+  int64_t chunks;       // of the sum; each leaves m * n float32 in the workspace
+  int64_t chunk_terms;  // a multiple of kSplitKStep
+};
+
+inline SplitKPlan plan_split_k(int64_t m, int64_t k) {
+  constexpr int64_t kBlocks = 528, kRows = int64_t{kSplitKWarps} * kSplitKWarpRows;
+  SplitKPlan plan{};
+  plan.tiles = (m + kRows - 1) / kRows;
+  const int64_t steps = (k + kSplitKStep - 1) / kSplitKStep;
+  const int64_t wanted = std::max<int64_t>(1, kBlocks / plan.tiles);
+  plan.chunk_terms = (steps + wanted - 1) / wanted * kSplitKStep;
+  plan.chunks = (k + plan.chunk_terms - 1) / plan.chunk_terms;
+  return plan;
+}
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,24 @@
+// y = a b + bias?, relu? for few columns and long sums (split_k.h). float32 arithmetic; the order of additions
+// depends on shapes only.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "backends/cuda/common/element.h"
+
+namespace plimsoll::cuda {
+
+struct SplitKProduct {
+  int64_t m, n, k;
+  Element element;
+  const void *a, *b, *bias;  // bias may be null
+  bool relu;
+  void* y;
+  float* sums;  // chunks * m * n
+};
+
+void launch_split_k(const SplitKProduct& product, cudaStream_t stream);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,39 @@
+// Launches of the pooling kernels. Images are [n,h,w,c], dense, 16-byte aligned; every element of the outputs is
+// written, nothing else is. Sums and comparisons are float32, in the same order on every run.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backends/cuda/common/element.h"
+
+namespace plimsoll::cuda {
+
+struct PoolWindow {
+  int64_t n = 0;
+  int h = 0, w = 0, c = 0;  // the image
+  int oh = 0, ow = 0;       // what is made of it
+  int kh = 0, kw = 0, sh = 0, sw = 0, top = 0, left = 0;
+};
+
+// `index` is the position in the window, row-major, first of ties.
+void launch_max_pool(const PoolWindow& g, Element element, const void* x, void* y, uint8_t* index, cudaStream_t stream);
+void launch_max_pool_grad(const PoolWindow& g, Element element, const void* dy, const uint8_t* index, void* dx,
+                          cudaStream_t stream);
+void launch_avg_pool(const PoolWindow& g, Element element, const void* x, void* y, cudaStream_t stream);
+void launch_avg_pool_grad(const PoolWindow& g, Element element, const void* dy, void* dx, cudaStream_t stream);
+
+struct GlobalPool {
+  int64_t n = 0;
+  int pixels = 0, c = 0;
+};
+
+void launch_global_avg_pool(const GlobalPool& g, Element element, const void* x, void* y, cudaStream_t stream);
+void launch_global_avg_pool_grad(const GlobalPool& g, Element element, const void* dy, void* dx, cudaStream_t stream);
+void launch_global_max_pool(const GlobalPool& g, Element element, const void* x, void* y, int32_t* index,
+                            cudaStream_t stream);
+void launch_global_max_pool_grad(const GlobalPool& g, Element element, const void* dy, const int32_t* index, void* dx,
+                                 cudaStream_t stream);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,57 @@
+// Launches of the kernels that work row by row: a row is the last axis of a dense tensor, 16-byte aligned at its start.
+// Where an op allows it, the output may lie exactly over the input. Losses, statistics, gamma, beta and dense targets
+// are float32 whatever the element. Sums are taken in a fixed order.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "backends/cuda/common/element.h"
+
+namespace plimsoll::cuda {
+
+struct Rows {
+  int64_t rows = 0;
+  int columns = 0;
+};
+
+void launch_softmax(const Rows& g, Element element, const void* x, void* y, cudaStream_t stream);
+void launch_softmax_grad(const Rows& g, Element element, const void* dy, const void* y, void* dx, cudaStream_t stream);
+
+// gamma, beta: null where the layer has none.
+void launch_layer_norm(const Rows& g, Element element, float epsilon, const void* x, const float* gamma,
+                       const float* beta, void* y, float* mean, float* rstd, cudaStream_t stream);
+void launch_layer_norm_input_grad(const Rows& g, Element element, const void* dy, const void* x, const float* mean,
+                                  const float* rstd, const float* gamma, void* dx, cudaStream_t stream);
+
+// The target of a row: a label, or one float a column; smoothed.
+struct Target {
+  const int32_t* labels = nullptr;
+  const float* dense = nullptr;  // where labels is null
+  float smoothing = 0;
+};
+
+void launch_softmax_cross_entropy(const Rows& g, Element element, const void* logits, const Target& target, float* loss,
+                                  cudaStream_t stream);
+void launch_softmax_cross_entropy_grad(const Rows& g, Element element, const float* dloss, const void* logits,
+                                       const Target& target, void* dlogits, cudaStream_t stream);
+void launch_cross_entropy(const Rows& g, Element element, const void* p, const Target& target, float* loss,
+                          cudaStream_t stream);
+void launch_cross_entropy_grad(const Rows& g, Element element, const float* dloss, const void* p, const Target& target,
+                               void* dp, cudaStream_t stream);
+
+enum class PointLoss : uint8_t { kSquared, kAbsolute, kBinaryFromLogits, kBinaryFromProbabilities };
+
+// Losses of single elements, averaged over the row.
+void launch_point_loss(const Rows& g, Element element, PointLoss kind, float smoothing, const void* x,
+                       const float* target, float* loss, cudaStream_t stream);
+void launch_point_loss_grad(const Rows& g, Element element, PointLoss kind, float smoothing, const float* dloss,
+                            const void* x, const float* target, void* dx, cudaStream_t stream);
+
+enum class MatchKind : uint8_t { kSparse, kCategorical, kBinary };
+
+void launch_match(const Rows& g, Element element, MatchKind kind, float threshold, const void* x, const int32_t* labels,
+                  const float* target, float* result, cudaStream_t stream);
+
+}  // namespace plimsoll::cuda

@@ -1,0 +1,214 @@
+// A session's plans: bound when it is made, added, taken in turn, or replaced between two windows.
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "device/process_memory.h"
+#include "execute/session.h"
+
+namespace plimsoll {
+namespace {
+
+constexpr size_t kMostPokes = 64;
+
+}  // namespace
+
+Session::Session(const Backend& backend, const GraphOptions& options, Bytes held_before)
+    : backend_(backend), options_(options), held_before_(held_before) {
+  pokes_.reserve(kMostPokes);
+}
+
+Session::~Session() = default;
+
+Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
+                                                 const GraphOptions& options, Bytes held_before) {
+  PLIMSOLL_TRY(validate(plan));
+  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // somebody may have come since it was made
+  std::unique_ptr<Session> session(new Session(backend, options, held_before));
+  PLIMSOLL_ASSIGN(session->arena_, Arena::reserve(backend, plan));
+  PLIMSOLL_TRY(session->bind(model, std::move(plan)));
+  PLIMSOLL_TRY(session->open_queues());
+  // What planning needed is given back before the arena is used.
+  malloc_trim(0);
+  Memory& memory = session->arena_->memory();
+  if (memory.host_visible())
+    session->bound_->run_each_kind();
+  else
+    PLIMSOLL_TRY(memory.fill(0, std::byte{0}, memory.bytes()));
+  PLIMSOLL_TRY(session->record(*session->bound_));
+  PLIMSOLL_TRY(memory.fill(0, std::byte{0}, session->arena_->persistent_bytes()));  // as a new arena is
+  PLIMSOLL_TRY(session->check_overhead());
+  return session;
+}
+
+// Added plans are not run before their first step: persistent values would change. On the host the dry run of the first
+// plan has shown what running adds, and what binding adds is measured.
+Status Session::record(BoundPlan& plan) {
+  if (arena_->memory().host_visible()) return {};
+  PLIMSOLL_ASSIGN(const HostView kept, arena_->look());
+  PLIMSOLL_TRY(plan.record());
+  return arena_->memory().write(0, kept.data(), arena_->persistent_bytes());
+}
+
+Status Session::check_overhead() {
+  overhead_measured_ = overhead_now() - held_before_;
+  arena_->memory().trim(arena_->persistent_bytes());  // each phase takes its own when it comes
+  int primitives = 0;
+  for (const auto& bound : plans_) primitives += bound->primitives();
+  const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(primitives);
+  if (overhead_measured_ <= bound + held_by_tools()) return {};
+  return fail(Error{ErrorCode::kOverheadAboveBound,
+                    fmt::format("the process holds {} beside its arena, the published bound is {}",
+                                format_bytes(overhead_measured_), format_bytes(bound)),
+                    {"nothing was trained: the budget could not have been kept"},
+                    {"report this with the output of 'plimsoll doctor'"}});
+}
+
+Bytes Session::overhead_now() const {
+  return backend_.held_bytes() - arena_held_bytes() - (feed_ ? feed_->device_bytes() : 0);
+}
+
+Status Session::bind(const Model& model, Plan plan) {
+  PLIMSOLL_ASSIGN(auto bound, BoundPlan::bind(model, std::move(plan), backend_, *arena_, options_));
+  plans_.push_back(std::move(bound));
+  take(*plans_.back());
+  return {};
+}
+
+Status Session::bind_again() {
+  for (auto& bound : plans_) {
+    const bool in_use = bound.get() == bound_;
+    PLIMSOLL_ASSIGN(auto again, BoundPlan::bind(bound->model(), bound->plan(), backend_, *arena_, options_));
+    bound = std::move(again);
+    if (in_use) take(*bound);
+    PLIMSOLL_TRY(record(*bound));
+  }
+  return {};
+}
+
+// Looks up once what steps need: nothing is found by name while they run.
+void Session::take(BoundPlan& plan) {
+  bound_ = &plan;
+  arena_->use(plan.plan());
+  for (size_t i = 0; i < kStepScalars; ++i)
+    scalars_[i] = arena_->slot(std::string(name_of(static_cast<StepScalar>(i))));
+  loss_factors_.clear();
+  for (const Port& port : model().outputs())
+    loss_factors_.push_back(port.has_loss ? arena_->slot(loss_factor_value(port.name)) : nullptr);
+  tally_slots_.clear();
+  for (const Tally& tally : tallies()) tally_slots_.push_back(arena_->slot(tally_value(tally.name)));
+  weight_sums_.assign(model().outputs().size(), 0);
+  for (Sums& sums : sums_) sums = {std::vector<double>(tallies().size(), 0), weight_sums_};
+  if (!options_.data.sample_weights || options_.precision.variables != DType::kFloat64) return;
+  staged_weights_.resize(model().outputs().size());
+  for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(plan.most_samples())));
+}
+
+// What stands between a host that reads files and a device with memory of its own.
+Status Session::open_queues() {
+  const Memory& memory = arena_->memory();
+  if (memory.host_visible()) return {};
+  Bytes batch = 0;
+  for (const auto& bound : plans_) {
+    batch = std::max(batch, bound->batch_bytes());
+    if (bound->batch_bytes() - static_cast<Bytes>(bound->most_arrays()) * kAlignment > bound->plan().data_bytes)
+      return fail(ErrorCode::kBadPlan,
+                  fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
+                              format_bytes(bound->plan().data_bytes), format_bytes(bound->batch_bytes())));
+  }
+  feed_.reset();
+  readback_.reset();
+  skips_.reset();
+  requested_ = collected_ = 0;
+  skipped_.reset();
+  PLIMSOLL_ASSIGN(feed_, backend_.open_feed(batch));
+  if (tally_slots_.empty()) return {};
+  Bytes begin = std::numeric_limits<Bytes>::max(), end = 0;
+  for (const PersistentSlot* slot : tally_slots_) {
+    begin = std::min(begin, slot->offset);
+    end = std::max(end, slot->offset + slot->type.bytes());
+  }
+  tally_begin_ = begin;
+  PLIMSOLL_ASSIGN(readback_, backend_.open_readback(memory, begin, end - begin));
+  const PersistentSlot* const skips = arena_->slot(kSkippedUpdates);
+  if (scalars_[static_cast<size_t>(StepScalar::kKnownSkips)] == nullptr || skips == nullptr) return {};
+  PLIMSOLL_ASSIGN(skips_, backend_.open_readback(memory, skips->offset, skips->type.bytes()));
+  return {};
+}
+
+Status Session::check_idle() const {
+  PLIMSOLL_TRY(backend_.finish());
+  if (readback_ == nullptr || requested_ == collected_) return {};
+  return fail(ErrorCode::kInternal, "plans are changed between windows, once all of them were collected");
+}
+
+Status Session::use(size_t plan) {
+  if (plan >= plans_.size())
+    return fail(ErrorCode::kInternal, fmt::format("there is no plan {}, the session has {}", plan, plans_.size()));
+  if (bound_ == plans_[plan].get()) return {};
+  PLIMSOLL_TRY(check_idle());
+  take(*plans_[plan]);
+  return {};
+}
+
+Bytes Session::peak_with(const Plan& plan) const {
+  int primitives = 0;
+  for (const PhasePlan& phase : plan.phases) primitives += phase.primitives;
+  Bytes arena = plan.arena_bytes, data = plan.data_bytes;
+  for (const auto& bound : plans_) {
+    primitives += bound->primitives();
+    arena = std::max(arena, bound->plan().arena_bytes);
+    data = std::max(data, bound->plan().data_bytes);
+  }
+  return arena + data + device().overhead_bound(primitives);
+}
+
+Result<size_t> Session::add_plan(const Model& model, Plan plan) {
+  PLIMSOLL_TRY(check_idle());
+  PLIMSOLL_TRY(validate(plan));
+  PLIMSOLL_TRY(arena_->check(plan));
+  PLIMSOLL_TRY(backend_.check_room(peak_with(plan)));
+  PLIMSOLL_ASSIGN(const bool moved, arena_->make_room(plan, false));
+  if (moved) PLIMSOLL_TRY(bind_again());
+  BoundPlan& before = *bound_;
+  PLIMSOLL_TRY(bind(model, std::move(plan)));
+  PLIMSOLL_TRY(record(*bound_));
+  PLIMSOLL_TRY(open_queues());
+  PLIMSOLL_TRY(check_overhead());
+  take(before);
+  return plans_.size() - 1;
+}
+
+Status Session::change_plan(const Model& model, Plan plan) {
+  PLIMSOLL_TRY(check_idle());
+  PLIMSOLL_TRY(validate(plan));
+  PLIMSOLL_TRY(arena_->check(plan));
+  std::vector<std::pair<const Model*, Plan>> before;
+  for (const auto& bound : plans_) before.emplace_back(&bound->model(), bound->plan());
+  const auto in_use = std::find_if(plans_.begin(), plans_.end(), [&](const auto& b) { return b.get() == bound_; });
+  const auto number = static_cast<size_t>(in_use - plans_.begin());
+  const auto bind_all = [&](std::vector<std::pair<const Model*, Plan>> plans) -> Status {
+    plans_.clear();  // kernels go before the memory they are bound to
+    for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
+    for (auto& [shaped, one] : plans) {
+      PLIMSOLL_TRY(bind(*shaped, std::move(one)));
+      PLIMSOLL_TRY(record(*bound_));
+    }
+    PLIMSOLL_TRY(open_queues());
+    return check_overhead();
+  };
+  feed_.reset();
+  arena_peak_ = 0;
+  std::vector<std::pair<const Model*, Plan>> after;
+  after.emplace_back(&model, std::move(plan));
+  if (Status changed = bind_all(std::move(after)); !changed) {
+    PLIMSOLL_TRY(bind_all(std::move(before)));
+    take(*plans_[number]);
+    return changed;
+  }
+  return {};
+}
+
+}  // namespace plimsoll

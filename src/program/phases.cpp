@@ -1,0 +1,178 @@
+#include "program/phases.h"
+
+#include <fmt/format.h>
+
+#include "autodiff/gradient.h"
+#include "model/values.h"
+#include "ops/build.h"
+#include "ops/op.h"
+
+namespace plimsoll {
+namespace {
+
+GraphBuilder builder_of(PhaseName name) {
+  Graph graph;
+  graph.name = to_text(name);
+  return make_builder(std::move(graph));
+}
+
+Result<Phase> finish(GraphBuilder& b, PhaseName name, int64_t samples) {
+  PLIMSOLL_TRY(b.status());
+  Phase phase{name, samples, b.take()};
+  PLIMSOLL_TRY(verify(phase.graph));
+  return phase;
+}
+
+// The trainable weights that stand in this graph, as values.
+std::vector<const Weight*> trainable(const Model& model) {
+  std::vector<const Weight*> list;
+  for (const Weight& weight : model.weights())
+    if (weight.trainable) list.push_back(&weight);
+  return list;
+}
+
+ValueId weight_value(GraphBuilder& b, const Weight& weight, DType precision) {
+  const auto layer = b.in_layer(weight.layer);
+  return b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
+}
+
+void store_tally(GraphBuilder& b, const std::string& name, ValueId sum, bool add) {
+  const ValueId tally = b.persistent(tally_value(name), b.graph().type(sum), Category::kInputs);
+  b.update(tally, add ? b.add1("add", {tally, sum}) : sum);
+}
+
+// A scalar may be the model's loss and a tally at once; an update needs a value of its own.
+ValueId own_copy(GraphBuilder& b, ValueId scalar) {
+  return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}});
+}
+
+ValueId with_penalty(GraphBuilder& b, const Model& model, ValueId loss, DType precision) {
+  const ValueId penalty = append_penalty(b, model, precision);
+  return penalty == kNone ? loss : b.add1("add", {loss, penalty});
+}
+
+// The sums of a whole window or of an evaluated batch, in place of what was there.
+void replace_tallies(GraphBuilder& b, ValueId loss, const Forward& forward) {
+  store_tally(b, "loss", own_copy(b, loss), false);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
+}
+
+std::vector<ValueId> weight_values(GraphBuilder& b, const std::vector<const Weight*>& weights, DType precision) {
+  std::vector<ValueId> values;
+  for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, precision));
+  return values;
+}
+
+}  // namespace
+
+Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kTrain, tail};
+  GraphBuilder b = builder_of(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
+  PLIMSOLL_TRY(b.status());
+  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  const std::vector<ValueId> values = weight_values(b, trainable(model), options.precision.variables);
+  const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
+  const std::vector<ValueId> gradients = append_gradients(b, loss, values, scale);
+  std::vector<TrainedWeight> trained;
+  for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
+  append_updates(b, model.optimizer(), trained);
+
+  replace_tallies(b, loss, forward);
+  return finish(b, name, samples);
+}
+
+Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
+  constexpr PhaseName kName{PhaseKind::kBegin};
+  GraphBuilder b = builder_of(kName);
+  const auto zero = [&](const std::string& value, const Shape& shape, Category category) {
+    const ValueId id = b.persistent(value, {options.precision.variables, shape}, category);
+    b.update(
+        id,
+        b.add1("fill", {},
+               {{"shape", shape.dims}, {"value", 0.0}, {"dtype", std::string(name_of(options.precision.variables))}}));
+  };
+  for (const Weight* weight : trainable(model))
+    zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
+  for (const Tally& tally : tallies_of(model, Mode::kTrain, options))
+    zero(tally_value(tally.name), {}, Category::kInputs);
+  return finish(b, kName, 0);
+}
+
+Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kAccumulate, tail};
+  GraphBuilder b = builder_of(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
+  PLIMSOLL_TRY(b.status());
+  const auto weights = trainable(model);
+  const std::vector<ValueId> values = weight_values(b, weights, options.precision.variables);
+  const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
+  const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values, scale);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (gradients[i] == kNone) continue;
+    const auto layer = b.in_layer(weights[i]->layer);
+    const ValueId sum = b.persistent(accumulated_value(weights[i]->name),
+                                     {options.precision.variables, weights[i]->shape}, Category::kGradients);
+    const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
+    b.update(sum, b.add1("add", {sum, gradients[i]}));
+  }
+  store_tally(b, "loss", forward.loss, true);
+  for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
+  return finish(b, name, samples);
+}
+
+Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
+  constexpr PhaseName kName{PhaseKind::kApply};
+  GraphBuilder b = builder_of(kName);
+  std::vector<ValueId> values, sums;
+  for (const Weight* weight : trainable(model)) {
+    values.push_back(weight_value(b, *weight, options.precision.variables));
+    sums.push_back(b.persistent(accumulated_value(weight->name), {options.precision.variables, weight->shape},
+                                Category::kGradients));
+  }
+  std::vector<TrainedWeight> trained;
+  std::vector<ValueId> extra(values.size(), kNone);
+  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone) {
+    extra = append_gradients(b, penalty, values, loss_gradient(b, model.optimizer(), options.precision.variables));
+    store_tally(b, "loss", penalty, true);
+  }
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
+    trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
+  }
+  append_updates(b, model.optimizer(), trained);
+  return finish(b, kName, 0);
+}
+
+Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kEvaluate, tail};
+  GraphBuilder b = builder_of(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
+  PLIMSOLL_TRY(b.status());
+  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  replace_tallies(b, loss, forward);
+  return finish(b, name, samples);
+}
+
+Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
+  const PhaseName name{PhaseKind::kPredict, tail};
+  GraphBuilder b = builder_of(name);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kPredict, options.data);
+  for (size_t i = 0; i < forward.predictions.size(); ++i) {
+    const ValueId own =
+        b.add1("cast", {forward.predictions[i]}, {{"dtype", std::string(name_of(options.precision.variables))}});
+    b.rename(own, prediction_value(model.outputs()[i].name));
+    b.output(own);
+  }
+  return finish(b, name, samples);
+}
+
+std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options) {
+  GraphBuilder b = make_builder({});
+  std::vector<Tally> list = {Tally{.name = "loss"}};
+  const Forward forward = model.build(b, 1, options.precision, mode, options.data);
+  list.insert(list.end(), forward.tallies.begin(), forward.tallies.end());
+  return list;
+}
+
+}  // namespace plimsoll

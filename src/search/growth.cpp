@@ -1,0 +1,36 @@
+#include "search/growth.h"
+
+#include <algorithm>
+
+#include "search/compile.h"
+
+namespace plimsoll {
+
+Status fill_growth(const SearchRequest& request, SearchResult& result) {
+  const Candidate& first = result.candidates.front();
+  result.unlevered_arena_bytes = first.arena_bytes;
+  result.unlevered_seconds = first.seconds;
+  if (request.batch == 0) {
+    result.fixed_bytes = result.unlevered_arena_bytes;
+    return {};
+  }
+  // Two whole-batch plans without levers; the arena is nearly linear in the batch between them.
+  SearchRequest plain = request;
+  plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
+  plain.micro_batch.reset();
+  Bytes whole = first.arena_bytes;
+  const bool cut = first.settings.of(kMicroBatch) != 0;
+  if (cut || request.evaluate_batch > 0 || request.predict_batch > 0 || request.partial_window > 0) {
+    PLIMSOLL_ASSIGN(const auto plan, compile(plain, {}));
+    whole = plan->arena_bytes;
+    if (cut) result.unlevered_arena_bytes = plan->arena_bytes, result.unlevered_seconds = plan->step_seconds;
+  }
+  const int64_t other = request.batch > 1 ? request.batch / 2 : 2;
+  plain.batch = other;
+  PLIMSOLL_ASSIGN(const auto plan, compile(plain, {}));
+  result.bytes_per_sample = (whole - plan->arena_bytes) / (request.batch - other);
+  result.fixed_bytes = std::max<Bytes>(0, whole - result.bytes_per_sample * request.batch);
+  return {};
+}
+
+}  // namespace plimsoll

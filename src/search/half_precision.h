@@ -1,0 +1,12 @@
+// The lever of half precision. Only --precision turns it on; search names it as a remedy.
+#pragma once
+
+#include "search/search.h"
+
+namespace plimsoll {
+
+inline constexpr std::string_view kHalfPrecision = "half-precision";
+
+void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error);
+
+}  // namespace plimsoll

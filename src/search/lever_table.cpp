@@ -1,0 +1,80 @@
+#include "search/lever_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "search/half_precision.h"
+#include "search/micro_batch.h"
+#include "search/prefetch.h"
+#include "search/recompute_levels.h"
+
+namespace plimsoll {
+
+const LeverTable& lever_table() {
+  static const LeverTable table = {
+      // Setting: samples of a micro-batch.
+      {.name = kMicroBatch, .effect = Effect::kRounding, .stage = LeverStage::kProgram, .count = accumulation_steps},
+      // Setting: level; search/recompute_levels.h.
+      {.name = kRecompute, .stage = LeverStage::kJointGraph, .values = kRecomputeValues, .rewrite = apply_recompute},
+      // Setting: percent of the live set that wait in the host's memory.
+      {.name = kOffload,
+       .stage = LeverStage::kOrderedGraph,
+       .values = kOffloadPercents,
+       .rewrite_ordered = offload_percent},
+      // Setting: requests read ahead.
+      {.name = kPrefetch, .stage = LeverStage::kData, .values = kPrefetchValues},
+      // Setting: 1, statistics of each micro-batch.
+      {.name = kPerMicroBatchNorm,
+       .effect = Effect::kTraining,
+       .stage = LeverStage::kProgram,
+       .flag = "--batchnorm",
+       .values = kPerMicroBatchNormValues,
+       .widens = kMicroBatch,
+       .add_remedy = add_batchnorm_remedy},
+      // Its setting is the plan's `precision`: a name for the types of weights and of what is computed.
+      {.name = kHalfPrecision,
+       .effect = Effect::kTraining,
+       .stage = LeverStage::kProgram,
+       .flag = "--precision",
+       .add_remedy = add_precision_remedy},
+  };
+  return table;
+}
+
+std::vector<std::string> searched_levers(const LeverTable& table) {
+  std::vector<std::string> names;
+  for (const Lever& lever : table)
+    if (lever.is_searched()) names.emplace_back(lever.name);
+  return names;
+}
+
+std::string impossible_setting(const Plan& plan, const LeverTable& table) {
+  for (const auto& [name, value] : plan.settings.values()) {
+    const auto lever =
+        std::find_if(table.begin(), table.end(), [&, &name = name](const Lever& one) { return one.name == name; });
+    if (lever == table.end()) return fmt::format("there is no lever '{}'", name);
+    // A setting that depends on the batch was checked with it: validate().
+    const bool known =
+        lever->values.empty() || std::find(lever->values.begin(), lever->values.end(), value) != lever->values.end();
+    if (!known) return fmt::format("lever {} has no setting {}", name, value);
+  }
+  return {};
+}
+
+std::vector<LeverUse> levers_used(const Plan& plan, const std::map<std::string_view, int64_t>& counted,
+                                  const LeverTable& table) {
+  std::vector<LeverUse> used;
+  for (auto lever = table.rbegin(); lever != table.rend(); ++lever) {
+    const auto found = counted.find(lever->name);
+    const int64_t count = lever->count != nullptr ? lever->count(plan) : found != counted.end() ? found->second : 0;
+    if (count == 0) continue;
+    Effect effect = lever->effect;
+    for (const Lever& wider : table)
+      if (wider.widens == lever->name && plan.settings.of(wider.name) != 0) effect = std::max(effect, wider.effect);
+    used.push_back({std::string(lever->name), count, 0, 0, effect});
+  }
+  return used;
+}
+
+}  // namespace plimsoll

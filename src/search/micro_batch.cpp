@@ -1,0 +1,84 @@
+#include "search/micro_batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "search/remedies.h"
+
+namespace plimsoll {
+namespace {
+
+std::vector<std::string> layer_list(const std::vector<std::string>& names) {
+  std::vector<std::string> list(names.begin(), names.begin() + std::min<long>(3, static_cast<long>(names.size())));
+  if (names.size() > list.size()) list.push_back(fmt::format("{} others", names.size() - list.size()));
+  return list;
+}
+
+// Returns whether a remedy was added.
+bool add_remedy_with(Freed freed, const SearchResult& result, Error& error) {
+  freed.request.per_micro_batch_norm = true;
+  freed.free_micro_batch();
+  const auto other = search(freed.request);
+  if (!other || other->least_bytes >= result.least_bytes) return false;
+  const auto text = remedy_words(freed, "--batchnorm per-micro-batch", *other, result);
+  if (text)
+    error.remedy(fmt::format("{}   needs {}, changes training: statistics per micro-batch", *text,
+                             format_bytes(other->least_bytes)));
+  return text.has_value();
+}
+
+}  // namespace
+
+std::vector<int64_t> micro_batches(const SearchRequest& request) {
+  if (request.batch == 0) return {0};
+  const int64_t piece = request.piece();
+  if (request.micro_batch) return {std::min(*request.micro_batch, piece)};
+  std::vector<int64_t> list = {piece};
+  const bool exact_norm = request.model->couples_samples() && !request.per_micro_batch_norm;
+  if (request.forbids(kMicroBatch) || exact_norm) return list;
+  for (int64_t k = 2; list.back() > 1; k *= 2) {
+    const int64_t micro = (piece + k - 1) / k;
+    if (micro != list.back()) list.push_back(micro);
+  }
+  return list;
+}
+
+LeverSettings cut_into(const SearchRequest& request, int64_t micro, const LeverSettings& settings) {
+  const bool cut = micro < request.batch;
+  LeverSettings result = settings.with(kMicroBatch, cut ? micro : 0);
+  result.set(kPerMicroBatchNorm, cut && request.per_micro_batch_norm && request.model->couples_samples() ? 1 : 0);
+  return result;
+}
+
+int64_t micro_batch_of(const SearchRequest& request, const LeverSettings& settings) {
+  return batch_of(request.batch, settings).micro;
+}
+
+Status check_micro_batch(const SearchRequest& request) {
+  if (!request.micro_batch || *request.micro_batch * request.accumulation_steps >= request.batch || request.batch == 0)
+    return {};
+  if (!request.model->couples_samples() || request.per_micro_batch_norm) return {};
+  return fail(
+      Error{ErrorCode::kBatchNormForbidsMicroBatch,
+            fmt::format("--micro-batch {} would change what this model's normalisation computes", *request.micro_batch),
+            {fmt::format("in training it takes statistics over the whole batch of {}: {}", request.batch,
+                         fmt::join(layer_list(request.model->coupling_layers()), ", "))},
+            {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}",
+                         *request.micro_batch),
+             "leave --micro-batch out    the whole batch at once, exact"}});
+}
+
+int64_t accumulation_steps(const Plan& plan) {
+  return plan.batch.micro < plan.batch.effective ? plan.batch.accumulation_steps() : 0;
+}
+
+void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
+  if (request.batch <= 1 || !request.model->couples_samples() || request.per_micro_batch_norm) return;
+  Freed freed(request);
+  if (add_remedy_with(freed, result, error)) return;
+  freed.free_levers();
+  add_remedy_with(freed, result, error);
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,35 @@
+#include "search/selection.h"
+
+#include <algorithm>
+
+#include "search/prefetch.h"
+
+namespace plimsoll {
+namespace {
+
+bool is_better(const Plan& a, const Plan& b) {
+  return a.step_seconds != b.step_seconds ? a.step_seconds < b.step_seconds : a.peak_bytes() < b.peak_bytes();
+}
+
+// The process's bytes without prefetch buffers: least_bytes must not depend on the budget, which decides on prefetch.
+Bytes least_bytes_of(const SearchRequest& request, const Plan& plan) {
+  return std::max(plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request, plan.phases), plan.planning_bytes);
+}
+
+}  // namespace
+
+void Selection::consider(Plan plan, bool selectable) {
+  if (request_.host_budget > 0 && plan.bytes_in(Space::kHost) > request_.host_budget) return;
+  result_.candidates.push_back(
+      {plan.settings, plan.bytes_in(Space::kHost), plan.arena_bytes, plan.peak_bytes(), plan.step_seconds});
+  const Bytes least = least_bytes_of(request_, plan);
+  least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
+  const bool wins = selectable && fits(plan) && (!found_ || is_better(plan, *held_));
+  const bool smallest = !found_ && (!held_ || plan.peak_bytes() < held_->peak_bytes());
+  if (!wins && !smallest) return;
+  found_ = found_ || wins;
+  held_ = std::move(plan);
+  held_at_ = result_.candidates.size() - 1;
+}
+
+}  // namespace plimsoll

@@ -1,0 +1,34 @@
+// Selects among candidates, as they are found: the fastest that fits, or the smallest while none does.
+#pragma once
+
+#include <optional>
+
+#include "search/search.h"
+
+namespace plimsoll {
+
+class Selection {
+ public:
+  Selection(const SearchRequest& request, SearchResult& result) : request_(request), result_(result) {}
+
+  // Adds a candidate. One that is not selectable only counts for the smallest.
+  void consider(Plan plan, bool selectable);
+
+  bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
+  bool found() const { return found_; }  // something that fits
+  // Whether a plan that takes at least so long could still be selected.
+  bool may_select(double seconds) const { return !found_ || seconds <= held_->step_seconds; }
+  Bytes least() const { return least_; }
+  const Candidate& chosen() const { return result_.candidates[held_at_]; }
+  Plan take() { return std::move(*held_); }
+
+ private:
+  const SearchRequest& request_;
+  SearchResult& result_;
+  bool found_ = false;
+  std::optional<Plan> held_;
+  size_t held_at_ = 0;  // among the candidates
+  Bytes least_ = 0;
+};
+
+}  // namespace plimsoll

@@ -1,0 +1,53 @@
+// Phases for batches of a size that a plan did not foresee.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "search/compile.h"
+
+namespace plimsoll {
+namespace {
+
+// The plan's own settings first; in a plan a phase that fits as it is stays without the levers of ordered graphs, and
+// here too. Then more of the levers that the plan uses: a smaller batch may still need a larger workspace.
+std::vector<LeverSettings> tail_settings(const SearchRequest& request, const Plan& plan) {
+  std::vector<LeverSettings> list = {plan.settings};
+  for (const Lever& lever : *request.levers) {
+    const int64_t setting = plan.settings.of(lever.name);
+    const bool ordered = lever.stage == LeverStage::kOrderedGraph;
+    if (setting == 0 || (!ordered && lever.stage != LeverStage::kJointGraph)) continue;
+    std::vector<LeverSettings> longer;
+    for (const LeverSettings& one : list) {
+      if (ordered) longer.push_back(one.with(lever.name, 0));
+      for (const int64_t value : lever.values)
+        if (value >= setting) longer.push_back(one.with(lever.name, value));
+    }
+    list = std::move(longer);
+  }
+  return list;
+}
+
+bool fits(const PhasePlan& phase, const Plan& plan) {
+  return phase.arena_bytes <= plan.arena_bytes &&
+         std::all_of(phase.beside.begin(), phase.beside.end(),
+                     [&](const SpaceBytes& memory) { return memory.bytes <= plan.bytes_in(memory.space); });
+}
+
+}  // namespace
+
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
+  PLIMSOLL_ASSIGN(const Phase phase, plan.micro_batched()
+                                         ? accumulate_phase(*request.model, samples, request.graph, true)
+                                         : train_phase(*request.model, samples, request.graph, true));
+  Bytes needed = 0;
+  for (const LeverSettings& settings : tail_settings(request, plan)) {
+    PLIMSOLL_ASSIGN(auto planned, Compiler::compile_phase(request, settings, phase, plan.layout()));
+    if (!planned) continue;
+    if (fits(*planned, plan)) return std::move(*planned);
+    needed = planned->arena_bytes;
+  }
+  return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, the plan has {}",
+                                                  samples, format_bytes(needed), format_bytes(plan.arena_bytes)));
+}
+
+}  // namespace plimsoll

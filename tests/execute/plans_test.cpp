@@ -1,0 +1,139 @@
+// Several plans in one arena: in turn, and one in place of another.
+#include <gtest/gtest.h>
+
+#include "execute/probe.h"
+#include "tests/support/compiled.h"
+#include "tests/support/run.h"
+
+namespace plimsoll::testing {
+namespace {
+
+// A plan for the session of a run, as `batch` samples in micro-batches of `micro`.
+Plan plan_for(const ModelRun& run, int64_t batch, int64_t micro, int recompute = 0) {
+  SearchRequest request = run.request;
+  request.batch = batch;
+  request.arena = run.session->kept();
+  return compiled(request, micro, recompute);
+}
+
+RunOptions options_for(const std::string& device, int64_t batch) {
+  RunOptions options;
+  options.device = device;
+  options.batch_size = batch;
+  options.alone = false;
+  return options;
+}
+
+// What a step needs of the one before, from one session to another.
+void copy_values(const Session& from, Session& to) {
+  const HostView values = require(from.look());
+  for (const PersistentSlot& slot : from.persistent())
+    if (to.has_persistent(slot.name))
+      require(to.store(slot.name, [&](const TensorView& view) -> Status {
+        std::memcpy(view.data, values[slot.name].data, static_cast<size_t>(view.type.bytes()));
+        return {};
+      }));
+}
+
+double step(ModelRun& run, int64_t first, int64_t count) {
+  static ColumnSource data = golden_data("cnn", run.open.model);
+  return run.step(data, first, count);
+}
+
+TEST(Plans, OfTwoBatchSizesTakeTurnsInOneArenaWithTheLossesOfSeparateRuns) {
+  for (const std::string& device : devices()) {
+    const auto shared = run_of(golden("cnn.keras"), options_for(device, 8));
+    const auto eight = run_of(golden("cnn.keras"), options_for(device, 8));
+    const auto twelve = run_of(golden("cnn.keras"), options_for(device, 12));
+    const Bytes before = shared->plan().arena_bytes;
+    const size_t other = require(shared->session->add_plan(shared->open.model, plan_for(*shared, 12, 12)));
+    EXPECT_EQ(shared->plan().batch.effective, 8) << "adding a plan does not take it";
+    for (int i = 0; i < 20; ++i) {
+      require(shared->session->use(i % 2 == 0 ? 0 : other));
+      ModelRun& alone = i % 2 == 0 ? *eight : *twelve;
+      ModelRun& previous = i % 2 == 0 ? *twelve : *eight;
+      if (i > 0) copy_values(*previous.session, *alone.session);
+      alone.state = shared->state;
+      const int64_t count = i % 2 == 0 ? 8 : 12;
+      EXPECT_EQ(step(*shared, 0, count), step(alone, 0, count)) << device << ", step " << i;
+    }
+    EXPECT_GT(shared->session->arena_peak_bytes(), before) << "the larger plan runs in a grown arena";
+    EXPECT_EQ(shared->session->arena_peak_bytes(), twelve->plan().arena_bytes);
+  }
+}
+
+TEST(Plans, ThatReplaceOneAnotherGoOnWithTheLossesTheRunWouldHaveHad) {
+  for (const std::string& device : devices()) {
+    const auto changed = run_of(golden("cnn.keras"), options_for(device, 12));
+    const auto same = run_of(golden("cnn.keras"), options_for(device, 12));
+    const Bytes whole = changed->plan().arena_bytes;
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(step(*changed, 0, 12), step(*same, 0, 12)) << device;
+
+    // Micro-batches add in another order: equal up to rounding. The dropped plan's arena is given back.
+    require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 4)));
+    Probe(*changed->session).fill_pattern();
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
+    EXPECT_EQ(Probe(*changed->session).first_changed_byte(changed->plan().arena_bytes), -1);
+    EXPECT_EQ(changed->session->arena_peak_bytes(), changed->plan().arena_bytes);
+
+    // And back: accumulated gradients take no room any more.
+    require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 12)));
+    EXPECT_EQ(changed->plan().arena_bytes, whole);
+    for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
+  }
+}
+
+TEST(Plans, WithMoreRecomputeGoOnInLessMemoryWithTheSameBits) {
+  for (const std::string& device : host_devices()) {
+    const auto changed = run_of(golden("resnet.keras"), options_for(device, 8));
+    const auto same = run_of(golden("resnet.keras"), options_for(device, 8));
+    const ColumnSource data = golden_data("resnet", same->open.model);
+    for (const int level : {0, 2, 0}) {
+      if (level > 0) {
+        const Bytes before = changed->plan().arena_bytes;
+        require(changed->session->change_plan(changed->open.model, plan_for(*changed, 8, 8, level)));
+        EXPECT_LT(changed->plan().arena_bytes, before);
+      }
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(changed->step(data, 0, 8), same->step(data, 0, 8)) << device;
+      EXPECT_EQ(changed->session->arena_peak_bytes(), changed->plan().arena_bytes);
+      require(changed->session->change_plan(changed->open.model, plan_for(*changed, 8, 8, 0)));
+    }
+  }
+}
+
+TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
+  const auto run = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
+  const auto same = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
+  Plan moved = plan_for(*run, 8, 4);
+  std::swap(moved.persistent[0].name, moved.persistent[1].name);
+  Plan foreign = compiled(
+      [&] {
+        SearchRequest request = run->request;
+        request.batch = 0;
+        request.predict_batch = 8;
+        return request;
+      }(),
+      0, 0);  // made for an arena of its own, with fewer persistent values
+  for (const Plan& plan : {moved, foreign}) {
+    EXPECT_FALSE(run->session->add_plan(run->open.model, plan));
+    EXPECT_FALSE(run->session->change_plan(run->open.model, plan));
+  }
+  EXPECT_FALSE(run->session->use(1));
+  EXPECT_EQ(step(*run, 0, 8), step(*same, 0, 8));
+}
+
+TEST(Plans, LayPersistentValuesOutAlikeWhateverTheirPhasesAre) {
+  const auto run = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
+  SearchRequest request = run->request;
+  const Plan whole = compiled(request, 8, 0), cut = compiled(request, 2, 0);
+  request.evaluate_batch = request.evaluate_samples = 8;
+  const Plan evaluating = compiled(request, 2, 1);
+  for (const Plan* other : {&cut, &evaluating})
+    for (const PersistentSlot& slot : whole.persistent) {
+      ASSERT_NE(other->slot(slot.name), nullptr) << slot.name;
+      EXPECT_EQ(other->slot(slot.name)->offset, slot.offset) << slot.name;
+    }
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
