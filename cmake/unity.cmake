@@ -4,8 +4,8 @@
 option(PLIMSOLL_UNITY "compile several sources as one: quicker from scratch, slower after an edit" OFF)
 set(PLIMSOLL_UNITY_FILES 8 CACHE STRING "how many sources are compiled as one at most")
 
-# Sets `result` to the names that `source` defines at the margin: functions, types, constants and macros.
-function(plimsoll_names_of source result)
+# Sets `result` to the names that `source` defines at the margin (functions, types, constants and macros) and `types` to the types among them.
+function(plimsoll_names_of source result types)
   file(READ ${source} text)
   # Lists of CMake end at a semicolon and nest in brackets.
   string(REPLACE ";" "=" text "\n${text}")
@@ -13,6 +13,9 @@ function(plimsoll_names_of source result)
   string(REPLACE "]" ")" text "${text}")
   string(REGEX REPLACE "\nnamespace [^\n]*" "" text "${text}")
   set(names)
+  string(REGEX MATCHALL "\n(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+" found "${text}")
+  list(TRANSFORM found REPLACE ".* " "")
+  set(${types} ${found} PARENT_SCOPE)
   foreach(form "\n(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+" "\n[A-Za-z][^\n(={]*[ *&>][A-Za-z_0-9]+ ?[({=]"
                "\n#define [A-Za-z_0-9]+")
     string(REGEX MATCHALL "${form}" found "${text}")
@@ -24,6 +27,21 @@ function(plimsoll_names_of source result)
   list(REMOVE_DUPLICATES names)
   set(${result} ${names} PARENT_SCOPE)
 endfunction()
+
+# The types that headers define. A source with a type of the same name in an unnamed namespace is compiled alone, because a neighbour may
+# include that header.
+set(PLIMSOLL_HEADER_TYPES)
+if(PLIMSOLL_UNITY)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS src/*.h include/*.h tests/*.h)
+  foreach(header IN LISTS headers)
+    file(STRINGS ${header} lines REGEX "^(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+")
+    foreach(line IN LISTS lines)
+      string(REGEX MATCH "^(struct|class|union|using|enum class|enum) ([A-Za-z_0-9]+)" line "${line}")
+      list(APPEND PLIMSOLL_HEADER_TYPES ${CMAKE_MATCH_2})
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES PLIMSOLL_HEADER_TYPES)
+endif()
 
 # Gathers the C++ sources of `target` into groups that are compiled as one. Files that define the same name (each op has its own
 # `infer_forward` in an unnamed namespace) go into different groups, so nobody has to invent unique names. A new definition may move a
@@ -40,7 +58,16 @@ function(plimsoll_unity target)
       continue()
     endif()
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${source})
-    plimsoll_names_of(${source} names)
+    plimsoll_names_of(${source} names types)
+    set(alone FALSE)
+    foreach(type IN LISTS types)
+      if(type IN_LIST PLIMSOLL_HEADER_TYPES)
+        set(alone TRUE)
+      endif()
+    endforeach()
+    if(alone)
+      continue()
+    endif()
     set(group 1)
     while(group LESS_EQUAL groups)
       set(clash FALSE)
@@ -64,6 +91,8 @@ function(plimsoll_unity target)
     list(APPEND names_${group} ${names})
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${group})
   endforeach()
+  # A local variable may have the name of a neighbour's function. Builds without unity warn of what shadows something of its own file.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # GCC takes a source that is included for a header, where a type with a member from an unnamed namespace would be a mistake.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

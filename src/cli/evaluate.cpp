@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "cli/signals.h"
 #include "device/process_memory.h"
+#include "formats/array_formats.h"
 #include "formats/npy/npy.h"
 
 namespace plimsoll {
@@ -119,8 +120,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command = add_command(app, "evaluate", "loss and metrics over data, inside the budget", flags);
-  command->add_option("--data", flags->options.data.data, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")
-      ->required();
+  command->add_option("--data", flags->options.data.data, array_format_help(true))->required();
   command->footer("Example: plimsoll evaluate out.keras --data x_test.npy,y_test.npy --json");
   actions[command] = [flags] {
     install_signal_handlers(kStopping, flags->json);
@@ -131,7 +131,7 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command = add_command(app, "predict", "predictions in the order of the data, inside the budget", flags);
-  command->add_option("--data", flags->options.data.data, "x.npy, an .npz, or an IDX file")->required();
+  command->add_option("--data", flags->options.data.data, array_format_help(false))->required();
   command->add_option("--output", flags->output, "write predictions here, as .npy")->required();
   command->footer("Example: plimsoll predict out.keras --data x_test.npy --output predictions.npy");
   actions[command] = [flags] {

@@ -12,6 +12,7 @@
 #include "cli/run_log.h"
 #include "cli/signals.h"
 #include "device/process_memory.h"
+#include "formats/array_formats.h"
 #include "formats/file/file.h"
 #include "report/profile.h"
 
@@ -281,7 +282,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name")->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  add_data_flags(*command, flags->options.data, "x.npy,y.npy[,weights.npy], an .npz, or an IDX pair")->required();
+  add_data_flags(*command, flags->options.data, array_format_help(true))->required();
   add_fit_flags(*command, *flags);
   command->footer(
       "Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save "

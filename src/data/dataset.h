@@ -55,9 +55,10 @@ struct DataSet {
 
 // `argument` as --data takes it:
 //   x.npy,y.npy[,weights.npy]       one input, one output; IDX files (plain or .gz) may stand for any of the three
-//   data.npz                        arrays x, y, sample_weight, or one of the other pairs of npz_names.h; or named
+//   data.npz, data.safetensors      arrays x, y, sample_weight, or one of the other pairs of npz_names.h; or named
 //                                   after the model's inputs and outputs, with sample_weight for all outputs or
 //                                   sample_weight_OUTPUT for one
+// formats/array_formats.h has all formats.
 // P201 bad argument, P202 missing file, P401 bad file, P402 shape, P405 empty, P406 lengths.
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec);
 

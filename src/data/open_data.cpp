@@ -8,21 +8,15 @@
 
 #include "data/match.h"
 #include "data/npz_names.h"
-#include "formats/file/array_source.h"
-#include "formats/idx/idx.h"
-#include "formats/npy/npy.h"
-#include "formats/npz/npz.h"
-#include "formats/zip/zip_reader.h"
+#include "formats/array_formats.h"
 
 namespace plimsoll {
 namespace {
 
-enum class Format { kNpy, kNpz, kIdx };
-
 // A file that is data to others, with the way to make it data here.
 Error unsupported_file(const std::string& path, std::string_view magic) {
   Error error{ErrorCode::kBadDataFile, fmt::format("{} is not a supported data file", path), {}, {}};
-  error.fact("supported: .npy, .npz, and IDX (plain or .gz)");
+  error.fact("supported: " + array_format_names());
   const auto ends = [&](std::initializer_list<const char*> endings) {
     return std::any_of(endings.begin(), endings.end(), [&](const char* one) { return path.ends_with(one); });
   };
@@ -51,22 +45,16 @@ Error folder_error(const std::string& path) {
       "np.savez('data.npz', x=np.stack([x for x, y in ds]), y=np.stack([y for x, y in ds]))");
 }
 
-// The name decides where it can, so that a damaged file is reported as what it was meant to be.
-Result<Format> format_of(const std::string& path) {
+Result<const ArrayFormat*> format_of(const std::string& path) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path, ignored)) return fail(folder_error(path));
-  if (path.ends_with(".npy")) return Format::kNpy;
-  if (path.ends_with(".npz")) return Format::kNpz;
-  if (path.ends_with("-ubyte") || path.ends_with("-ubyte.gz") || path.ends_with(".idx") || path.ends_with(".idx.gz"))
-    return Format::kIdx;
+  if (const ArrayFormat* format = array_format_of_name(path)) return format;
   PLIMSOLL_ASSIGN(const auto file, File::open_read(path));
-  std::array<std::byte, 4> magic{};
-  if (file.size() >= 4) PLIMSOLL_TRY(file.pread_exact(0, magic));
-  const auto at = [&](size_t i) { return std::to_integer<int>(magic[i]); };
-  if (at(0) == 0x93 && at(1) == 'N' && at(2) == 'U' && at(3) == 'M') return Format::kNpy;
-  if (at(0) == 'P' && at(1) == 'K') return Format::kNpz;
-  if ((at(0) == 0x1F && at(1) == 0x8B) || (at(0) == 0 && at(1) == 0 && at(2) >= 8 && at(2) <= 14)) return Format::kIdx;
-  return fail(unsupported_file(path, std::string_view(reinterpret_cast<const char*>(magic.data()), magic.size())));
+  std::string start(kSniffedBytes, '\0');
+  const auto there = static_cast<size_t>(std::min<int64_t>(file.size(), kSniffedBytes));
+  PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(start).first(there))));
+  if (const ArrayFormat* format = array_format_of_start(start)) return format;
+  return fail(unsupported_file(path, start));
 }
 
 // Opens each file once, however many arrays lie in it.
@@ -123,11 +111,11 @@ Status check_list(const std::string& argument, const std::vector<std::string>& p
 }
 
 Result<FoundArray> open_one(Opener& opener, const std::string& path) {
-  PLIMSOLL_ASSIGN(const Format format, format_of(path));
-  if (format == Format::kNpz)
-    return fail(
-        usage(path, "an .npz stands alone").remedy("put x, y and sample_weight into one .npz, or list .npy files"));
-  PLIMSOLL_ASSIGN(const auto source, format == Format::kNpy ? open_npy(path) : open_idx(path));
+  PLIMSOLL_ASSIGN(const ArrayFormat* format, format_of(path));
+  if (format->has_names())
+    return fail(usage(path, fmt::format("{} stands alone", format->help_one))
+                    .remedy(fmt::format("put x, y and sample_weight into one {}, or list .npy files", format->name)));
+  PLIMSOLL_ASSIGN(const auto source, format->open(path));
   return opener.open(source);
 }
 
@@ -147,18 +135,18 @@ Result<FoundArrays> open_list(const std::string& argument, const std::vector<std
   return found;
 }
 
-// The arrays of one .npz, by name.
+// The arrays of one file, by name.
 class Archive {
  public:
-  static Result<Archive> open(const std::string& path) {
-    PLIMSOLL_ASSIGN(auto names, npz_names(path));
-    return Archive(path, std::move(names));
+  static Result<Archive> open(const ArrayFormat& format, const std::string& path) {
+    PLIMSOLL_ASSIGN(auto names, format.names(path));
+    return Archive(format, path, std::move(names));
   }
 
   bool has(const std::string& name) const { return std::find(names_.begin(), names_.end(), name) != names_.end(); }
 
   Result<FoundArray> array(const std::string& name) {
-    PLIMSOLL_ASSIGN(const auto source, open_npz(path_, name));
+    PLIMSOLL_ASSIGN(const auto source, format_->open_named(path_, name));
     return opener_.open(source);
   }
 
@@ -179,18 +167,20 @@ class Archive {
   }
 
  private:
-  Archive(std::string path, std::vector<std::string> names) : path_(std::move(path)), names_(std::move(names)) {}
+  Archive(const ArrayFormat& format, std::string path, std::vector<std::string> names)
+      : format_(&format), path_(std::move(path)), names_(std::move(names)) {}
 
-  // "x_train (60000, 28, 28)"; of a compressed array the name alone: its shape is known once it is unpacked.
+  // "x_train (60000, 28, 28)"; of a packed array the name alone: its shape is known once it is unpacked.
   std::string contents() const {
+    constexpr size_t kMostListed = 100;  // a file may hold 100,000, and each is looked up anew
     std::string text;
-    auto zip = ZipReader::open(path_, ErrorCode::kBadDataFile);
-    for (const std::string& name : names_) {
-      const auto* entry = zip ? zip->find(name + ".npy") : nullptr;
+    for (size_t i = 0; i < std::min(names_.size(), kMostListed); ++i) {
+      const std::string& name = names_[i];
       text += (text.empty() ? "" : ", ") + name;
-      if (entry == nullptr || entry->deflated) continue;
-      if (const auto source = open_npz(path_, name)) text += " " + dims_text(source->dims);
+      if (format_->packed != nullptr && format_->packed(path_, name)) continue;
+      if (const auto source = format_->open_named(path_, name)) text += " " + dims_text(source->dims);
     }
+    if (names_.size() > kMostListed) text += fmt::format(", and {} more", names_.size() - kMostListed);
     return text;
   }
 
@@ -201,19 +191,20 @@ class Archive {
                 {}};
     error.fact(names_.empty() ? "it holds no arrays" : fmt::format("it holds: {}", contents()));
     if (wanted.empty())
-      return error.remedy("np.savez(file, **{name: array, ...})   named after the inputs and outputs");
+      return error.remedy(fmt::format("{}   named after the inputs and outputs", format_->write_named));
     error.what = fmt::format("{}: no arrays with known names for the model's {} '{}'", path_, kind, name);
-    return error.fact(fmt::format("known names: {}; or '{}'", wanted, name))
-        .remedy("np.savez(file, x=inputs, y=targets)");
+    return error.fact(fmt::format("known names: {}; or '{}'", wanted, name)).remedy(std::string(format_->write_pair));
   }
 
+  const ArrayFormat* format_;
   std::string path_;
   std::vector<std::string> names_;
   Opener opener_;
 };
 
-Result<FoundArrays> open_archive(const std::string& path, const DataSpec& spec, bool only_input = true) {
-  PLIMSOLL_ASSIGN(auto archive, Archive::open(path));
+Result<FoundArrays> open_archive(const ArrayFormat& format, const std::string& path, const DataSpec& spec,
+                                 bool only_input = true) {
+  PLIMSOLL_ASSIGN(auto archive, Archive::open(format, path));
   const bool single_x = spec.inputs.size() == 1 && only_input, single_y = spec.outputs.size() == 1;
   const bool own_x = !single_x || archive.has(spec.inputs[0].name);
   const bool own_y = !spec.needs_targets || !single_y || archive.has(spec.outputs[0].name);
@@ -249,8 +240,8 @@ Result<FoundArrays> open_archive(const std::string& path, const DataSpec& spec, 
 Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spec) {
   const auto paths = split_at_commas(argument);
   if (paths.size() == 1 && !paths[0].empty()) {
-    PLIMSOLL_ASSIGN(const Format format, format_of(paths[0]));
-    if (format == Format::kNpz) return open_archive(paths[0], spec);
+    PLIMSOLL_ASSIGN(const ArrayFormat* format, format_of(paths[0]));
+    if (format->has_names()) return open_archive(*format, paths[0], spec);
   }
   return open_list(argument, paths, spec);
 }
@@ -264,10 +255,19 @@ Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std
   spec.needs_targets = false;
   spec.split = split;
   const auto paths = split_at_commas(argument);
-  if (!only && paths.size() > 1)
-    return fail(usage(argument, "a list of files serves a model with one input")
-                    .remedy("an .npz with arrays named after the inputs and outputs"));
-  PLIMSOLL_ASSIGN(const auto found, only ? find_arrays(argument, spec) : open_archive(paths[0], spec, false));
+  FoundArrays found;
+  if (only) {
+    PLIMSOLL_ASSIGN(found, find_arrays(argument, spec));
+  } else {
+    const ArrayFormat* format = nullptr;
+    if (paths.size() == 1) {
+      PLIMSOLL_ASSIGN(format, format_of(paths[0]));
+    }
+    if (format == nullptr || !format->has_names())
+      return fail(usage(argument, "a list of files serves a model with one input")
+                      .remedy("an .npz with arrays named after the inputs and outputs"));
+    PLIMSOLL_ASSIGN(found, open_archive(*format, paths[0], spec, false));
+  }
   const auto& dims = found.inputs[0].dims;
   if (dims.empty())
     return fail(ErrorCode::kDataShape,

@@ -1,4 +1,4 @@
-// A row-major, little-endian array that lies at an offset of a file: what npy, npz and idx all come down to.
+// A row-major, little-endian array that lies at an offset of a file: what every format of arrays comes down to.
 // The data stage reads rows of it by pread; nothing here holds its elements.
 #pragma once
 

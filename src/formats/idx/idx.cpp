@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 
+#include "formats/array_formats.h"
 #include "formats/file/cache.h"
 #include "formats/npy/npy.h"
 
@@ -146,6 +147,11 @@ Status unpack(Stream& stream, const IdxHeader& header, const std::string& source
   return writer.commit();
 }
 
+// Gzip's magic number, or that of IDX itself.
+bool begins_idx(std::string_view start) {
+  return start.starts_with("\x1f\x8b") || (start[0] == 0 && start[1] == 0 && start[2] >= 8 && start[2] <= 14);
+}
+
 }  // namespace
 
 Result<ArraySource> open_idx(const std::string& path) {
@@ -163,5 +169,15 @@ Result<ArraySource> open_idx(const std::string& path) {
   PLIMSOLL_ASSIGN(const File unpacked, File::open_read(cached));
   return read_npy(unpacked, 0, unpacked.size(), path);
 }
+
+extern const ArrayFormat kIdxFormat;
+constinit const ArrayFormat kIdxFormat = {
+    .name = "IDX (plain or .gz)",
+    .endings = "-ubyte -ubyte.gz .idx .idx.gz",
+    .begins = begins_idx,
+    .help_pair = "an IDX pair",
+    .help_one = "an IDX file",
+    .open = open_idx,
+};
 
 }  // namespace plimsoll

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string_view>
 
+#include "formats/array_formats.h"
 #include "formats/npy/header.h"
 
 namespace plimsoll {
@@ -167,5 +168,15 @@ Status NpyWriter::commit() {
                 fmt::format("{}: {} bytes were written, its shape says {}", file_.target(), file_.position(), end_));
   return file_.commit();
 }
+
+extern const ArrayFormat kNpyFormat;
+constinit const ArrayFormat kNpyFormat = {
+    .name = ".npy",
+    .endings = ".npy",
+    .begins = [](std::string_view start) { return start.starts_with(kMagic.substr(0, 4)); },
+    .help_pair = "x.npy,y.npy[,weights.npy]",
+    .help_one = "x.npy",
+    .open = open_npy,
+};
 
 }  // namespace plimsoll

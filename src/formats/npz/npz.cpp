@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "formats/array_formats.h"
 #include "formats/file/cache.h"
 #include "formats/npy/npy.h"
 #include "formats/zip/zip_reader.h"
@@ -23,6 +24,12 @@ Result<ArraySource> unpack_once(const ZipReader& zip, const ZipEntry& entry, con
   PLIMSOLL_ASSIGN(const std::string path, cached_file(zip.file(), entry.name, fill));
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
   return read_npy(file, 0, file.size(), label);
+}
+
+bool is_compressed(const std::string& path, const std::string& name) {
+  const auto zip = ZipReader::open(path, ErrorCode::kBadDataFile);
+  const auto* entry = zip ? zip->find(name + std::string(kSuffix)) : nullptr;
+  return entry == nullptr || entry->deflated;
 }
 
 }  // namespace
@@ -48,5 +55,19 @@ Result<ArraySource> open_npz(const std::string& path, const std::string& name) {
   PLIMSOLL_ASSIGN(const int64_t offset, zip.data_offset(*entry));
   return read_npy(zip.file(), offset, entry->bytes, label);
 }
+
+extern const ArrayFormat kNpzFormat;
+constinit const ArrayFormat kNpzFormat = {
+    .name = ".npz",
+    .endings = ".npz",
+    .begins = [](std::string_view start) { return start.starts_with("PK"); },
+    .help_pair = "an .npz",
+    .help_one = "an .npz",
+    .names = npz_names,
+    .open_named = open_npz,
+    .packed = is_compressed,
+    .write_pair = "np.savez(file, x=inputs, y=targets)",
+    .write_named = "np.savez(file, **{name: array, ...})",
+};
 
 }  // namespace plimsoll
