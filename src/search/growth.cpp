@@ -5,6 +5,15 @@
 #include "search/compile.h"
 
 namespace plimsoll {
+namespace {
+
+// Without levers there is none that could miss its setting.
+Result<Plan> without_levers(const SearchRequest& request) {
+  PLIMSOLL_ASSIGN(std::optional<Plan> plan, compile(request, {}));
+  return std::move(plan.value());
+}
+
+}  // namespace
 
 Status fill_growth(const SearchRequest& request, SearchResult& result) {
   const Candidate& first = result.candidates.front();
@@ -21,14 +30,14 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   Bytes whole = first.arena_bytes;
   const bool cut = first.settings.of(kMicroBatch) != 0;
   if (cut || request.evaluate_batch > 0 || request.predict_batch > 0 || request.partial_window > 0) {
-    PLIMSOLL_ASSIGN(const auto plan, compile(plain, {}));
-    whole = plan->arena_bytes;
-    if (cut) result.unlevered_arena_bytes = plan->arena_bytes, result.unlevered_seconds = plan->step_seconds;
+    PLIMSOLL_ASSIGN(const Plan plan, without_levers(plain));
+    whole = plan.arena_bytes;
+    if (cut) result.unlevered_arena_bytes = plan.arena_bytes, result.unlevered_seconds = plan.step_seconds;
   }
   const int64_t other = request.batch > 1 ? request.batch / 2 : 2;
   plain.batch = other;
-  PLIMSOLL_ASSIGN(const auto plan, compile(plain, {}));
-  result.bytes_per_sample = (whole - plan->arena_bytes) / (request.batch - other);
+  PLIMSOLL_ASSIGN(const Plan plan, without_levers(plain));
+  result.bytes_per_sample = (whole - plan.arena_bytes) / (request.batch - other);
   result.fixed_bytes = std::max<Bytes>(0, whole - result.bytes_per_sample * request.batch);
   return {};
 }
