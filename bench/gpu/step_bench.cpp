@@ -114,15 +114,13 @@ Flags parse(int argc, char** argv) {
 // One optimizer step. `again`: on the batch that came last, which the device still has, where it is in one piece.
 void step(Run& run, bool again) {
   const int64_t batch = run.options().batch_size;
-  const BatchPlan& cut = run.found().plan.batch;
   require(run.begin(batch));
-  for (int64_t done = 0; done < batch;) {
-    const int64_t count = std::min(cut.micro, batch - done);
-    const auto fill = [&](const BatchBuffers& into) { return fill_batch(run.model(), count, into); };
-    require(again && cut.accumulation_steps() == 1 ? Probe(run.session()).accumulate_again(count)
-                                                   : run.accumulate(count, fill));
-    done += count;
-  }
+  if (again && run.found().plan.batch.accumulation_steps() == 1)
+    require(Probe(run.session()).accumulate_again(batch));
+  else
+    require(run.accumulate(batch, [&](const BatchRequest& piece, const BatchBuffers& into) {
+      return fill_batch(run.model(), piece.count, into);
+    }));
   require(run.apply());
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/checked.h"
-#include "execute/window.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
 #include "search/plan_match.h"
@@ -14,6 +13,26 @@
 #include "search/recompute_levels.h"
 
 namespace plimsoll {
+namespace {
+
+// The data were opened as the settings have it, so the bytes of a batch that is read ahead are counted.
+Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSettings& forced) {
+  const int64_t micro = forced.micro.value_or(request.batch);
+  const LeverSettings settings =
+      cut_into(request, micro).with(kRecompute, forced.recompute).with(kOffload, std::lround(100 * (1 - forced.kept)));
+  PLIMSOLL_ASSIGN(auto made, compile(request, settings));
+  if (!made) return fail(ErrorCode::kDoesNotFit, fmt::format("a share of {} kept cannot be reached", forced.kept));
+  if (request.device->info().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // into the host's memory
+  PLIMSOLL_ASSIGN(made->program, program_digest(request, micro));
+  PLIMSOLL_TRY(validate(*made));
+  SearchResult result;
+  result.plan = std::move(*made);
+  result.fits = request.budget == 0 || result.plan.peak_bytes() <= request.budget;
+  result.least_bytes = result.plan.peak_bytes();
+  return result;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Run>> Run::open(RunOptions options) {
   PLIMSOLL_ASSIGN(OpenModel model, open_model(options));
@@ -67,29 +86,14 @@ Status Run::choose_batch() {
   return {};
 }
 
-// The data were opened as the settings have it, so the bytes of a batch that is read ahead are counted.
-Result<SearchResult> Run::forced_plan() const {
-  const ForcedSettings& forced = *options_.forced;
-  const int64_t micro = forced.micro.value_or(request_->batch);
-  const LeverSettings settings = cut_into(*request_, micro)
-                                     .with(kRecompute, forced.recompute)
-                                     .with(kOffload, std::lround(100 * (1 - forced.kept)));
-  PLIMSOLL_ASSIGN(auto made, compile(*request_, settings));
-  if (!made) return fail(ErrorCode::kDoesNotFit, fmt::format("a share of {} kept cannot be reached", forced.kept));
-  if (device().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // into the host's memory
-  PLIMSOLL_ASSIGN(made->program, program_digest(*request_, micro));
-  PLIMSOLL_TRY(validate(*made));
-  SearchResult result;
-  result.plan = std::move(*made);
-  result.fits = request_->budget == 0 || result.plan.peak_bytes() <= request_->budget;
-  result.least_bytes = result.plan.peak_bytes();
-  return result;
+Result<SearchResult> Run::make_plan(const SearchRequest& request, const RunOptions& options) {
+  return within_planning_limit(
+      [&] { return options.forced ? forced_plan(request, *options.forced) : plimsoll::search(request); });
 }
 
 Status Run::search() {
   PLIMSOLL_TRY(choose_batch());
-  PLIMSOLL_ASSIGN(found_,
-                  within_planning_limit([&] { return options_.forced ? forced_plan() : plimsoll::search(*request_); }));
+  PLIMSOLL_ASSIGN(found_, make_plan(*request_, options_));
   return {};
 }
 
@@ -137,6 +141,32 @@ Status Run::begin(int64_t samples, int64_t done) {
 Status Run::apply() {
   PLIMSOLL_TRY(session_->apply());
   ++optimizer_.iteration;
+  return {};
+}
+
+Status Run::replan(const RunOptions& changed) {
+  RunOptions options = options_;
+  if (changed.budget) options.budget = changed.budget;
+  options.host_budget = changed.host_budget;
+  options.micro_batch = changed.micro_batch;
+  options.forbidden = changed.forbidden;
+  options.per_micro_batch_norm = changed.per_micro_batch_norm;
+  options.forced = changed.forced;
+  PLIMSOLL_TRY(check_cut(options));
+  // What is free now does not count the arena that this run holds: without a budget the old one stays.
+  const Budget budget = options.budget ? choose_budget(options, device()) : budget_;
+  DataOutline data = data_.outline;
+  data.reads_ahead = reads_ahead(options);
+  PLIMSOLL_ASSIGN(SearchRequest request, make_request(options, model(), *backend_, data, budget));
+  request.arena = session_->kept();
+  PLIMSOLL_ASSIGN(SearchResult found, make_plan(request, options));
+  if (!found.fits) return fail(does_not_fit(request, found));
+  PLIMSOLL_TRY(session_->change_plan(model(), found.plan));
+  options_ = std::move(options);
+  budget_ = budget;
+  data_.outline = std::move(data);
+  request_ = std::move(request);
+  found_ = std::move(found);
   return {};
 }
 

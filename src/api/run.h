@@ -12,6 +12,7 @@
 #include "api/planning_limit.h"
 #include "api/request.h"
 #include "execute/fit.h"
+#include "execute/window.h"
 #include "report/plan_report.h"
 #include "search/given_plan.h"
 
@@ -49,8 +50,27 @@ class Run {
 
   // One optimizer step at a time. `done` samples of the window were accumulated before, by a run that was interrupted.
   Status begin(int64_t samples, int64_t done = 0);
-  Status accumulate(int64_t count, const Fill& fill) { return session_->accumulate(count, fill); }
+  // All of a batch of `samples`, in micro-batches: `read` fills each, Status(const BatchRequest&, const BatchBuffers&),
+  // and is told where in the batch it begins.
+  template <typename Read>
+  Status accumulate(int64_t samples, const Read& read) {
+    Cutter cutter = Cutter::of_batch(samples, session_->plan().batch.micro);
+    PLIMSOLL_TRY(accumulate_window(*session_, cutter, read, [](const BatchRequest&) { return true; }));
+    return {};
+  }
   Status apply();
+  template <typename Read>
+  Status step(int64_t samples, const Read& read) {
+    PLIMSOLL_TRY(begin(samples));
+    PLIMSOLL_TRY(accumulate(samples, read));
+    return apply();
+  }
+
+  // Goes on with another plan, between two steps: searched for, or made, with the budgets, the micro-batch, the levers
+  // forbidden and the forced settings of `changed`; of everything else the run keeps what it has, and without a budget
+  // the one it has too. Weights, state and what the run has counted stay. P301 where nothing fits; the run then goes on
+  // with the plan it has.
+  Status replan(const RunOptions& changed);
 
   // The loop over all of the data.
   Result<FitResult> fit(const FitOptions& options, FitObserver& observer);
@@ -82,7 +102,7 @@ class Run {
  private:
   Run(OpenModel open, RunOptions options) : options_(std::move(options)), open_(std::move(open)) {}
 
-  Result<SearchResult> forced_plan() const;
+  Result<SearchResult> make_plan(const SearchRequest& request, const RunOptions& options);
 
   // In the order in which each refers to those before it.
   RunOptions options_;

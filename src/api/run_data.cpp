@@ -74,8 +74,7 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
   outline.samples = options.data.samples;
   outline.validates = validation || options.data.validation_split > 0 || options.data.validates;
   outline.validation_samples = options.data.validation_samples;
-  // Forced settings say themselves whether there is a batch read ahead.
-  outline.reads_ahead = options.forced ? options.forced->prefetch > 0 : options.data.reads_ahead;
+  outline.reads_ahead = reads_ahead(options);
   if (data) {
     PLIMSOLL_ASSIGN(run.source, make_source(std::move(*data), weights, train));
     outline.samples = run.source->samples();
@@ -113,6 +112,11 @@ DataTypes assumed_data_types(const Model& model, bool sample_weights) {
     if (port.has_loss) types.targets.push_back(port.sparse_labels ? DType::kInt32 : DType::kFloat32);
   types.sample_weights = sample_weights;
   return types;
+}
+
+bool reads_ahead(const RunOptions& options) {
+  if (options.mode != Mode::kTrain) return false;
+  return options.forced ? options.forced->prefetch > 0 : options.data.reads_ahead;
 }
 
 Split split_of(Mode mode) {

@@ -13,6 +13,8 @@ DataSpec data_spec(const Model& model, bool needs_targets);
 DataTypes data_types(const DataSet& data, bool sample_weights);
 // Where there is no data to ask: inputs as the model declares them, and int32 labels where the loss takes them.
 DataTypes assumed_data_types(const Model& model, bool sample_weights);
+// Whether the run reads the next batch while one is computed. Forced settings say so themselves.
+bool reads_ahead(const RunOptions& options);
 // The arrays that are meant where a file holds several splits.
 Split split_of(Mode mode);
 

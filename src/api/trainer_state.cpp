@@ -169,22 +169,16 @@ Status TrainerState::prepare(int64_t samples) {
 }
 
 Status TrainerState::run(const Batch& batch) {
-  const Status status = run_pieces(batch);
-  if (!status) window_ = done_ = 0;  // what it has summed is of no use; the next begin() clears it
+  const Status status =
+      run_->accumulate(batch.samples, [&](const BatchRequest& piece, const BatchBuffers& into) -> Status {
+        reader_.copy(batch, piece.first, piece.count, into);
+        return {};
+      });
+  if (status)
+    done_ += batch.samples;
+  else
+    window_ = done_ = 0;  // what it has summed is of no use; the next begin() clears it
   return status;
-}
-
-Status TrainerState::run_pieces(const Batch& batch) {
-  for (int64_t first = 0; first < batch.samples;) {
-    const int64_t count = std::min(cut().micro, batch.samples - first);
-    PLIMSOLL_TRY(run_->accumulate(count, [&](const BatchBuffers& into) -> Status {
-      reader_.copy(batch, first, count, into);
-      return {};
-    }));
-    first += count;
-  }
-  done_ += batch.samples;
-  return {};
 }
 
 Result<double> TrainerState::finish() {

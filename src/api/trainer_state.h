@@ -31,7 +31,6 @@ class TrainerState {
   Status prepare(int64_t samples);
   Status prepare_piece(int64_t count);
   Status run(const Batch& batch);
-  Status run_pieces(const Batch& batch);
   Result<double> finish();
 
   std::unique_ptr<Run> run_;

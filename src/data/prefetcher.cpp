@@ -33,7 +33,7 @@ BatchBuffers lay_out(const BatchSource& source, int64_t most, std::byte* memory)
   return buffers;
 }
 
-Status past_the_end() {
+tl::unexpected<Error> past_the_end() {
   return fail(ErrorCode::kInternal, "a batch was asked for after the last one");
 }
 
@@ -154,21 +154,24 @@ void Prefetcher::copy_out(const Batch& batch, const BatchBuffers& into) const {
   for (size_t i = 0; i < into.weights.size(); ++i) copy(into.weights[i], batch.buffers.weights[i], sizeof(float));
 }
 
-Status Prefetcher::next(const BatchBuffers& into) {
+Result<BatchRequest> Prefetcher::next(const BatchBuffers& into) {
   if (threaded_) {
     PLIMSOLL_ASSIGN(const Batch* batch, acquire());
     if (batch == nullptr) return past_the_end();
+    const BatchRequest served = batch->request;
     copy_out(*batch, into);
     release();
-    return {};
+    return served;
   }
   if (error_) return fail(*error_);
   const auto request = schedule_();
   if (!request) return past_the_end();
   PLIMSOLL_TRY(check(*request));
-  auto status = source_.read(request->epoch, request->first, request->count, into);
-  if (!status) error_ = status.error();
-  return status;
+  if (Status status = source_.read(request->epoch, request->first, request->count, into); !status) {
+    error_ = status.error();
+    return fail(std::move(status).error());
+  }
+  return *request;
 }
 
 }  // namespace plimsoll

@@ -19,6 +19,9 @@ namespace plimsoll {
 
 struct BatchRequest {
   int64_t epoch = 0, first = 0, count = 0;
+  bool last_of_window = false;  // an optimizer step ends with it
+
+  bool operator==(const BatchRequest&) const = default;
 };
 
 // The requests in their order, nothing after the last. Called by the reading thread, so it may not touch what others
@@ -43,9 +46,10 @@ class Prefetcher {
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch of the schedule, into the caller's buffers; targets and weights may be left out. An error comes in
-  // its place in the sequence, and again from every later call. Not to be called after the schedule's end.
-  Status next(const BatchBuffers& into);
+  // The next batch of the schedule, into the caller's buffers; targets and weights may be left out. Returns the request
+  // that was served, for the caller to compare with what it expects. An error comes in its place in the sequence, and
+  // again from every later call. Not to be called after the schedule's end.
+  Result<BatchRequest> next(const BatchBuffers& into);
 
   // The same without a copy, where depth > 0: the batch stays in place until release(). Null after the schedule's end.
   struct Batch {

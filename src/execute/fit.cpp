@@ -42,35 +42,6 @@ class Staging {
   Bytes bytes_;
 };
 
-// The cuts of one run: which samples each call of accumulate gets, from where a run stands.
-class Cutter {
- public:
-  Cutter(const RunCut& cut, const Progress& from, int64_t epochs)
-      : cut_(cut), epochs_(epochs), epoch_(from.epoch), window_(from.window), done_(from.done) {
-    if (window_ < cut.windows) return;
-    window_ = 0;  // only the epoch's validation is left
-    ++epoch_;
-  }
-
-  std::optional<BatchRequest> next() {
-    if (epoch_ >= epochs_ || cut_.windows == 0) return std::nullopt;
-    const int64_t size = cut_.window_size(window_);
-    const BatchRequest request{epoch_, window_ * cut_.batch.effective + done_,
-                               std::min(cut_.batch.micro, size - done_)};
-    done_ += request.count;
-    if (done_ < size) return request;
-    done_ = 0;
-    if (++window_ < cut_.windows) return request;
-    window_ = 0;
-    ++epoch_;
-    return request;
-  }
-
- private:
-  RunCut cut_;
-  int64_t epochs_, epoch_, window_, done_;
-};
-
 RunCut cut_of(const Session& session, const BatchSource& data, const FitOptions& options) {
   RunCut cut{data.samples(), 0, session.plan().batch};
   if (cut.batch.effective <= 0 || cut.batch.micro <= 0) return cut;
@@ -79,9 +50,9 @@ RunCut cut_of(const Session& session, const BatchSource& data, const FitOptions&
   return cut;
 }
 
-class Trainer {
+class FitLoop {
  public:
-  Trainer(Session& session, BatchSource& data, BatchSource* validation, const FitOptions& options,
+  FitLoop(Session& session, BatchSource& data, BatchSource* validation, const FitOptions& options,
           FitObserver& observer)
       : session_(session),
         data_(data),
@@ -104,13 +75,15 @@ class Trainer {
                         {"make it again with the same --validation-data"}});
     progress_.optimizer = start;
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
-    Cutter cutter(cut_, progress_, options_.epochs);
+    // One for the thread that reads, one for this loop: read_cut() compares what they say.
+    Cutter reading(cut_, options_.epochs, {progress_.epoch, progress_.window, progress_.done});
+    cutter_.emplace(reading);
     const int64_t most = batch().micro;
     const auto ahead = static_cast<int>(session_.plan().settings.of(kPrefetch));
     Staging staging(Prefetcher::staging_bytes(data_, ahead, most));
     if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
     PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(
-                                     data_, [&] { return cutter.next(); }, ahead, most, staging.span()));
+                                     data_, [&] { return reading.next(); }, ahead, most, staging.span()));
     const Status status = state_.callbacks.stopped() ? Status() : epochs();
     prefetcher_.reset();
     PLIMSOLL_TRY(status);
@@ -164,14 +137,16 @@ class Trainer {
     const int64_t size = cut_.window_size(progress_.window);
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
     PLIMSOLL_TRY(session_.begin(next, progress_.done));
-    while (progress_.done < size) {
-      const int64_t count = std::min(batch().micro, size - progress_.done);
-      PLIMSOLL_TRY(session_.accumulate(count, [&](const BatchBuffers& into) { return prefetcher_->next(into); }));
-      progress_.done += count;
-      if (stopping() && progress_.done < size) {
-        result_.mid_window = true;
-        return interrupt();
-      }
+    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) {
+      return read_cut(*prefetcher_, cut, into);
+    };
+    PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, *cutter_, read, [&](const BatchRequest& cut) {
+                      progress_.done += cut.count;
+                      return !stopping();
+                    }));
+    if (!whole) {
+      result_.mid_window = true;
+      return interrupt();
     }
     PLIMSOLL_TRY(session_.apply());
     progress_.done = 0;
@@ -280,6 +255,7 @@ class Trainer {
   Progress& progress_ = state_.progress;
   EpochSums& sums_ = state_.sums;
   RunCut cut_;
+  std::optional<Cutter> cutter_;
   CheckpointRotation rotation_;
   BestWeights best_;
   std::vector<Metric> running_;
@@ -299,7 +275,7 @@ class Trainer {
 
 Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start,
                       const FitOptions& options, FitObserver& observer) {
-  return Trainer(session, data, validation, options, observer).run(start);
+  return FitLoop(session, data, validation, options, observer).run(start);
 }
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "execute/checkpoint_folder.h"
+#include "execute/cutter.h"
 #include "execute/fit.h"
 
 namespace plimsoll {
@@ -30,15 +31,6 @@ struct Progress {
   int64_t done = 0;    // samples of that window already accumulated
   int64_t steps = 0;   // optimizer steps of the run, earlier processes included
   OptimizerState optimizer;
-};
-
-// How a run cuts its data: what the numbers of a checkpoint must fit.
-struct RunCut {
-  int64_t samples = 0;
-  int64_t windows = 0;  // of an epoch
-  BatchPlan batch;
-
-  int64_t window_size(int64_t window) const { return std::min(batch.effective, samples - window * batch.effective); }
 };
 
 struct RunState {

@@ -1,5 +1,7 @@
 #include "execute/window.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace plimsoll {
@@ -13,6 +15,14 @@ Result<Window> next_window(Session& session, const OptimizerState& state, int64_
   window.learning_rate = learning_rate_at(optimizer, made);
   window.rate_if_skipped = learning_rate_at(optimizer, std::max<int64_t>(made - 1, 0));
   return window;
+}
+
+Status read_cut(Prefetcher& reader, const BatchRequest& cut, const BatchBuffers& into) {
+  PLIMSOLL_ASSIGN(const BatchRequest served, reader.next(into));
+  if (served == cut) return {};
+  return fail(ErrorCode::kInternal,
+              fmt::format("{} samples from {} of epoch {} were read, {} from {} of epoch {} are next", served.count,
+                          served.first, served.epoch, cut.count, cut.first, cut.epoch));
 }
 
 }  // namespace plimsoll

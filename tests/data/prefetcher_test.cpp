@@ -82,7 +82,9 @@ TEST_F(PrefetcherTest, YieldsTheSameBytesAtEveryDepth) {
     auto schedule = three_epochs();
     while (const auto request = schedule()) {
       ASSERT_TRUE(from.read(request->epoch, request->first, request->count, expected.buffers));
-      ASSERT_TRUE(prefetcher->next(got.buffers));
+      const auto served = prefetcher->next(got.buffers);
+      ASSERT_TRUE(served);
+      EXPECT_EQ(*served, *request) << depth;
       ASSERT_EQ(got.bytes(request->count), expected.bytes(request->count)) << depth;
     }
   }
@@ -200,7 +202,7 @@ TEST_F(PrefetcherTest, SamplesThatAreNotThereAreAnError) {
       auto from = source();
       const auto prefetcher = start(from, depth, [&] { return std::optional(request); });
       Destination destination;
-      const Status status = prefetcher->next(destination.buffers);
+      const auto status = prefetcher->next(destination.buffers);
       ASSERT_FALSE(status) << depth << ": " << request.first << ", " << request.count;
       EXPECT_EQ(status.error().code, ErrorCode::kInternal);
     }

@@ -112,15 +112,9 @@ TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
 // last overflow is not known when the next rate is set.
 void run_ahead(ModelRun& run, BatchSource& data, int64_t windows) {
   for (int64_t window = 0; window < windows; ++window) {
-    run.session->begin(require(next_window(*run.session, run.state, kBatch, 3)));
-    for (int64_t done = 0; done < kBatch;) {
-      const int64_t piece = std::min(run.plan().batch.micro, kBatch - done);
-      require(
-          run.session->accumulate(piece, [&](const BatchBuffers& into) { return data.read(0, done, piece, into); }));
-      done += piece;
-    }
-    run.session->apply();
-    ++run.state.iteration;
+    require(run.whole->step(kBatch, [&](const BatchRequest& piece, const BatchBuffers& into) {
+      return data.read(0, piece.first, piece.count, into);
+    }));
     if (window > 0) (void)require(run.session->collect());
   }
 }

@@ -120,14 +120,9 @@ class ModelRun {
   // One optimizer step over `count` samples from `first` on; its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
-    require(whole->begin(count));
-    for (int64_t done = 0; done < count;) {
-      const int64_t piece = std::min(plan().batch.micro, count - done);
-      require(whole->accumulate(piece,
-                                [&](const BatchBuffers& into) { return source.read(0, first + done, piece, into); }));
-      done += piece;
-    }
-    require(whole->apply());
+    require(whole->step(count, [&](const BatchRequest& piece, const BatchBuffers& into) {
+      return source.read(0, first + piece.first, piece.count, into);
+    }));
     return session->tally("loss");
   }
 

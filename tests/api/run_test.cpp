@@ -1,0 +1,97 @@
+// One object from options to a session that trains: what it plans, and how it changes its plan.
+#include "tests/support/memory_data.h"
+
+namespace plimsoll::testing {
+namespace {
+
+constexpr int64_t kBatch = 12;
+
+std::unique_ptr<Run> start(const RunOptions& options) {
+  auto run = require(Run::open(require(open_model(golden("cnn.keras"), {})), options.complete()));
+  require(run->plan());
+  require(run->start());
+  return run;
+}
+RunOptions searched(Bytes budget) {
+  RunOptions options;
+  options.batch_size = kBatch;
+  options.forced.reset();
+  options.budget = budget;
+  options.find_least = true;
+  options.alone = false;
+  return options;
+}
+double step(Run& run, ColumnSource& data) {
+  require(run.step(kBatch, [&](const BatchRequest& piece, const BatchBuffers& into) {
+    return data.read(0, piece.first, piece.count, into);
+  }));
+  return run.session().tally("loss");
+}
+
+TEST(RunTest, ASmallerBudgetBetweenTwoStepsGoesOnWithTheLossesItWouldHaveHad) {
+  const auto changed = start(searched(kGiB)), same = start(searched(kGiB));
+  ColumnSource data = golden_data("cnn", changed->model());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(*changed, data), step(*same, data));
+  const Bytes before = changed->found().plan.arena_bytes;
+
+  RunOptions less = searched(changed->found().least_bytes);
+  less.resident_before = changed->options().resident_before;
+  require(changed->replan(less));
+  EXPECT_LT(changed->session().plan().arena_bytes, before);
+  EXPECT_LE(changed->session().plan().peak_bytes(), *less.budget);
+  EXPECT_EQ(changed->budget().bytes, *less.budget);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(step(*changed, data), step(*same, data), 1e-5);
+  EXPECT_EQ(changed->optimizer().iteration, 6);
+
+  require(changed->replan(searched(kGiB)));
+  EXPECT_EQ(changed->session().plan().arena_bytes, before);
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(step(*changed, data), step(*same, data), 1e-5);
+}
+
+TEST(RunTest, ForcedSettingsReplaceAPlanAndRecomputeChangesNoBit) {
+  RunOptions options = searched(0);
+  const auto changed = start(options), same = start(options);
+  ColumnSource data = golden_data("cnn", changed->model());
+  EXPECT_EQ(step(*changed, data), step(*same, data));
+  options.forced.emplace().recompute = 2;
+  require(changed->replan(options));
+  EXPECT_EQ(changed->session().plan().settings.recompute, 2);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(*changed, data), step(*same, data));
+}
+
+TEST(RunTest, ABudgetThatNothingFitsLeavesTheRunAsItWas) {
+  const auto changed = start(searched(kGiB)), same = start(searched(kGiB));
+  ColumnSource data = golden_data("cnn", changed->model());
+  EXPECT_EQ(step(*changed, data), step(*same, data));
+  const Status refused = changed->replan(searched(kMiB));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit) << to_text(refused.error());
+  EXPECT_EQ(changed->budget().bytes, kGiB);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(step(*changed, data), step(*same, data));
+}
+
+// Whoever asks for a batch to be read ahead has its bytes in the plan, and nobody else has.
+TEST(RunTest, APlanHoldsTheBytesOfABatchThatIsReadAhead) {
+  RunOptions options;
+  options.batch_size = kBatch;
+  const auto plain = start(options);
+  EXPECT_EQ(plain->found().plan.data_bytes, 0);
+  EXPECT_EQ(plain->found().plan.prefetch, 0);
+  options.forced->prefetch = 1;
+  const auto ahead = start(options);
+  EXPECT_EQ(ahead->found().plan.prefetch, 1);
+  EXPECT_GE(ahead->found().plan.data_bytes, kBatch * plain->model().inputs()[0].sample.elements() * 4);
+}
+
+TEST(RunTest, AModelWithoutWeightsHasNothingToEvaluateWith) {
+  plimsoll::RunOptions options;
+  options.model = "seed-1";
+  options.mode = Mode::kEvaluate;
+  options.device = fast_device();
+  const auto run = plimsoll::Run::open(options);
+  ASSERT_FALSE(run);
+  EXPECT_NE(run.error().what.find("seed-1 has no weights to evaluate with"), std::string::npos) << run.error().what;
+}
+
+}  // namespace
+}  // namespace plimsoll::testing
