@@ -144,6 +144,37 @@ TEST_F(GpuFaults, ACardWithoutRoomForTheLibrariesSaysSo) {
   expect_says_who_holds_it(ended.messages);
 }
 
+// A copy of more than there is, which the runtime refuses when it is asked: nothing runs, and the card is well. What a
+// card finds while a kernel runs is not to be told apart so: it ends CUDA's primary context, which both would share
+// (GpuKernelFails has that, in a process of its own).
+TEST_F(GpuFaults, OfTwoBackendsEachReportsWhatItCouldNotEnqueueItself) {
+  const Graph graph = require(parse_graph(R"(graph "copy"
+  %x = input f32[268435456] activations
+  %h = to_host(%x) : f32[268435456] activations space=host
+)"));
+  const auto failing = require(make_cuda_backend({})), sound = require(make_cuda_backend({}));
+  const auto here = require(failing->reserve(Space::kDevice, kMiB)),
+             there = require(failing->reserve(Space::kHost, kMiB));
+  const auto others = require(sound->reserve(Space::kDevice, kMiB));
+  void* const from = here->at(0);
+  void* const to = there->at(0);
+  const auto kernel = require(failing->bind({graph, graph.nodes[0], "", {&from, 1}, {&to, 1}, nullptr, 0}));
+  std::vector<float> numbers(64, 1), back(64, 0);
+  const auto bytes = static_cast<Bytes>(numbers.size() * sizeof(float));
+  for (int again = 0; again < 2; ++again) {
+    kernel->run();
+    EXPECT_TRUE(sound->finish());
+    EXPECT_TRUE(others->write(0, numbers.data(), bytes));
+    const Status failed = failing->finish();
+    ASSERT_FALSE(failed);
+    EXPECT_NE(to_text(failed.error()).find("in to_host"), std::string::npos) << to_text(failed.error());
+    EXPECT_TRUE(failing->finish());  // once said, it is over
+    EXPECT_TRUE(here->write(0, numbers.data(), bytes));
+    EXPECT_TRUE(here->read(0, back.data(), bytes));
+    EXPECT_EQ(back, numbers);
+  }
+}
+
 RunOptions gpu_options(bool growth) {
   RunOptions options;
   options.device = "gpu";

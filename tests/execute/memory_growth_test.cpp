@@ -179,6 +179,22 @@ TEST(DeviceFaults, ADeviceLostAfterAnyStepLeavesTheLastCheckpointAsItWas) {
   }
 }
 
+TEST(DeviceFaults, OfTwoDevicesInOneProcessEachReportsItsOwnFailureOnce) {
+  const auto failing = std::make_shared<PretendState>(), sound = std::make_shared<PretendState>();
+  const auto first = make_run(failing), second = make_run(sound);
+  MemoryData data(first->open.model, kSamples, 5);
+  for (const char* what : {"one kernel could not be started", "another could not"}) {
+    failing->failures.note(Error{ErrorCode::kInternal, what, {}, {}});
+    failing->failures.note(Error{ErrorCode::kInternal, "what came of that", {}, {}});
+    EXPECT_TRUE(evaluate(*second, data));
+    const Status failed = evaluate(*first, data);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, what);
+    EXPECT_TRUE(evaluate(*second, data));
+    EXPECT_TRUE(evaluate(*first, data));
+  }
+}
+
 TEST(MemoryGrowth, TensorFlowsVariableWinsAsItDoesThere) {
   for (const bool asked : {false, true}) {
     EXPECT_EQ(choose_memory_growth(asked, nullptr).on, asked);

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 
+#include "device/failures.h"
 #include "device/host_memory.h"
 #include "device/kernel.h"
 #include "tests/support/forwarding_device.h"
@@ -29,12 +30,13 @@ struct PretendState {
   // What the session asked whether there is room for.
   Bytes asked_room = 0;
   bool lost = false;
+  Failures failures;  // noted by the test, as by a kernel that could not be started
 };
 
 namespace pretend {
 
-inline Status alive(const PretendState& state) {
-  if (!state.lost) return {};
+inline Status alive(PretendState& state) {
+  if (!state.lost) return state.failures.take();
   return fail(ErrorCode::kDeviceLost, "the pretended device is lost");
 }
 

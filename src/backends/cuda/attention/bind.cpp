@@ -6,7 +6,6 @@
 #include "backends/cuda/attention/launch.h"
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/driver/cudnn_graph.h"
-#include "backends/cuda/driver/failures.h"
 
 namespace plimsoll::cuda {
 
@@ -118,9 +117,7 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Attentio
 BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention& a) {
   if (a.n * a.h > 65535 || a.d > kWidestHead)
     return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(node.node.op, a)));
-  const auto checked = [what = node.node.op] {
-    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) note_failure(cuda_error(code, what));
-  };
+  const auto checked = [&context, what = node.node.op] { note_enqueued(context, what); };
   const cudaStream_t stream = context.stream;
   const Bound at = tensors_of(node, a);
   if (node.node.op == "attention")

@@ -135,13 +135,13 @@ std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, con
   const cudaStream_t stream = context.stream;
   if (op == "conv2d") {
     void* const bias = c.bias ? node.inputs[2] : nullptr;
-    return launching(text_of(op, c), [=] { direct_forward(stream, c.dtype, d, a, b, bias, c.relu, out); });
+    return launching(context, text_of(op, c), [=] { direct_forward(stream, c.dtype, d, a, b, bias, c.relu, out); });
   }
   if (op == "conv2d_input_grad")
-    return launching(text_of(op, c), [=] { direct_input_grad(stream, c.dtype, d, a, b, out); });
+    return launching(context, text_of(op, c), [=] { direct_input_grad(stream, c.dtype, d, a, b, out); });
   const Workspace workspace = workspace_of(node);
   const int64_t parts = sum_parts_within(c.output_pixels(), c.weight_elements(), workspace.bytes);
-  return launching(text_of(op, c), [=, sums = static_cast<float*>(workspace.data)] {
+  return launching(context, text_of(op, c), [=, sums = static_cast<float*>(workspace.data)] {
     direct_weight_grad(stream, c.dtype, d, a, b, out, sums, parts);
   });
 }
@@ -156,7 +156,7 @@ std::vector<DnnTensor> tensors_of(const BoundNode& node) {
 
 std::unique_ptr<Kernel> bind_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   void *const y = node.outputs[0], *const bias = c.bias ? node.inputs[2] : nullptr;
-  return launching("bias_relu", [=, stream = context.stream] {
+  return launching(context, "bias_relu", [=, stream = context.stream] {
     bias_relu(stream, c.dtype, y, c.output_pixels(), c.o, bias, c.relu);
   });
 }
@@ -223,10 +223,11 @@ std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& no
   if (node.node.op != "conv2d_weight_grad" || !c.bias) return kernel;
   const Workspace workspace = workspace_of(node);
   const int64_t parts = sum_parts_within(c.output_pixels(), c.o, workspace.bytes);
-  auto sum = launching("channel_sum", [=, stream = context.stream, dy = node.inputs[1], db = node.outputs[1],
-                                       sums = static_cast<float*>(workspace.data)] {
-    channel_sum(stream, c.dtype, dy, c.output_pixels(), c.o, db, sums, parts);
-  });
+  auto sum = launching(context, "channel_sum",
+                       [=, stream = context.stream, dy = node.inputs[1], db = node.outputs[1],
+                        sums = static_cast<float*>(workspace.data)] {
+                         channel_sum(stream, c.dtype, dy, c.output_pixels(), c.o, db, sums, parts);
+                       });
   return std::make_unique<Sequence>(std::move(kernel), std::move(sum));
 }
 
@@ -253,7 +254,7 @@ BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const C
   const BoundNode inner{
       node.graph, node.node, node.kernel, inputs, outputs, space + plan.library, workspace.bytes - plan.library};
   std::vector<std::unique_ptr<Kernel>> kernels;
-  const auto launch = [&](auto f) { kernels.push_back(launching("space-to-depth " + op, std::move(f))); };
+  const auto launch = [&](auto f) { kernels.push_back(launching(context, "space-to-depth " + op, std::move(f))); };
   const Element element = element_of(c.dtype);
   const cudaStream_t stream = context.stream;
   launch([=, x = node.inputs[0]] { launch_space_to_depth(shape, element, x, image_at, stream); });

@@ -39,7 +39,7 @@ class Im2col {
  private:
   template <typename F>
   void launch(F f) {
-    kernels_.push_back(launching(std::string(kIm2colKernel) + " " + node_.node.op, std::move(f)));
+    kernels_.push_back(launching(context_, std::string(kIm2colKernel) + " " + node_.node.op, std::move(f)));
   }
 
   void fill_up_weights() {

@@ -52,17 +52,19 @@ BoundKernel bind_few_channel_kernels(Context& context, const BoundNode& node, co
   const int multiprocessors = context.card.multiprocessors;
   const cudaStream_t stream = context.stream;
   if (!weight_grad)
-    return launching(name, [=, forward = kernels.forward, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
-                            bias = c.bias ? node.inputs[2] : nullptr,
-                            relu = c.relu] { forward(shape, element, x, w, bias, relu, y, multiprocessors, stream); });
+    return launching(context, name,
+                     [=, forward = kernels.forward, x = node.inputs[0], w = node.inputs[1], y = node.outputs[0],
+                      bias = c.bias ? node.inputs[2] : nullptr,
+                      relu = c.relu] { forward(shape, element, x, w, bias, relu, y, multiprocessors, stream); });
   const int64_t width = plan_im2col(c, true).width;
   PLIMSOLL_ASSIGN(const int64_t parts, parts_within(node, kernels.parts(shape, multiprocessors), c.o, width));
-  return launching(name, [=, add_up = kernels.weight_grad, x = node.inputs[0], dy = node.inputs[1],
-                          dw = node.outputs[0], db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
-                          sums = static_cast<float*>(workspace_of(node).data)] {
-    add_up(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
-    launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
-  });
+  return launching(
+      context, name,
+      [=, add_up = kernels.weight_grad, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0],
+       db = c.bias ? node.outputs[1] : nullptr, outputs = c.o, sums = static_cast<float*>(workspace_of(node).data)] {
+        add_up(shape, element, x, dy, db != nullptr, static_cast<int>(width), parts, sums, stream);
+        launch_sum_parts(parts, outputs, shape.numbers, width, sums, element, dw, db, stream);
+      });
 }
 
 }  // namespace
@@ -87,7 +89,7 @@ BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolut
   const Element element = element_of(c.dtype);
   PLIMSOLL_ASSIGN(const int64_t parts,
                   parts_within(node, per_tap_parts(shape, context.card.multiprocessors), c.o, shape.numbers));
-  return launching("per-tap " + node.node.op,
+  return launching(context, "per-tap " + node.node.op,
                    [=, x = node.inputs[0], dy = node.inputs[1], dw = node.outputs[0], outputs = c.o,
                     sums = static_cast<float*>(workspace_of(node).data), stream = context.stream] {
                      launch_per_tap_weight_grad(shape, element, x, dy, parts, sums, stream);
@@ -108,17 +110,19 @@ BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node) {
   const cudaStream_t stream = context.stream;
   if (!weight_grad)
     return launching(
-        op, [=, x = node.inputs[0], w = node.inputs[1], bias = c.bias ? node.inputs[2] : nullptr, relu = c.relu,
-             y = node.outputs[0], index = output<uint8_t>(node, 1), multiprocessors = context.card.multiprocessors] {
+        context, op,
+        [=, x = node.inputs[0], w = node.inputs[1], bias = c.bias ? node.inputs[2] : nullptr, relu = c.relu,
+         y = node.outputs[0], index = output<uint8_t>(node, 1), multiprocessors = context.card.multiprocessors] {
           launch_pooled_forward(shape, element, x, w, bias, relu, y, index, multiprocessors, stream);
         });
-  return launching(op, [=, x = node.inputs[0], dy = node.inputs[1], index = input<const uint8_t>(node, 2),
-                        dw = node.outputs[0], db = c.bias ? node.outputs[1] : nullptr, outputs = c.o,
-                        sums = static_cast<float*>(workspace_of(node).data)] {
-    launch_pooled_weight_grad(shape, element, x, dy, index, db != nullptr, static_cast<int>(plan.width), plan.parts,
-                              sums, stream);
-    launch_sum_parts(plan.parts, outputs, shape.conv.numbers, plan.width, sums, element, dw, db, stream);
-  });
+  return launching(
+      context, op,
+      [=, x = node.inputs[0], dy = node.inputs[1], index = input<const uint8_t>(node, 2), dw = node.outputs[0],
+       db = c.bias ? node.outputs[1] : nullptr, outputs = c.o, sums = static_cast<float*>(workspace_of(node).data)] {
+        launch_pooled_weight_grad(shape, element, x, dy, index, db != nullptr, static_cast<int>(plan.width), plan.parts,
+                                  sums, stream);
+        launch_sum_parts(plan.parts, outputs, shape.conv.numbers, plan.width, sums, element, dw, db, stream);
+      });
 }
 
 }  // namespace plimsoll::cuda

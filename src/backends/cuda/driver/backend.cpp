@@ -8,7 +8,6 @@
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/device_memory.h"
 #include "backends/cuda/driver/engine_choices.h"
-#include "backends/cuda/driver/failures.h"
 #include "backends/cuda/driver/held.h"
 #include "backends/cuda/driver/libraries.h"
 #include "backends/cuda/driver/link.h"
@@ -29,13 +28,30 @@ class GraphKernel final : public Kernel {
     cudaGraphExecDestroy(graph_);
   }
   void run() override {
-    if (const cudaError_t code = cudaGraphLaunch(graph_, context_.stream); code != cudaSuccess)
-      note_failure(cuda_error(code, "the start of a captured phase"));
+    cudaGraphLaunch(graph_, context_.stream);
+    note_enqueued(context_, "the start of a captured phase");
   }
 
  private:
   Context& context_;
   cudaGraphExec_t graph_;
+};
+
+// A bound kernel, whose launches are looked at as soon as they are made: whatever the runtime says later on this thread
+// may be of another backend's.
+class WatchedKernel final : public Kernel {
+ public:
+  WatchedKernel(Context& context, std::unique_ptr<Kernel> kernel, std::string what)
+      : context_(context), kernel_(std::move(kernel)), what_(std::move(what)) {}
+  void run() override {
+    kernel_->run();
+    note_enqueued(context_, what_);
+  }
+
+ private:
+  Context& context_;
+  std::unique_ptr<Kernel> kernel_;
+  std::string what_;
 };
 
 class CudaBackend final : public Backend {
@@ -65,7 +81,8 @@ class CudaBackend final : public Backend {
     if (kernel == nullptr)
       return fail(ErrorCode::kBadPlan,
                   fmt::format("the GPU backend has no kernel '{}' for {}", node.kernel, node.node.op));
-    return kernel->bind(*context_, node);
+    PLIMSOLL_ASSIGN(auto bound, kernel->bind(*context_, node));
+    return std::make_unique<WatchedKernel>(*context_, std::move(bound), node.node.op);
   }
 
   Bytes held_before_bytes() const override { return context_->held.before(); }
@@ -89,7 +106,7 @@ class CudaBackend final : public Backend {
   Status finish() const override {
     for (const cudaStream_t stream : {context_->stream, context_->copies, context_->outgoing})
       PLIMSOLL_CUDA(cudaStreamSynchronize(stream));
-    return enqueue_status();
+    return context_->failures.take();
   }
 
   Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return open_device_feed(*context_, bytes); }
@@ -130,6 +147,16 @@ Result<Card> card_of(int ordinal) {
 }
 
 }  // namespace
+
+void note_enqueued(Context& context, const std::string& what) noexcept {
+  if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) context.failures.note(cuda_error(code, what));
+}
+
+void note_library_failure(Context& context, Error error) noexcept {
+  const cudaError_t code = cudaGetLastError();
+  const bool says_why = code != cudaSuccess && error.code == ErrorCode::kInternal;
+  context.failures.note(says_why ? cuda_error(code, error.what) : std::move(error));
+}
 
 Error cuda_error(cudaError_t code, const std::string& what) {
   const std::string text = fmt::format("{}: {}", cudaGetErrorName(code), cudaGetErrorString(code));

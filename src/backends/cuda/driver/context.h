@@ -12,6 +12,7 @@
 #include "backends/cuda/card.h"
 #include "backends/cuda/driver/held.h"
 #include "backends/cuda/kernels.h"
+#include "device/failures.h"
 #include "device/kernel.h"
 
 namespace plimsoll::cuda {
@@ -21,7 +22,12 @@ class CopyEnd;  // host_copy.cpp
 struct Context {
   Card card;
   int ordinal = 0;
-  HeldMemory held;                  // what this process holds of the card
+  HeldMemory held;  // what this process holds of the card
+  // What could not be enqueued here. An error that a call returns at once (no room, a launch or a copy that cannot be)
+  // is this context's alone. One that the card finds while it runs (a stray address, a trap) ends CUDA's primary
+  // context, which all users of that card in the process share: each of them then learns it from its own calls, and
+  // none goes on.
+  Failures failures;
   std::string way;                  // GpuOptions::way
   int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
   cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
@@ -38,5 +44,9 @@ struct Context {
 
 // The error a failed call becomes: a device lost, no room, a kernel that failed.
 Error cuda_error(cudaError_t code, const std::string& what);
+// Keeps in `context` what the runtime says of the calls this thread just made for it.
+void note_enqueued(Context& context, const std::string& what) noexcept;
+// The same for a library that failed: it often says no more than that, and the runtime may know why.
+void note_library_failure(Context& context, Error error) noexcept;
 
 }  // namespace plimsoll::cuda

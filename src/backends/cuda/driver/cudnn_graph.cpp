@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "backends/cuda/driver/engine_choices.h"
-#include "backends/cuda/driver/failures.h"
 #include "backends/cuda/driver/libraries.h"
 #include "backends/cuda/driver/stopwatch.h"
 
@@ -165,8 +164,8 @@ Shelf& shelf() {
 // cuDNN's own list of addresses, finalized once.
 class PreparedKernel final : public Kernel {
  public:
-  PreparedKernel(cudnnHandle_t handle, std::shared_ptr<const DnnPlan> plan)
-      : handle_(handle), plan_(std::move(plan)), pack_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {}
+  PreparedKernel(Context& context, std::shared_ptr<const DnnPlan> plan)
+      : context_(context), plan_(std::move(plan)), pack_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR) {}
 
   fe::error_t prepare(std::span<const DnnTensor> tensors, void* workspace) {
     std::vector<int64_t> uids;
@@ -178,12 +177,13 @@ class PreparedKernel final : public Kernel {
     return fe::detail::create_variant_pack(pack_, addresses, uids, workspace);
   }
   void run() override {
-    const cudnnStatus_t status = fe::detail::execute(handle_, plan_->graph.descriptor(plan_->index), pack_.get_ptr());
-    if (status != CUDNN_STATUS_SUCCESS) note_failure(cudnn_error(status, plan_->problem));
+    const cudnnStatus_t status =
+        fe::detail::execute(context_.dnn, plan_->graph.descriptor(plan_->index), pack_.get_ptr());
+    if (status != CUDNN_STATUS_SUCCESS) note_library_failure(context_, cudnn_error(status, plan_->problem));
   }
 
  private:
-  cudnnHandle_t handle_;
+  Context& context_;
   std::shared_ptr<const DnnPlan> plan_;
   fe::detail::backend_descriptor pack_;
 };
@@ -192,18 +192,19 @@ class PreparedKernel final : public Kernel {
 // anew by each call: once, where the phase is captured.
 class FrontendKernel final : public Kernel {
  public:
-  FrontendKernel(cudnnHandle_t handle, std::shared_ptr<const DnnPlan> plan, std::span<const DnnTensor> tensors,
+  FrontendKernel(Context& context, std::shared_ptr<const DnnPlan> plan, std::span<const DnnTensor> tensors,
                  void* workspace)
-      : handle_(handle), plan_(std::move(plan)), addresses_(address_map(tensors)), workspace_(workspace) {}
+      : context_(context), plan_(std::move(plan)), addresses_(address_map(tensors)), workspace_(workspace) {}
 
   void run() override {
-    auto status = guarded([&] { return plan_->execute(handle_, addresses_, workspace_, plan_->index); });
+    auto status = guarded([&] { return plan_->execute(context_.dnn, addresses_, workspace_, plan_->index); });
     if (status.is_bad())
-      note_failure({ErrorCode::kInternal, fmt::format("cuDNN: {}: {}", plan_->problem, status.get_message()), {}, {}});
+      note_library_failure(
+          context_, {ErrorCode::kInternal, fmt::format("cuDNN: {}: {}", plan_->problem, status.get_message()), {}, {}});
   }
 
  private:
-  cudnnHandle_t handle_;
+  Context& context_;
   std::shared_ptr<const DnnPlan> plan_;
   std::unordered_map<int64_t, void*> addresses_;
   void* workspace_;
@@ -253,10 +254,9 @@ Result<ChosenPlan> choose_plan(Context& context, const DnnProblem& problem, std:
 
 BoundKernel make_dnn_kernel(Context& context, std::shared_ptr<const DnnPlan> plan, std::span<const DnnTensor> tensors,
                             const Workspace& workspace) {
-  if (!plan->tensors_only)
-    return std::make_unique<FrontendKernel>(context.dnn, std::move(plan), tensors, workspace.data);
+  if (!plan->tensors_only) return std::make_unique<FrontendKernel>(context, std::move(plan), tensors, workspace.data);
   const std::string problem = plan->problem;
-  auto kernel = std::make_unique<PreparedKernel>(context.dnn, std::move(plan));
+  auto kernel = std::make_unique<PreparedKernel>(context, std::move(plan));
   auto status = guarded([&] { return kernel->prepare(tensors, workspace.data); });
   if (status.is_bad()) return fail(unsupported(problem, status.get_message()));
   return kernel;

@@ -6,7 +6,6 @@
 #include <cassert>
 
 #include "backends/cuda/driver/check.h"
-#include "backends/cuda/driver/failures.h"
 #include "backends/cuda/driver/mapped_range.h"
 #include "backends/cuda/driver/room.h"
 #include "device/host_memory.h"
@@ -85,6 +84,7 @@ class DeviceMemory final : public Memory {
     while (!pokes.empty()) {
       const auto some = pokes.first(std::min<size_t>(pokes.size(), kMostPokes));
       launch_pokes(base_, some, context_.stream);
+      note_enqueued(context_, "the scalars of a step");
       pokes = pokes.subspan(some.size());
     }
   }
@@ -102,7 +102,7 @@ class DeviceMemory final : public Memory {
   Status copy(void* to, const void* from, Bytes bytes, cudaMemcpyKind kind) const {
     PLIMSOLL_CUDA(cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), kind, context_.stream));
     PLIMSOLL_CUDA(cudaStreamSynchronize(context_.stream));
-    return enqueue_status();
+    return context_.failures.take();
   }
 
   Context& context_;
@@ -252,7 +252,7 @@ class DeviceReadback final : public Readback {
   Result<std::span<const std::byte>> wait() override {
     const auto i = static_cast<size_t>(waited_++ % 2);
     PLIMSOLL_CUDA(cudaEventSynchronize(done_[i]));
-    PLIMSOLL_TRY(enqueue_status());
+    PLIMSOLL_TRY(context_.failures.take());
     return std::span<const std::byte>(to_[i], static_cast<size_t>(bytes_));
   }
 

@@ -7,15 +7,14 @@
 #include <vector>
 
 #include "backends/cuda/driver/context.h"
-#include "backends/cuda/driver/failures.h"
 
 namespace plimsoll::cuda {
 
 template <typename F>
-std::unique_ptr<Kernel> launching(std::string what, F launch) {
-  return make_kernel([what = std::move(what), launch = std::move(launch)] {
+std::unique_ptr<Kernel> launching(Context& context, std::string what, F launch) {
+  return make_kernel([&context, what = std::move(what), launch = std::move(launch)] {
     launch();
-    if (const cudaError_t code = cudaGetLastError(); code != cudaSuccess) note_failure(cuda_error(code, what));
+    note_enqueued(context, what);
   });
 }
 

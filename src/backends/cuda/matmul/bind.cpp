@@ -33,7 +33,7 @@ BoundKernel bind_matmul(Context& context, const BoundNode& node) {
   if (node.kernel != kSplitKKernel) return bind_product(context, product, at, workspace);
   const SplitKProduct split{product.m, product.n,    product.k, element_of(product.dtype),          at.a, at.b,
                             at.bias,   product.relu, at.y,      static_cast<float*>(workspace.data)};
-  return launching(kSplitKKernel, [=, stream = context.stream] { launch_split_k(split, stream); });
+  return launching(context, kSplitKKernel, [=, stream = context.stream] { launch_split_k(split, stream); });
 }
 
 }  // namespace plimsoll::cuda

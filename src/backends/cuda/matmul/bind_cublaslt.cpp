@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "backends/cuda/driver/engine_choices.h"
-#include "backends/cuda/driver/failures.h"
 #include "backends/cuda/driver/libraries.h"
 #include "backends/cuda/driver/stopwatch.h"
 
@@ -45,7 +44,7 @@ class ProductKernel final : public Kernel {
  public:
   ProductKernel(Context& context, const CublasLt& lt, const Product& product, const ProductAddresses& at,
                 const Workspace& workspace)
-      : lt_(lt), handle_(context.blas), stream_(context.stream), product_(product), at_(at), workspace_(workspace) {}
+      : lt_(lt), context_(context), product_(product), at_(at), workspace_(workspace) {}
   ~ProductKernel() override {
     for (cublasLtMatrixLayout_t layout : {left_, right_, result_})
       if (layout != nullptr) lt_.layout_destroy(layout);
@@ -88,7 +87,7 @@ class ProductKernel final : public Kernel {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(at_.y));
     std::array<cublasLtMatmulHeuristicResult_t, kMostTimed> results{};
     int count = 0;
-    const auto status = lt_.algo_get_heuristic(handle_, desc_, left_, right_, result_, result_, preference,
+    const auto status = lt_.algo_get_heuristic(context_.blas, desc_, left_, right_, result_, result_, preference,
                                                static_cast<int>(results.size()), results.data(), &count);
     (void)lt_.preference_destroy(preference);
     std::vector<cublasLtMatmulAlgo_t> found;
@@ -100,18 +99,20 @@ class ProductKernel final : public Kernel {
 
   bool accepts(const cublasLtMatmulAlgo_t& algo) const {
     cublasLtMatmulHeuristicResult_t result{};
-    return lt_.algo_check(handle_, desc_, left_, right_, result_, result_, &algo, &result) == CUBLAS_STATUS_SUCCESS &&
+    return lt_.algo_check(context_.blas, desc_, left_, right_, result_, result_, &algo, &result) ==
+               CUBLAS_STATUS_SUCCESS &&
            result.workspaceSize <= static_cast<size_t>(workspace_.bytes);
   }
   void use(const cublasLtMatmulAlgo_t& algo) { algo_ = algo; }
 
   cublasStatus_t enqueue() const {
     const float one = 1, kept = product_.adds ? 1.0F : 0.0F;
-    return lt_.matmul(handle_, desc_, &one, at_.b, left_, at_.a, right_, &kept, at_.y, result_, at_.y, result_, &algo_,
-                      workspace_.data, static_cast<size_t>(workspace_.bytes), stream_);
+    return lt_.matmul(context_.blas, desc_, &one, at_.b, left_, at_.a, right_, &kept, at_.y, result_, at_.y, result_,
+                      &algo_, workspace_.data, static_cast<size_t>(workspace_.bytes), context_.stream);
   }
   void run() override {
-    if (const auto s = enqueue(); s != CUBLAS_STATUS_SUCCESS) note_failure(cublas_error(s, text_of(product_)));
+    if (const auto s = enqueue(); s != CUBLAS_STATUS_SUCCESS)
+      note_library_failure(context_, cublas_error(s, text_of(product_)));
   }
 
  private:
@@ -139,8 +140,7 @@ class ProductKernel final : public Kernel {
   }
 
   const CublasLt& lt_;
-  cublasLtHandle_t handle_;
-  cudaStream_t stream_;
+  Context& context_;
   Product product_;
   ProductAddresses at_;
   Workspace workspace_;

@@ -47,7 +47,7 @@ BoundKernel begin_copy(Context& context, const BoundNode& node, cudaStream_t alo
   const void* const from = input(node, 0);
   const auto bytes = static_cast<size_t>(view_of(node).in(0).bytes());
   context.copy_ends[to] = end;
-  return launching(node.node.op, [=, stream = context.stream] {
+  return launching(context, node.node.op, [=, stream = context.stream] {
     cudaEventRecord(end->reached, stream);
     cudaStreamWaitEvent(along, end->reached, 0);
     cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, along);
@@ -62,7 +62,7 @@ BoundKernel bind_host_copy(Context& context, const BoundNode& node) {
   const auto found = context.copy_ends.find(input(node, 0));
   const std::shared_ptr<CopyEnd> end = found == context.copy_ends.end() ? nullptr : found->second;
   const auto bytes = static_cast<size_t>(view_of(node).in(0).bytes());
-  return launching(node.node.op, [=, stream = context.stream, from = input(node, 0), to = output(node, 0)] {
+  return launching(context, node.node.op, [=, stream = context.stream, from = input(node, 0), to = output(node, 0)] {
     if (end != nullptr) cudaStreamWaitEvent(stream, end->over, 0);
     if (from != to) cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);  // where no plan laid it over
   });
