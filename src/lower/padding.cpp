@@ -93,7 +93,6 @@ bool smaller_than(const Pads& pads, const Pads& window) {
   return true;
 }
 
-// Which values must be there as themselves.
 class PaddingFolder {
  public:
   PaddingFolder(const Graph& graph, const Device& device)
