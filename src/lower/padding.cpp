@@ -1,4 +1,4 @@
-// Zeros around an image are a pad2d node or the convolution's own pads, as the device likes them better
+// Zeros around an image are a pad2d node or the convolution's own pads, whichever the device prefers
 // (Device::padding). The numbers are the same, bit for bit, where sums pass over zeros in the same order.
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 namespace plimsoll {
 namespace {
 
-using Pads = std::vector<int64_t>;  // top, bottom, left, right
+using Pads = std::vector<int64_t>;  // before and after the image, dimension by dimension
 
 bool is_convolution(const Node& node) {
   return node.op == "conv2d" || node.op == "conv2d_input_grad" || node.op == "conv2d_weight_grad";
@@ -20,6 +20,13 @@ bool is_zero(const Pads& pads) {
   return std::all_of(pads.begin(), pads.end(), [](int64_t side) { return side == 0; });
 }
 
+// The rows, columns, ... that the pads add along each spatial dimension.
+Pads growth(const Pads& pads) {
+  Pads sizes;
+  for (size_t side = 0; side < pads.size(); side += 2) sizes.push_back(pads[side] + pads[side + 1]);
+  return sizes;
+}
+
 // The same convolution over an image with `outer` more pixels around it; fewer where they are negative.
 Node with_outer(Node node, const Pads& outer) {
   Pads pads = node.attrs.list("pads");
@@ -27,8 +34,7 @@ Node with_outer(Node node, const Pads& outer) {
   node.attrs.set("pads", pads);
   if (node.op == "conv2d_input_grad") {
     Pads size = node.attrs.list("input_size");
-    size[0] += outer[0] + outer[1];
-    size[1] += outer[2] + outer[3];
+    for (size_t d = 0; d < size.size(); ++d) size[d] += growth(outer)[d];
     node.attrs.set("input_size", size);
   }
   return node;
@@ -39,16 +45,15 @@ Value padded_like(const Graph& graph, ValueId image, const Pads& outer) {
   value.name += "/padded";
   value.persistent = false;
   if (value.category != Category::kGradients) value.category = Category::kTemporaries;
-  Shape& shape = value.type.shape;
-  shape.dims[1] += outer[0] + outer[1];
-  shape.dims[2] += outer[2] + outer[3];
+  const Pads more = growth(outer);
+  for (size_t d = 0; d < more.size(); ++d) value.type.shape.dims[d + 1] += more[d];
   return value;
 }
 
-// What of the pads must lie outside for opposite sides to be equal.
+// The pads that must lie outside the convolution for opposite sides to be equal.
 Pads surplus(const Node& node) {
   Pads pads = node.attrs.list("pads");
-  for (size_t side : {0, 2}) {
+  for (size_t side = 0; side < pads.size(); side += 2) {
     const int64_t both = std::min(pads[side], pads[side + 1]);
     pads[side] -= both;
     pads[side + 1] -= both;
@@ -81,7 +86,13 @@ void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   rewrite.add_node(std::move(node));
 }
 
-// Which values must be there as themselves.
+// Whether every window of this size holds a pixel of the image.
+bool smaller_than(const Pads& pads, const Pads& window) {
+  for (size_t side = 0; side < pads.size(); ++side)
+    if (pads[side] >= window[side / 2]) return false;
+  return true;
+}
+
 class PaddingFolder {
  public:
   PaddingFolder(const Graph& graph, const Device& device)
@@ -142,13 +153,12 @@ class PaddingFolder {
     if (handed_out_[static_cast<size_t>(padded)] || readers.size() != 1 || before == kNone) return false;
     const Attrs& relu = nodes[static_cast<size_t>(before)].attrs;
     Node& pool = nodes[static_cast<size_t>(readers[0])];
-    const Pads &pads = pad.attrs.list("pads"), window = pool.op == "max_pool2d" ? pool.attrs.list("pool") : Pads{0, 0};
+    const Pads& pads = pad.attrs.list("pads");
     if (!device_.recomputes_freely() || nodes[static_cast<size_t>(before)].op != "relu" || pool.op != "max_pool2d" ||
         relu.real_or("negative_slope", 0) != 0 || relu.real_or("threshold", 0) != 0 ||
-        !is_zero(pool.attrs.list("pads")) || std::max(pads[0], pads[1]) >= window[0] ||
-        std::max(pads[2], pads[3]) >= window[1])
+        !is_zero(pool.attrs.list("pads")) || !smaller_than(pads, pool.attrs.list("pool")))
       return false;
-    // The gradients: each must be cropped, and by nobody else read.
+    // Each gradient must be cropped, and read by nothing but that crop.
     std::vector<std::pair<NodeId, NodeId>> gradients;
     for (NodeId reader : readers_[static_cast<size_t>(pool.outputs[1])]) {
       const auto& crops = readers_[static_cast<size_t>(graph_.node(reader).outputs[0])];
@@ -160,10 +170,11 @@ class PaddingFolder {
     pool.inputs[0] = pad.inputs[0];
     pool.attrs.set("pads", pads);
     const Shape& plain = graph_.type(pad.inputs[0]).shape;
+    const Pads image(plain.dims.begin() + 1, plain.dims.end() - 1);
     for (const auto& [gradient, crop] : gradients) {
       Node& node = nodes[static_cast<size_t>(gradient)];
       node.attrs.set("pads", pads);
-      node.attrs.set("input_size", Pads{plain[1], plain[2]});
+      node.attrs.set("input_size", image);
       node.outputs = graph_.node(crop).outputs;
       gone[static_cast<size_t>(crop)] = true;
     }
@@ -204,7 +215,7 @@ Graph pad_evenly(const Graph& graph, const Device& device) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     const bool outside = is_convolution(node) && device.padding(graph, node) == Padding::kOutside;
-    const Pads outer = outside ? surplus(node) : Pads(4, 0);
+    const Pads outer = outside ? surplus(node) : Pads();
     if (is_zero(outer))
       rewrite.copy_node(static_cast<NodeId>(n));
     else

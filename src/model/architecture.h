@@ -1,14 +1,19 @@
-// The walk over an architecture: Sequential and Functional models, nested in each other, become a tree of models whose
-// calls stand in an order in which they can run. Layers are parsed, shapes not yet known.
+// The part of a model that needs no shapes: layers and their connections, the objective, the optimizer, names. One
+// architecture becomes any number of shaped models (model.h), which have the same weights.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "model/plan.h"
+#include "base/tensor.h"
+#include "model/description.h"
+#include "model/optimizer.h"
 
 namespace plimsoll {
+
+class Model;
 
 struct InputSpec {
   std::string name;
@@ -17,39 +22,40 @@ struct InputSpec {
   DType dtype = DType::kFloat32;
 };
 
-// One tensor inside a model: output `tensor` of call number `node` of child `child`.
-struct TensorRef {
-  size_t child = 0, node = 0, tensor = 0;
+class Architecture {
+ public:
+  // Everything the file asks for that we do not do, as far as it can be seen without shapes, is listed in one
+  // kUnsupported error.
+  static Result<Architecture> read(const Description& description, const ModelOptions& options);
+
+  const std::string& name() const { return name_; }
+  const std::vector<InputSpec>& inputs() const { return inputs_; }
+  const std::vector<std::string>& output_names() const { return output_names_; }
+  const Optimizer& optimizer() const { return optimizer_; }
+  // The mixed policy that layers of the file have, or float32 where none has one. Layers in float32 beside mixed ones
+  // stay so in any mixed precision.
+  const Precision& policy() const { return policy_; }
+  Architecture with_loss_scale() const;  // around an optimizer that has none
+
+  // The model for inputs of these shapes, one per input and without the batch.
+  Result<Model> with_inputs(const std::vector<Shape>& samples) const;
+
+  const struct ArchitectureParts& parts() const { return *parts_; }  // private to model/
+
+ private:
+  friend class ArchitectureReader;
+  std::string name_;
+  std::vector<InputSpec> inputs_;
+  std::vector<std::string> output_names_;
+  Optimizer optimizer_;
+  Precision policy_;
+  std::shared_ptr<const ArchitectureParts> parts_;
 };
 
-struct ModelTree {
-  struct Child {
-    enum class Kind { kInput, kLayer, kModel } kind = Kind::kLayer;
-    std::string name;
-    size_t index = 0;  // of InputSpec, layer object or model
-  };
-  struct Call {
-    size_t child = 0;
-    std::vector<TensorRef> inputs;
-  };
-  std::string name;
-  bool sequential = false;
-  bool trainable = true;
-  std::vector<Child> children;
-  std::vector<Call> calls;
-  std::vector<TensorRef> inputs, outputs;
-  std::vector<std::string> input_names, output_names;
-  std::vector<InputSpec> specs;
-};
+bool agrees(const InputSpec& spec, const std::vector<int64_t>& sample);  // with the declared sizes
+std::string shown_dims(const InputSpec& spec);                           // "None,None,3"
 
-struct Architecture {
-  std::vector<ModelTree> models;  // the outermost is the last
-  std::vector<LayerObject> layers;
-
-  const ModelTree& top() const { return models.back(); }
-};
-
-// What is unsupported goes to `issues` and the walk goes on; a structure that cannot be walked is an error at once.
-Result<Architecture> read_architecture(const Json& config, Issues& issues);
+// The shapes of one sample of each input: as declared, with --input-shape or the data's where the model says None.
+Result<std::vector<Shape>> input_shapes(const Architecture& architecture, const ModelOptions& options);
 
 }  // namespace plimsoll

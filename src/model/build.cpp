@@ -4,26 +4,22 @@
 #include <algorithm>
 #include <map>
 
+#include "model/calls.h"
 #include "model/model.h"
-#include "model/plan.h"
+#include "model/tree.h"
 #include "model/values.h"
 
 namespace plimsoll {
 namespace {
 
-Shape with_batch(int64_t batch, const Shape& sample) {
-  std::vector<int64_t> dims{batch};
-  dims.insert(dims.end(), sample.dims.begin(), sample.dims.end());
-  return Shape(std::move(dims));
-}
-
 class GraphWriter {
  public:
-  GraphWriter(GraphBuilder& b, const Model& model, const ModelPlan& plan, int64_t batch, const Precision& precision,
-              Mode mode, const DataTypes& data)
+  GraphWriter(GraphBuilder& b, const Model& model, const LayerProgram& program, int64_t batch,
+              const Precision& precision, Mode mode, const DataTypes& data)
       : b_(b),
         model_(model),
-        plan_(plan),
+        layers_(model.architecture().parts().tree.layers),
+        program_(program),
         batch_(batch),
         precision_(precision.variables),
         compute_(precision.compute),
@@ -31,14 +27,16 @@ class GraphWriter {
         data_(data) {}
 
   Forward run() {
-    values_.assign(plan_.tensors.size(), kNone);
-    for (size_t i = 0; i < plan_.inputs.size(); ++i) values_[plan_.inputs[i]] = input(i);
-    for (size_t i = 0; i < plan_.calls.size(); ++i) call(i);
+    values_.assign(program_.tensors.size(), kNone);
+    masks_.assign(program_.tensors.size(), kNone);
+    for (size_t i = 0; i < program_.inputs.size(); ++i) values_[program_.inputs[i]] = input(i);
+    for (size_t i = 0; i < program_.calls.size(); ++i) call(i);
     for (const auto& [statistic, value] : statistics_) b_.update(statistic, value);
     Forward forward;
-    for (size_t t : plan_.outputs) forward.predictions.push_back(values_[t]);
+    for (size_t t : program_.outputs) forward.predictions.push_back(values_[t]);
     if (mode_ != Mode::kPredict) {
       add_losses(forward);
+      if (counted_ != kNone) add_mask_factor(forward);
       add_metrics(forward);
       // Keras reports by name.
       std::sort(forward.tallies.begin(), forward.tallies.end(),
@@ -60,12 +58,12 @@ class GraphWriter {
     ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared type first: fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
-    return cast(x, read_in_float32(plan_.inputs[i]) ? precision_ : compute_);
+    return cast(x, read_in_float32(program_.inputs[i]) ? precision_ : compute_);
   }
 
   bool read_in_float32(size_t tensor) const {
-    return std::any_of(plan_.calls.begin(), plan_.calls.end(), [&](const LayerCall& call) {
-      return plan_.layers[call.layer].float32 &&
+    return std::any_of(program_.calls.begin(), program_.calls.end(), [&](const LayerCall& call) {
+      return layers_[call.layer].float32 &&
              std::find(call.inputs.begin(), call.inputs.end(), tensor) != call.inputs.end();
     });
   }
@@ -79,22 +77,37 @@ class GraphWriter {
   }
 
   void call(size_t index) {
-    const LayerCall& call = plan_.calls[index];
-    const LayerObject& object = plan_.layers[call.layer];
+    const LayerCall& call = program_.calls[index];
+    const LayerObject& object = layers_[call.layer];
     const auto layer = b_.in_layer(object.path);
-    const DType dtype = object.float32 ? precision_ : compute_;
-    std::vector<ValueId> inputs, weights;
-    for (size_t t : call.inputs) inputs.push_back(converted(values_[t], dtype));
-    for (size_t i = 0; i < object.specs.size(); ++i) weights.push_back(weight(object, i, dtype));
-    values_[call.output] = object.layer.build(BuildCall{b_, batch_, dtype, mode_ == Mode::kTrain, object.trainable,
-                                                        static_cast<int64_t>(index), inputs, weights, statistics_});
+    const DType dtype = object.operation ? b_.graph().type(values_[call.inputs[0]]).dtype
+                        : object.float32 ? precision_
+                                         : compute_;
+    std::vector<ValueId> inputs, masks, weights;
+    for (size_t t : call.inputs) {
+      inputs.push_back(converted(values_[t], dtype));
+      masks.push_back(mask_of(t));
+    }
+    for (size_t i = 0; i < call.shape.weights.size(); ++i) weights.push_back(weight(call, i, dtype));
+    const LayerValues made =
+        object.layer.build(BuildCall{b_, batch_, dtype, training(), object.trainable, static_cast<int64_t>(index),
+                                     inputs, masks, weights, call.shape, statistics_});
+    assert(made.outputs.size() == call.outputs.size());
+    for (size_t i = 0; i < call.outputs.size(); ++i) values_[call.outputs[i]] = made.outputs[i];
+    masks_[call.outputs[0]] = made.mask;
+  }
+
+  bool training() const { return mode_ == Mode::kTrain || mode_ == Mode::kAccumulate; }
+
+  ValueId mask_of(size_t tensor) const {
+    return program_.masks[tensor] == kNoMask ? kNone : masks_[program_.masks[tensor]];
   }
 
   // A weight as its layer computes with it: under a mixed policy a copy in the compute dtype.
-  ValueId weight(const LayerObject& object, size_t i, DType dtype) {
-    const ValueId held = b_.persistent(model_.weights()[object.first_weight + i].name,
-                                       {precision_, object.specs[i].shape}, Category::kWeights);
-    if (object.layer.float32_weights) return held;
+  ValueId weight(const LayerCall& call, size_t i, DType dtype) {
+    const Weight& weight = model_.weights()[program_.layers[call.layer].first_weight + i];
+    const ValueId held = b_.persistent(weight.name, {precision_, weight.shape}, Category::kWeights);
+    if (layers_[call.layer].layer.float32_weights) return held;
     const auto temporaries = b_.in_category(Category::kTemporaries);
     return converted(held, dtype);
   }
@@ -116,12 +129,46 @@ class GraphWriter {
     if (data_.sample_weights)
       sample_weights_[i] =
           b_.input(sample_weight_value(port.name), {precision_, Shape{batch_}}, Category::kInputs, false);
+    row_weights_[i] = sample_weights_[i];
+    if (port.masked) add_mask(i);
   }
 
-  ValueId total(ValueId rows, ValueId scale, size_t output, bool weighted) {
+  // The mask of an output becomes a weight per row, times the sample's own.
+  void add_mask(size_t i) {
+    const int64_t rows = batch_ * model_.outputs()[i].rows_per_sample;
+    const ValueId mask = cast(mask_of(program_.outputs[i]), precision_);
+    const ValueId flat = b_.add1("reshape", {mask}, {{"shape", std::vector<int64_t>{rows}}});
+    if (counted_ == kNone)  // all losses have the same mask
+      counted_ = b_.add1("weighted_sum", {flat, one()}, {{"weighted", false}});
+    row_weights_[i] = flat;
+    if (sample_weights_[i] == kNone) return;
+    const std::vector<int64_t> grid{batch_, rows / batch_};
+    ValueId weights = b_.add1("reshape", {sample_weights_[i]}, {{"shape", std::vector<int64_t>{batch_, 1}}});
+    weights = b_.add1("broadcast", {weights}, {{"shape", grid}});
+    weights = b_.add1("reshape", {weights}, {{"shape", std::vector<int64_t>{rows}}});
+    row_weights_[i] = b_.add1("multiply", {flat, weights});
+  }
+
+  // How many rows the losses have; the mask's factor where a whole window is seen.
+  void add_mask_factor(Forward& forward) {
+    int64_t rows = 0;
+    for (const Port& port : model_.outputs())
+      if (port.masked) rows = batch_ * port.rows_per_sample;
+    forward.counted = counted_;
+    forward.rows = b_.add1("fill", {},
+                           {{"shape", std::vector<int64_t>{}},
+                            {"value", static_cast<double>(rows)},
+                            {"dtype", std::string(name_of(precision_))}});
+    if (mode_ == Mode::kAccumulate) return;
+    const ValueId factor = append_mask_factor(b_, forward.rows, forward.counted);
+    forward.loss = b_.add1("scale", {forward.loss, factor});
+    for (Tally& tally : forward.tallies) tally.sum = b_.add1("scale", {tally.sum, factor});
+  }
+
+  ValueId total(ValueId rows, ValueId scale, ValueId weights) {
     std::vector<ValueId> inputs{rows, scale};
-    weighted = weighted && data_.sample_weights;
-    if (weighted) inputs.push_back(sample_weights_[output]);
+    const bool weighted = weights != kNone;
+    if (weighted) inputs.push_back(weights);
     return b_.add1("weighted_sum", std::move(inputs), {{"weighted", weighted}});
   }
 
@@ -131,11 +178,12 @@ class GraphWriter {
   }
 
   void add_losses(Forward& forward) {
-    const auto& losses = plan_.objective.losses;
+    const auto& losses = program_.objective.losses;
     const auto several =
         std::count_if(losses.begin(), losses.end(), [](const auto& loss) { return loss.has_value(); }) > 1;
     targets_.assign(losses.size(), kNone);
     sample_weights_.assign(losses.size(), kNone);
+    row_weights_.assign(losses.size(), kNone);
     rows_.assign(losses.size(), kNone);
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i]) continue;
@@ -143,33 +191,35 @@ class GraphWriter {
       const auto layer = b_.in_layer(name);
       read_targets(i);
       rows_[i] = add_loss_rows(b_, *losses[i], forward.predictions[i], targets_[i]);
-      const ValueId share = total(rows_[i], factor(name), i, true);
+      const ValueId share = total(rows_[i], factor(name), row_weights_[i]);
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
-      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), i, true), i, false));
+      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), row_weights_[i]), i, false));
     }
   }
 
   void add_metrics(Forward& forward) {
-    for (const MetricSpec& metric : plan_.objective.metrics) {
+    for (const MetricSpec& metric : program_.objective.metrics) {
       const size_t i = metric.output;
       const auto layer = b_.in_layer(model_.outputs()[i].name);
-      const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *plan_.objective.losses[i];
+      const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *program_.objective.losses[i];
       const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
       const bool weighted = metric.weighted && data_.sample_weights;
-      forward.tallies.push_back(
-          tally(metric.name, total(rows, one(), i, weighted), i, weighted, metric.kind != MetricSpec::Kind::kLoss));
+      const ValueId sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
+      forward.tallies.push_back(tally(metric.name, sum, i, weighted, metric.kind != MetricSpec::Kind::kLoss));
     }
   }
 
   GraphBuilder& b_;
   const Model& model_;
-  const ModelPlan& plan_;
+  const std::vector<LayerObject>& layers_;
+  const LayerProgram& program_;
   const int64_t batch_;
   const DType precision_, compute_;
   std::map<std::pair<ValueId, DType>, ValueId> copies_;
   const Mode mode_;
   const DataTypes& data_;
-  std::vector<ValueId> values_, targets_, sample_weights_, rows_;
+  std::vector<ValueId> values_, masks_, targets_, sample_weights_, row_weights_, rows_;
+  ValueId counted_ = kNone;  // the rows that the losses' mask names
   std::map<ValueId, ValueId> statistics_;
 };
 
@@ -177,7 +227,13 @@ class GraphWriter {
 
 Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode,
                      const DataTypes& data) const {
-  return GraphWriter(b, *this, *plan_, batch, precision, mode, data).run();
+  return GraphWriter(b, *this, *program_, batch, precision, mode, data).run();
+}
+
+ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted) {
+  // At least 1: counts are whole numbers.
+  const ValueId above = b.add1("relu", {b.add1("affine", {counted}, {{"scale", 1.0}, {"offset", -1.0}})});
+  return b.add1("unscale", {rows, b.add1("affine", {above}, {{"scale", 1.0}, {"offset", 1.0}})});
 }
 
 ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {

@@ -177,22 +177,61 @@ std::string Config::choice(const std::string& key, std::initializer_list<std::st
   return otherwise;
 }
 
-Config::Pair Config::pair(const std::string& key, int64_t least, std::optional<Pair> otherwise) {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNumbers = {"none", "one", "two", "three"};
+
+std::optional<int64_t> geometry_number(const Json& value, int64_t least) {
+  const auto n = as_integer(value);
+  return n && *n >= least && *n <= kMostGeometry ? n : std::nullopt;
+}
+
+}  // namespace
+
+Sizes Config::sizes(const std::string& key, size_t rank, int64_t least, std::optional<Sizes> otherwise) {
   const Json* found = value(key);
   if (!found && otherwise) return *otherwise;
-  const auto one = [&](const Json& j) -> std::optional<int64_t> {
-    const auto n = as_integer(j);
-    return n && *n >= least && *n <= kMostGeometry ? n : std::nullopt;
-  };
-  if (found && found->is_array() && found->size() == 2) {
-    const auto a = one((*found)[0]), b = one((*found)[1]);
-    if (a && b) return {*a, *b};
+  Sizes list;
+  if (found && found->is_array() && found->size() == rank) {
+    for (const Json& one : *found)
+      if (const auto n = geometry_number(one, least)) list.push_back(*n);
   } else if (found) {
-    if (const auto n = one(*found)) return {*n, *n};
+    if (const auto n = geometry_number(*found, least)) list.assign(rank, *n);
   }
-  wrong(key, fmt::format("an integer, or two, from {} to {}", least, kMostGeometry), found);
-  const int64_t safe = std::max<int64_t>(least, 1);
-  return otherwise.value_or(Pair{safe, safe});
+  if (list.size() == rank) return list;
+  const std::string wanted = rank == 1 ? "an integer" : fmt::format("an integer, or {},", kNumbers[rank]);
+  wrong(key, fmt::format("{} from {} to {}", wanted, least, kMostGeometry), found);
+  return otherwise.value_or(Sizes(rank, std::max<int64_t>(least, 1)));
+}
+
+std::vector<std::array<int64_t, 2>> Config::margins(const std::string& key, size_t rank, int64_t otherwise) {
+  std::vector<std::array<int64_t, 2>> margins(rank, {otherwise, otherwise});
+  const Json* found = value(key);
+  if (!found) return margins;
+  bool good = true;
+  const auto one = [&](const Json& j) {
+    const auto n = geometry_number(j, 0);
+    good = good && n;
+    return n.value_or(0);
+  };
+  // With one dimension a list of two is its pair.
+  if (rank == 1 && found->is_array() && found->size() == 2) {
+    margins[0] = {one((*found)[0]), one((*found)[1])};
+  } else if (found->is_array() && found->size() == rank) {
+    for (size_t d = 0; d < rank; ++d) {
+      const Json& side = (*found)[d];
+      const bool two = side.is_array() && side.size() == 2;
+      margins[d] = {one(two ? side[0] : side), one(two ? side[1] : side)};
+    }
+  } else {
+    const int64_t all = one(*found);
+    margins.assign(rank, {all, all});
+  }
+  if (!good)
+    issues_->reject(fmt::format("{}: '{}' must be {} of integers from 0 to {}, got {}", where_, key,
+                                rank == 1 ? "a pair" : fmt::format("{} pairs", kNumbers[rank]), kMostGeometry,
+                                shown(*found)));
+  return margins;
 }
 
 void Config::only(const std::string& key, std::initializer_list<Json> meaningless) {

@@ -55,10 +55,11 @@ bool is_keras_object(const Json& value);  // an object with "class_name"
 inline constexpr int64_t kMostGeometry = int64_t{1} << 16;
 inline constexpr int64_t kMostElements = int64_t{1} << 46;
 
+// One number per spatial dimension of an image: 1, 2 or 3 of them.
+using Sizes = std::vector<int64_t>;
+
 class Config {
  public:
-  using Pair = std::array<int64_t, 2>;
-
   // `where` opens every message: "layer 'conv1' (Conv2D)".
   Config(const Json& config, std::string where, Issues& issues);
 
@@ -73,8 +74,10 @@ class Config {
   std::string text(const std::string& key, const std::string& otherwise);
   std::string choice(const std::string& key, std::initializer_list<std::string_view> allowed,
                      const std::string& otherwise);
-  // Two integers, written as one or as a list of two.
-  Pair pair(const std::string& key, int64_t least, std::optional<Pair> otherwise = {});
+  // `rank` integers, written as one for all or as a list of them.
+  Sizes sizes(const std::string& key, size_t rank, int64_t least, std::optional<Sizes> otherwise = {});
+  // What is before and after the image along each dimension: one integer for all, one per dimension, or a pair each.
+  std::vector<std::array<int64_t, 2>> margins(const std::string& key, size_t rank, int64_t otherwise);
 
   // The key has a meaning we do not do: any value but these (or null) is listed.
   void only(const std::string& key, std::initializer_list<Json> meaningless = {});

@@ -7,11 +7,22 @@
 namespace plimsoll {
 
 LayerParser find_layer(std::string_view class_name) {
-  for (const auto& table : {core_layers(), convolution_layers(), pooling_layers(), normalization_layers(),
-                            activation_layers(), merge_layers()})
+  for (const auto& table :
+       {core_layers(), image_layers(), convolution_layers(), pooling_layers(), normalization_layers(),
+        activation_layers(), merge_layers(), wrapping_layers(), masking_layers()})
     for (const LayerClass& entry : table)
       if (entry.name == class_name) return entry.parse;
   return nullptr;
+}
+
+std::string vars_path(size_t index) {
+  return fmt::format("vars/{}", index);
+}
+
+Shape with_batch(int64_t batch, const Shape& sample) {
+  std::vector<int64_t> dims{batch};
+  dims.insert(dims.end(), sample.dims.begin(), sample.dims.end());
+  return Shape(std::move(dims));
 }
 
 namespace {

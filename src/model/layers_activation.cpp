@@ -58,7 +58,8 @@ Activation elu_layer(Config& c) {
 
 Layer same_shape(Activation activation) {
   Layer layer;
-  layer.shape = [](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return LayerShape{in[0], {}}; };
+  layer.masking = Masking::kPasses;
+  layer.shape = [](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return LayerShape(in[0]); };
   layer.build = [activation = std::move(activation)](const BuildCall& call) { return activation(call, call.in()); };
   return layer;
 }
@@ -73,6 +74,7 @@ Layer softmax_layer(Config& c) {
       c.issues().unknown(fmt::format("{}: axis={}", c.where(), shown(*value)));
   }
   Layer layer = same_shape(plain("softmax"));
+  layer.masking = Masking::kChanges;  // masked classes get no probability
   const std::string where = c.where();
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     const size_t rank = in[0].rank() + 1;
@@ -83,7 +85,7 @@ Layer softmax_layer(Config& c) {
                   fmt::format("{}: axis {} is outside of [batch,{}]", where, axis, to_text(in[0])));
     if (*at != static_cast<int64_t>(in[0].rank()))
       issues.unknown(fmt::format("{}: axis={}, not the last", where, axis));
-    return LayerShape{in[0], {}};
+    return LayerShape(in[0]);
   };
   return layer;
 }

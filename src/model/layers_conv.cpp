@@ -1,156 +1,147 @@
-// Convolutions. 'same' becomes explicit, asymmetric padding, as TensorFlow places it; bias and activation are nodes of
-// their own.
+// Convolutions over one or two spatial dimensions. 'same' becomes explicit, asymmetric padding, as TensorFlow places
+// it; bias and activation are nodes of their own.
 #include <fmt/format.h>
 
 #include <array>
 
-#include "model/layer.h"
+#include "model/geometry.h"
 
 namespace plimsoll {
 namespace {
 
-struct Geometry {
-  Config::Pair kernel, strides, dilations;
-  bool same = false;
-
-  int64_t extent(size_t d) const { return (kernel[d] - 1) * dilations[d] + 1; }
-};
-
-Geometry read_geometry(Config& c) {
+Geometry read_geometry(Config& c, size_t rank) {
   Geometry g;
-  g.kernel = c.pair("kernel_size", 1);
-  g.strides = c.pair("strides", 1, Config::Pair{1, 1});
-  g.dilations = c.pair("dilation_rate", 1, Config::Pair{1, 1});
-  g.same = c.choice("padding", {"valid", "same"}, "valid") == "same";
+  g.kernel = c.sizes("kernel_size", rank, 1);
+  g.strides = c.sizes("strides", rank, 1, Sizes(rank, 1));
+  g.dilations = c.sizes("dilation_rate", rank, 1, Sizes(rank, 1));
+  const std::string padding = rank == 1 ? c.choice("padding", {"valid", "same", "causal"}, "valid")
+                                        : c.choice("padding", {"valid", "same"}, "valid");
+  g.padding = padding == "same"     ? WindowPadding::kSame
+              : padding == "causal" ? WindowPadding::kCausal
+                                    : WindowPadding::kValid;
   c.choice("data_format", {"channels_last"}, "channels_last");
   c.only("activity_regularizer");
   return g;
 }
 
-Result<std::array<KernelWindow, 2>> place(const Geometry& g, const Shape& in, const std::string& where) {
-  PLIMSOLL_TRY(need_rank(in, 3, where));
-  std::array<KernelWindow, 2> windows;
-  for (size_t d = 0; d < 2; ++d) {
-    PLIMSOLL_ASSIGN(windows[d], place_window(in[d], g.extent(d), g.strides[d], g.same, where));
-  }
-  return windows;
-}
-
-Attrs attributes(const Geometry& g, const std::array<KernelWindow, 2>& w, int64_t groups) {
-  return {{"strides", std::vector<int64_t>{g.strides[0], g.strides[1]}},
-          {"pads", std::vector<int64_t>{w[0].before, w[0].after, w[1].before, w[1].after}},
-          {"dilations", std::vector<int64_t>{g.dilations[0], g.dilations[1]}},
+Attrs attributes(const Geometry& g, const std::vector<KernelWindow>& windows, int64_t groups) {
+  return {{"strides", op_sizes(g.strides)},
+          {"pads", op_pads(windows)},
+          {"dilations", op_sizes(g.dilations)},
           {"groups", groups}};
 }
 
-Shape sample_of(const BuildCall& call, ValueId x) {
-  const Shape& shape = call.shape(x);
-  return Shape(std::vector<int64_t>(shape.dims.begin() + 1, shape.dims.end()));
-}
+// What follows the sum of products in every convolution.
+struct Ending {
+  bool use_bias = false;
+  WeightConfig bias;
+  Activation activation;
 
-ValueId convolve(const BuildCall& call, const Geometry& g, ValueId x, ValueId kernel, int64_t groups,
-                 const std::string& where) {
-  const auto windows = place(g, sample_of(call, x), where);
-  assert(windows);
-  return call.add("conv2d", {x, kernel}, attributes(g, *windows, groups));
-}
+  explicit Ending(Config& c)
+      : use_bias(c.flag("use_bias", true)),
+        bias(read_weight(c, "bias", "zeros")),
+        activation(read_activation(c, "activation")) {}
 
-Layer conv2d(Config& c) {
-  const Geometry g = read_geometry(c);
+  void add_weight(LayerShape& shape) const {
+    if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{shape.output().back()}));
+  }
+  // `image` is as the ops have it; the bias is the last weight.
+  ValueId build(const BuildCall& call, ValueId image, size_t rank) const {
+    ValueId y = as_output(call, image, rank);
+    if (use_bias) y = call.add("bias_add", {y, call.weights.back()});
+    return activation(call, y);
+  }
+};
+
+Layer convolution(Config& c, size_t rank) {
+  const Geometry g = read_geometry(c, rank);
   const int64_t filters = c.integer("filters", 1, kMostElements);
   const int64_t groups = c.integer("groups", 1, kMostElements, 1);
-  const bool use_bias = c.flag("use_bias", true);
-  const WeightConfig kernel = read_weight(c, "kernel", "glorot_uniform"), bias = read_weight(c, "bias", "zeros");
-  const Activation activation = read_activation(c, "activation");
+  const WeightConfig kernel = read_weight(c, "kernel", "glorot_uniform");
+  const Ending ending(c);
   c.only("lora_rank");
   const std::string where = c.where();
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const auto windows, place(g, in[0], where));
-    const int64_t channels = in[0][2];
+    PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));
+    const int64_t channels = in[0].back();
     if (channels % groups != 0 || filters % groups != 0)
       return fail(ErrorCode::kBadGeometry, fmt::format("{}: {} groups must divide {} input channels and {} filters",
                                                        where, groups, channels, filters));
-    LayerShape shape;
-    PLIMSOLL_ASSIGN(shape.output, checked_shape({windows[0].output, windows[1].output, filters}, where));
-    PLIMSOLL_ASSIGN(Shape w, checked_shape({g.kernel[0], g.kernel[1], channels / groups, filters}, where + ": kernel"));
+    PLIMSOLL_ASSIGN(LayerShape shape, image_shape(windows, filters, where));
+    PLIMSOLL_ASSIGN(Shape w, kernel_shape(g, channels / groups, filters, where + ": kernel"));
     shape.weights.push_back(kernel.spec("kernel", std::move(w)));
-    if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{filters}));
+    ending.add_weight(shape);
+    shape.windows = std::move(windows);
     return shape;
   };
   layer.build = [=](const BuildCall& call) {
-    ValueId y = convolve(call, g, call.in(), call.weights[0], groups, where);
-    if (use_bias) y = call.add("bias_add", {y, call.weights[1]});
-    return activation(call, y);
+    const ValueId x = as_image(call, call.in(), rank), w = as_kernel(call, call.weights[0], rank);
+    return ending.build(call, call.add("conv2d", {x, w}, attributes(g, call.computed.windows, groups)), rank);
   };
   return layer;
 }
 
 // A depthwise kernel [kh,kw,C,M] is a grouped one [kh,kw,1,C*M]: output channel c*M+m, in both.
-ValueId depthwise(const BuildCall& call, const Geometry& g, ValueId kernel, const std::string& where) {
+ValueId depthwise(const BuildCall& call, const Geometry& g, ValueId kernel) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): a reference would not survive add()
   const Shape k = call.shape(kernel);
-  const ValueId grouped = call.add("reshape", {kernel}, {{"shape", std::vector<int64_t>{k[0], k[1], 1, k[2] * k[3]}}});
-  return convolve(call, g, call.in(), grouped, k[2], where);
+  const int64_t channels = k[g.rank()], multiplier = k.back();
+  std::vector<int64_t> dims = op_sizes(g.kernel);
+  dims.insert(dims.end(), {1, channels * multiplier});
+  const ValueId x = as_image(call, call.in(), g.rank());
+  const ValueId grouped = call.add("reshape", {kernel}, {{"shape", dims}});
+  return call.add("conv2d", {x, grouped}, attributes(g, call.computed.windows, channels));
 }
 
-Layer depthwise_conv2d(Config& c) {
-  const Geometry g = read_geometry(c);
+Layer depthwise_convolution(Config& c, size_t rank) {
+  const Geometry g = read_geometry(c, rank);
   const int64_t multiplier = c.integer("depth_multiplier", 1, kMostGeometry, 1);
-  const bool use_bias = c.flag("use_bias", true);
-  const WeightConfig kernel = read_weight(c, "depthwise", "glorot_uniform"), bias = read_weight(c, "bias", "zeros");
-  const Activation activation = read_activation(c, "activation");
+  const WeightConfig kernel = read_weight(c, "depthwise", "glorot_uniform");
+  const Ending ending(c);
   const std::string where = c.where();
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const auto windows, place(g, in[0], where));
-    const int64_t channels = in[0][2];
-    LayerShape shape;
-    PLIMSOLL_ASSIGN(shape.output, checked_shape({windows[0].output, windows[1].output, channels * multiplier}, where));
-    PLIMSOLL_ASSIGN(Shape w, checked_shape({g.kernel[0], g.kernel[1], channels, multiplier}, where + ": kernel"));
+    PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));
+    const int64_t channels = in[0].back();
+    PLIMSOLL_ASSIGN(LayerShape shape, image_shape(windows, channels * multiplier, where));
+    PLIMSOLL_ASSIGN(Shape w, kernel_shape(g, channels, multiplier, where + ": kernel"));
     shape.weights.push_back(kernel.spec("kernel", std::move(w)));
-    if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{channels * multiplier}));
+    ending.add_weight(shape);
+    shape.windows = std::move(windows);
     return shape;
   };
-  layer.build = [=](const BuildCall& call) {
-    ValueId y = depthwise(call, g, call.weights[0], where);
-    if (use_bias) y = call.add("bias_add", {y, call.weights[1]});
-    return activation(call, y);
-  };
+  layer.build = [=](const BuildCall& call) { return ending.build(call, depthwise(call, g, call.weights[0]), rank); };
   return layer;
 }
 
-Layer separable_conv2d(Config& c) {
-  const Geometry g = read_geometry(c);
+Layer separable_convolution(Config& c, size_t rank) {
+  const Geometry g = read_geometry(c, rank);
+  const Geometry one{Sizes(rank, 1), Sizes(rank, 1), Sizes(rank, 1), WindowPadding::kValid};
   const int64_t filters = c.integer("filters", 1, kMostElements);
   const int64_t multiplier = c.integer("depth_multiplier", 1, kMostGeometry, 1);
-  const bool use_bias = c.flag("use_bias", true);
   const WeightConfig depth = read_weight(c, "depthwise", "glorot_uniform"),
                      point = read_weight(c, "pointwise", "glorot_uniform");
-  const WeightConfig bias = read_weight(c, "bias", "zeros");
-  const Activation activation = read_activation(c, "activation");
+  const Ending ending(c);
   const std::string where = c.where();
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const auto windows, place(g, in[0], where));
-    const int64_t channels = in[0][2], middle = channels * multiplier;
-    LayerShape shape;
-    PLIMSOLL_TRY(checked_shape({windows[0].output, windows[1].output, middle}, where));
-    PLIMSOLL_ASSIGN(shape.output, checked_shape({windows[0].output, windows[1].output, filters}, where));
-    PLIMSOLL_ASSIGN(Shape d,
-                    checked_shape({g.kernel[0], g.kernel[1], channels, multiplier}, where + ": depthwise kernel"));
-    PLIMSOLL_ASSIGN(Shape p, checked_shape({1, 1, middle, filters}, where + ": pointwise kernel"));
+    PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));
+    const int64_t channels = in[0].back(), middle = channels * multiplier;
+    PLIMSOLL_TRY(image_shape(windows, middle, where));
+    PLIMSOLL_ASSIGN(LayerShape shape, image_shape(windows, filters, where));
+    PLIMSOLL_ASSIGN(Shape d, kernel_shape(g, channels, multiplier, where + ": depthwise kernel"));
+    PLIMSOLL_ASSIGN(Shape p, kernel_shape(one, middle, filters, where + ": pointwise kernel"));
     shape.weights.push_back(depth.spec("depthwise_kernel", std::move(d)));
     shape.weights.push_back(point.spec("pointwise_kernel", std::move(p)));
-    if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{filters}));
+    ending.add_weight(shape);
+    shape.windows = std::move(windows);
     return shape;
   };
   layer.build = [=](const BuildCall& call) {
-    const Geometry one{{1, 1}, {1, 1}, {1, 1}, false};
-    ValueId y = depthwise(call, g, call.weights[0], where);
-    y = convolve(call, one, y, call.weights[1], 1, where);
-    if (use_bias) y = call.add("bias_add", {y, call.weights[2]});
-    return activation(call, y);
+    const ValueId middle = depthwise(call, g, call.weights[0]), w = as_kernel(call, call.weights[1], rank);
+    const std::vector<KernelWindow> unpadded(rank);
+    return ending.build(call, call.add("conv2d", {middle, w}, attributes(one, unpadded, 1)), rank);
   };
   return layer;
 }
@@ -175,55 +166,54 @@ Result<KernelWindow> place_transposed(int64_t in, int64_t extent, int64_t stride
   return window;
 }
 
-Layer conv2d_transpose(Config& c) {
-  const Geometry g = read_geometry(c);
+Layer transposed_convolution(Config& c, size_t rank) {
+  const Geometry g = read_geometry(c, rank);
   const int64_t filters = c.integer("filters", 1, kMostElements);
-  const bool use_bias = c.flag("use_bias", true);
-  std::optional<Config::Pair> output_padding;
-  if (c.value("output_padding")) output_padding = c.pair("output_padding", 0);
-  const WeightConfig kernel = read_weight(c, "kernel", "glorot_uniform"), bias = read_weight(c, "bias", "zeros");
-  const Activation activation = read_activation(c, "activation");
+  std::optional<Sizes> output_padding;
+  if (c.value("output_padding")) output_padding = c.sizes("output_padding", rank, 0);
+  const WeightConfig kernel = read_weight(c, "kernel", "glorot_uniform");
+  const Ending ending(c);
   const std::string where = c.where();
-  for (size_t d = 0; output_padding && d < 2; ++d)
+  for (size_t d = 0; output_padding && d < rank; ++d)
     if ((*output_padding)[d] >= g.strides[d])
       c.issues().reject(fmt::format("{}: output_padding {} must be less than the stride {}", where,
                                     (*output_padding)[d], g.strides[d]));
-  const auto place_both = [=](const Shape& in) -> Result<std::array<KernelWindow, 2>> {
-    PLIMSOLL_TRY(need_rank(in, 3, where));
-    std::array<KernelWindow, 2> windows;
-    for (size_t d = 0; d < 2; ++d) {
-      const auto extra = output_padding ? std::optional((*output_padding)[d]) : std::nullopt;
-      PLIMSOLL_ASSIGN(windows[d], place_transposed(in[d], g.extent(d), g.strides[d], g.same, extra, where));
-    }
-    return windows;
-  };
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const auto windows, place_both(in[0]));
-    LayerShape shape;
-    PLIMSOLL_ASSIGN(shape.output, checked_shape({windows[0].output, windows[1].output, filters}, where));
-    PLIMSOLL_ASSIGN(Shape w, checked_shape({g.kernel[0], g.kernel[1], filters, in[0][2]}, where + ": kernel"));
+    PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));
+    std::vector<KernelWindow> windows(rank);
+    for (size_t d = 0; d < rank; ++d) {
+      const auto extra = output_padding ? std::optional((*output_padding)[d]) : std::nullopt;
+      const bool same = g.padding == WindowPadding::kSame;
+      PLIMSOLL_ASSIGN(windows[d], place_transposed(in[0][d], g.extent(d), g.strides[d], same, extra, where));
+    }
+    PLIMSOLL_ASSIGN(LayerShape shape, image_shape(windows, filters, where));
+    PLIMSOLL_ASSIGN(Shape w, kernel_shape(g, filters, in[0].back(), where + ": kernel"));
     shape.weights.push_back(kernel.spec("kernel", std::move(w)));
-    if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{filters}));
+    ending.add_weight(shape);
+    shape.windows = std::move(windows);
     return shape;
   };
   layer.build = [=](const BuildCall& call) {
-    const auto windows = place_both(sample_of(call, call.in()));
-    assert(windows);
-    Attrs attrs = attributes(g, *windows, 1);
-    attrs.set("input_size", std::vector<int64_t>{(*windows)[0].output, (*windows)[1].output});
-    ValueId y = call.add("conv2d_input_grad", {call.in(), call.weights[0]}, std::move(attrs));
-    if (use_bias) y = call.add("bias_add", {y, call.weights[1]});
-    return activation(call, y);
+    const ValueId x = as_image(call, call.in(), rank), w = as_kernel(call, call.weights[0], rank);
+    Attrs attrs = attributes(g, call.computed.windows, 1);
+    Sizes size;
+    for (const KernelWindow& window : call.computed.windows) size.push_back(window.output);
+    attrs.set("input_size", op_sizes(size));
+    return ending.build(call, call.add("conv2d_input_grad", {x, w}, std::move(attrs)), rank);
   };
   return layer;
 }
 
 constexpr std::array kLayers = {
-    LayerClass{"Conv2D", conv2d},
-    LayerClass{"DepthwiseConv2D", depthwise_conv2d},
-    LayerClass{"SeparableConv2D", separable_conv2d},
-    LayerClass{"Conv2DTranspose", conv2d_transpose},
+    LayerClass{"Conv1D", [](Config& c) { return convolution(c, 1); }},
+    LayerClass{"Conv2D", [](Config& c) { return convolution(c, 2); }},
+    LayerClass{"DepthwiseConv1D", [](Config& c) { return depthwise_convolution(c, 1); }},
+    LayerClass{"DepthwiseConv2D", [](Config& c) { return depthwise_convolution(c, 2); }},
+    LayerClass{"SeparableConv1D", [](Config& c) { return separable_convolution(c, 1); }},
+    LayerClass{"SeparableConv2D", [](Config& c) { return separable_convolution(c, 2); }},
+    LayerClass{"Conv1DTranspose", [](Config& c) { return transposed_convolution(c, 1); }},
+    LayerClass{"Conv2DTranspose", [](Config& c) { return transposed_convolution(c, 2); }},
 };
 
 }  // namespace

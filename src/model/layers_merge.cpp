@@ -37,24 +37,56 @@ Result<Shape> broadcast_all(std::span<const Shape> in, const std::string& where)
   return checked_shape(std::move(dims), where);
 }
 
+// A mask [N,...] beside each channel of a tensor [N,...,C].
+ValueId beside(const BuildCall& call, ValueId mask, ValueId tensor) {
+  const std::vector<int64_t> dims = call.shape(tensor).dims;
+  std::vector<int64_t> column = dims;
+  column.back() = 1;
+  if (call.b.graph().type(mask).dtype != call.precision)
+    mask = call.add("cast", {mask}, {{"dtype", std::string(name_of(call.precision))}});
+  return call.add("broadcast", {call.add("reshape", {mask}, {{"shape", column}})}, {{"shape", dims}});
+}
+
+ValueId inverted(const BuildCall& call, ValueId mask) {
+  return call.add("affine", {mask}, {{"scale", -1.0}, {"offset", 1.0}});
+}
+
+// Where any of the masks is 1; kNone where an input has none.
+ValueId merged_mask(const BuildCall& call) {
+  if (std::find(call.masks.begin(), call.masks.end(), kNone) != call.masks.end()) return kNone;
+  ValueId none = kNone;  // 1 where all masks are 0
+  for (ValueId mask : call.masks) {
+    const ValueId other = inverted(call, mask);
+    none = none == kNone ? other : call.add("multiply", {none, other});
+  }
+  return inverted(call, none);
+}
+
+// Keras's Multiply reads masked values as 1, and leaves 0 where no input counts.
+ValueId multiply_masked(const BuildCall& call, ValueId mask) {
+  ValueId product = kNone;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    ValueId x = call.inputs[i];
+    if (call.masks[i] != kNone) {
+      const ValueId counts = beside(call, call.masks[i], x);
+      x = call.add("add", {call.add("multiply", {x, counts}), inverted(call, counts)});
+    }
+    product = product == kNone ? x : call.add("multiply", {product, x});
+  }
+  return mask == kNone ? product : call.add("multiply", {product, beside(call, mask, product)});
+}
+
 Layer elementwise(Config& c, const std::string& op) {
   const std::string& where = c.where();
   Layer layer;
+  layer.masking = Masking::kMerges;
   layer.most_inputs = kAnyNumber;
-  layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(Shape output, broadcast_all(in, where));
-    return LayerShape{std::move(output), {}};
-  };
-  layer.build = [=](const BuildCall& call) {
-    std::vector<Shape> samples;
-    for (ValueId x : call.inputs) {
-      const Shape& s = call.shape(x);
-      samples.emplace_back(std::vector<int64_t>(s.dims.begin() + 1, s.dims.end()));
-    }
-    const auto output = broadcast_all(samples, where);
-    assert(output);
-    std::vector<int64_t> whole{call.batch};
-    whole.insert(whole.end(), output->dims.begin(), output->dims.end());
+  layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return broadcast_all(in, where); };
+  layer.build = [=](const BuildCall& call) -> LayerValues {
+    const ValueId mask = merged_mask(call);
+    const bool masked = std::any_of(call.masks.begin(), call.masks.end(), [](ValueId m) { return m != kNone; });
+    if (masked && op == "multiply") return {multiply_masked(call, mask), mask};
+    const std::vector<int64_t> whole = call.output_dims();
     ValueId sum = kNone;
     for (ValueId x : call.inputs) {
       if (call.shape(x).rank() != whole.size()) {
@@ -66,7 +98,7 @@ Layer elementwise(Config& c, const std::string& op) {
       if (call.shape(x).dims != whole) x = call.add("broadcast", {x}, {{"shape", whole}});
       sum = sum == kNone ? x : call.add(op, {sum, x});
     }
-    return sum;
+    return {sum, mask};
   };
   return layer;
 }
@@ -75,6 +107,7 @@ Layer concatenate(Config& c) {
   const int64_t axis = c.integer("axis", -64, 64, -1);
   const std::string where = c.where();
   Layer layer;
+  layer.masking = Masking::kChanges;
   layer.most_inputs = kAnyNumber;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     const auto at = positive_axis(axis, in[0].rank() + 1);
@@ -83,7 +116,7 @@ Layer concatenate(Config& c) {
                   fmt::format("{}: axis {} is outside of [batch,{}]", where, axis, to_text(in[0])));
     if (*at == 0) {
       issues.unknown(fmt::format("{}: axis=0, the batch", where));
-      return LayerShape{in[0], {}};
+      return LayerShape(in[0]);
     }
     std::vector<int64_t> dims = in[0].dims;
     const auto d = static_cast<size_t>(*at - 1);
@@ -95,8 +128,7 @@ Layer concatenate(Config& c) {
                                                          to_text(in[0]), to_text(s), axis));
       dims[d] += s[d];
     }
-    PLIMSOLL_ASSIGN(Shape output, checked_shape(std::move(dims), where));
-    return LayerShape{std::move(output), {}};
+    return checked_shape(std::move(dims), where);
   };
   layer.build = [=](const BuildCall& call) {
     if (call.inputs.size() == 1) return call.in();

@@ -87,15 +87,16 @@ Layer batch_normalization(Config& c) {
   const std::string where = c.where();
   Layer layer;
   layer.couples_samples = true;
+  layer.masking = Masking::kChanges;  // statistics of the rows that count
   layer.float32_weights = true;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     PLIMSOLL_TRY(last_axis(axis, in[0], where, issues));
     const Shape channels{in[0].back()};
-    LayerShape shape{in[0], {}};
+    LayerShape shape(in[0]);
     if (norm.scale) shape.weights.push_back(gamma.spec("gamma", channels));
     if (norm.center) shape.weights.push_back(beta.spec("beta", channels));
     for (auto spec : {mean.spec("moving_mean", channels), variance.spec("moving_variance", channels)}) {
-      spec.statistic = true;
+      spec.frozen = true;
       shape.weights.push_back(std::move(spec));
     }
     return shape;
@@ -112,11 +113,12 @@ Layer layer_normalization(Config& c) {
   c.only("rms_scaling", {false});
   const std::string where = c.where();
   Layer layer;
+  layer.masking = Masking::kPasses;
   layer.float32_weights = true;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     PLIMSOLL_TRY(last_axis(axis, in[0], where, issues));
     const Shape channels{in[0].back()};
-    LayerShape shape{in[0], {}};
+    LayerShape shape(in[0]);
     if (scale) shape.weights.push_back(gamma.spec("gamma", channels));
     if (center) shape.weights.push_back(beta.spec("beta", channels));
     return shape;

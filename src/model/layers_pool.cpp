@@ -1,80 +1,73 @@
-// Pooling, over windows and over whole images.
+// Pooling, over windows and over whole images, of one or two spatial dimensions.
 #include <fmt/format.h>
 
 #include <array>
 
-#include "model/layer.h"
+#include "model/geometry.h"
 
 namespace plimsoll {
 namespace {
 
-struct Pool {
-  Config::Pair size, strides;
-  bool same = false;
-  std::string where;
-
-  Result<std::array<KernelWindow, 2>> place(const Shape& in) const {
-    PLIMSOLL_TRY(need_rank(in, 3, where));
-    std::array<KernelWindow, 2> windows;
-    for (size_t d = 0; d < 2; ++d) {
-      PLIMSOLL_ASSIGN(windows[d], place_window(in[d], size[d], strides[d], same, where));
-    }
-    return windows;
-  }
-};
-
-Layer pooling(Config& c, const std::string& op) {
-  Pool pool;
-  pool.size = c.pair("pool_size", 1, Config::Pair{2, 2});
-  pool.strides = c.pair("strides", 1, pool.size);
-  pool.same = c.choice("padding", {"valid", "same"}, "valid") == "same";
-  pool.where = c.where();
+Layer pooling(Config& c, size_t rank, const std::string& op) {
+  Geometry g;
+  g.kernel = c.sizes("pool_size", rank, 1, Sizes(rank, 2));
+  g.strides = c.sizes("strides", rank, 1, g.kernel);
+  g.dilations = Sizes(rank, 1);
+  if (c.choice("padding", {"valid", "same"}, "valid") == "same") g.padding = WindowPadding::kSame;
   c.choice("data_format", {"channels_last"}, "channels_last");
+  const std::string where = c.where();
   // The position of a maximum is kept in one byte.
   constexpr int64_t kLargestMaxWindow = 255;
-  if (op == "max_pool2d" && pool.size[0] * pool.size[1] > kLargestMaxWindow)
-    c.issues().unknown(fmt::format("{}: pool_size={}x{}, more than {} elements", c.where(), pool.size[0], pool.size[1],
-                                   kLargestMaxWindow));
+  int64_t elements = 1;
+  for (int64_t size : g.kernel) elements *= size;
+  if (op == "max_pool2d" && elements > kLargestMaxWindow)
+    c.issues().unknown(
+        fmt::format("{}: pool_size={}, more than {} elements", where, fmt::join(g.kernel, "x"), kLargestMaxWindow));
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const auto windows, pool.place(in[0]));
-    PLIMSOLL_ASSIGN(Shape output, checked_shape({windows[0].output, windows[1].output, in[0][2]}, pool.where));
-    return LayerShape{std::move(output), {}};
+    PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));
+    PLIMSOLL_ASSIGN(LayerShape shape, image_shape(windows, in[0].back(), where));
+    shape.windows = std::move(windows);
+    return shape;
   };
   layer.build = [=](const BuildCall& call) {
-    const Shape& in = call.shape(call.in());
-    const auto w = pool.place(Shape{in[1], in[2], in[3]});
-    assert(w);
-    return call.add(op, {call.in()},
-                    {{"pool", std::vector<int64_t>{pool.size[0], pool.size[1]}},
-                     {"strides", std::vector<int64_t>{pool.strides[0], pool.strides[1]}},
-                     {"pads", std::vector<int64_t>{(*w)[0].before, (*w)[0].after, (*w)[1].before, (*w)[1].after}}});
+    const ValueId y = call.add(
+        op, {as_image(call, call.in(), rank)},
+        {{"pool", op_sizes(g.kernel)}, {"strides", op_sizes(g.strides)}, {"pads", op_pads(call.computed.windows)}});
+    return as_output(call, y, rank);
   };
   return layer;
 }
 
-Layer global_pooling(Config& c, const std::string& op) {
+Layer global_pooling(Config& c, size_t rank, const std::string& op) {
   const bool keep = c.flag("keepdims", false);
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
   Layer layer;
+  // Keras averages the rows that count.
+  if (rank == 1 && op == "global_avg_pool2d") layer.masking = Masking::kChanges;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
-    PLIMSOLL_TRY(need_rank(in[0], 3, where));
-    return LayerShape{keep ? Shape{1, 1, in[0][2]} : Shape{in[0][2]}, {}};
+    PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));
+    std::vector<int64_t> dims(keep ? rank : 0, 1);
+    dims.push_back(in[0].back());
+    return LayerShape(Shape(std::move(dims)));
   };
   layer.build = [=](const BuildCall& call) {
-    const ValueId y = call.add(op, {call.in()});
-    if (!keep) return y;
-    return call.add("reshape", {y}, {{"shape", std::vector<int64_t>{call.batch, 1, 1, call.shape(y).back()}}});
+    const ValueId y = call.add(op, {as_image(call, call.in(), rank)});
+    return keep ? call.add("reshape", {y}, {{"shape", call.output_dims()}}) : y;
   };
   return layer;
 }
 
 constexpr std::array kLayers = {
-    LayerClass{"MaxPooling2D", [](Config& c) { return pooling(c, "max_pool2d"); }},
-    LayerClass{"AveragePooling2D", [](Config& c) { return pooling(c, "avg_pool2d"); }},
-    LayerClass{"GlobalMaxPooling2D", [](Config& c) { return global_pooling(c, "global_max_pool2d"); }},
-    LayerClass{"GlobalAveragePooling2D", [](Config& c) { return global_pooling(c, "global_avg_pool2d"); }},
+    LayerClass{"MaxPooling1D", [](Config& c) { return pooling(c, 1, "max_pool2d"); }},
+    LayerClass{"MaxPooling2D", [](Config& c) { return pooling(c, 2, "max_pool2d"); }},
+    LayerClass{"AveragePooling1D", [](Config& c) { return pooling(c, 1, "avg_pool2d"); }},
+    LayerClass{"AveragePooling2D", [](Config& c) { return pooling(c, 2, "avg_pool2d"); }},
+    LayerClass{"GlobalMaxPooling1D", [](Config& c) { return global_pooling(c, 1, "global_max_pool2d"); }},
+    LayerClass{"GlobalMaxPooling2D", [](Config& c) { return global_pooling(c, 2, "global_max_pool2d"); }},
+    LayerClass{"GlobalAveragePooling1D", [](Config& c) { return global_pooling(c, 1, "global_avg_pool2d"); }},
+    LayerClass{"GlobalAveragePooling2D", [](Config& c) { return global_pooling(c, 2, "global_avg_pool2d"); }},
 };
 
 }  // namespace

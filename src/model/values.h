@@ -26,6 +26,11 @@ bool is_tally_value(std::string_view value);
 // Persistent: the gradient of a weight over the window so far; only where a window is cut into micro-batches.
 std::string accumulated_value(const std::string& weight);  // "accumulated:dense/kernel"
 
+// Persistent: `[]` T, the rows of the window so far whose losses are masked, and those of them that count; only where a
+// window is cut.
+inline constexpr const char* kMaskRows = "mask:rows";
+inline constexpr const char* kMaskCounted = "mask:counted";
+
 // Persistent values that the host sets before phases run. A graph mentions those it reads.
 enum class StepScalar : uint8_t {
   kOne,            // `[]` T, 1: the factor of tallies

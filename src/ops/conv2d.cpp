@@ -2,6 +2,7 @@
 #include "ops/families.h"
 #include "ops/gemm.h"
 #include "ops/util.h"
+#include "ops/window.h"
 
 namespace plimsoll {
 namespace {
@@ -12,9 +13,8 @@ bool check_attrs(InferCheck& check) {
 }
 
 std::string window_text(const WindowGeometry& g) {
-  return fmt::format("a {}x{} kernel with dilations {},{} over {}x{} padded by {},{},{},{}", g.kernel[0], g.kernel[1],
-                     g.dilations[0], g.dilations[1], g.input[0], g.input[1], g.before[0], g.after[0], g.before[1],
-                     g.after[1]);
+  return fmt::format("a {}x{} kernel with dilations {},{} over {}", g.kernel[0], g.kernel[1], g.dilations[0],
+                     g.dilations[1], g.padded_input());
 }
 
 bool check_channels(InferCheck& check, int64_t channels, int64_t outputs, int64_t kernel_channels, const Attrs& attrs) {
@@ -34,8 +34,8 @@ Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
   const Shape &x = in[0].shape, &w = in[1].shape;
   if (!check_channels(check, x[3], w[3], w[2], attrs)) return check.failed();
   if (in.size() == 3) check.require(in[2].shape == Shape{w[3]}, fmt::format("the bias must be [{}]", w[3]));
-  const WindowGeometry g = window_geometry(w[0], w[1], x[1], x[2], attrs);
-  check.require(g.output[0] > 0 && g.output[1] > 0, window_text(g) + " has no output");
+  const WindowGeometry g = window_geometry(&w.dims[0], &x.dims[1], attrs);
+  check.require(g.has_output(), window_text(g) + " has no output");
   return check.outputs({{in[0].dtype, Shape{x[0], g.output[0], g.output[1], w[3]}}});
 }
 
@@ -50,7 +50,7 @@ Result<Types> infer_input_grad(InTypes in, const Attrs& attrs) {
   if (!check.require(dy[3] == w[3], fmt::format("dy has {} channels, the kernel {} outputs", dy[3], w[3])) ||
       !check_channels(check, channels, w[3], w[2], attrs))
     return check.failed();
-  const WindowGeometry g = window_geometry(w[0], w[1], size[0], size[1], attrs);
+  const WindowGeometry g = window_geometry(&w.dims[0], size.data(), attrs);
   check.require(g.output[0] == dy[1] && g.output[1] == dy[2],
                 fmt::format("{} gives {}x{}, but dy is {}x{}", window_text(g), g.output[0], g.output[1], dy[1], dy[2]));
   return check.outputs({{in[0].dtype, Shape{dy[0], size[0], size[1], channels}}});
@@ -65,7 +65,7 @@ Result<Types> infer_weight_grad(InTypes in, const Attrs& attrs) {
   const auto& kernel = attrs.list("kernel");
   const int64_t groups = attrs.integer("groups");
   if (!check_channels(check, x[3], dy[3], x[3] / groups, attrs)) return check.failed();
-  const WindowGeometry g = window_geometry(kernel[0], kernel[1], x[1], x[2], attrs);
+  const WindowGeometry g = window_geometry(kernel.data(), &x.dims[1], attrs);
   check.require(dy[0] == x[0] && g.output[0] == dy[1] && g.output[1] == dy[2],
                 fmt::format("{} gives [{},{},{}], but dy is [{},{},{}]", window_text(g), x[0], g.output[0], g.output[1],
                             dy[0], dy[1], dy[2]));
@@ -134,10 +134,10 @@ std::vector<ValueId> weight_grad_gradient(const GradientCall& g) {
 // One convolution's sizes, whichever of its three tensors is being computed.
 struct Conv {
   WindowGeometry g;
-  int64_t n, c, o, groups, cg, og;  // cg, og: channels a group
+  int64_t n, c, o, groups, cg, og;  // cg, og: channels per group
 
   Conv(const Shape& x, const Shape& w, const Attrs& attrs)
-      : g(window_geometry(w[0], w[1], x[1], x[2], attrs)),
+      : g(window_geometry(&w.dims[0], &x.dims[1], attrs)),
         n(x[0]),
         c(x[3]),
         o(w[3]),
@@ -145,7 +145,7 @@ struct Conv {
         cg(c / groups),
         og(o / groups) {}
 
-  int64_t taps() const { return g.kernel[0] * g.kernel[1]; }
+  int64_t taps() const { return g.window_elements(); }
   int64_t input_pixels() const { return n * g.input[0] * g.input[1]; }
   int64_t output_pixels() const { return n * g.output[0] * g.output[1]; }
   bool depthwise() const { return cg == 1 && og == 1; }

@@ -3,6 +3,7 @@
 
 #include "ops/families.h"
 #include "ops/pooling.h"
+#include "ops/window.h"
 
 namespace plimsoll {
 namespace {
@@ -17,28 +18,26 @@ bool check_attrs(InferCheck& check, const Attrs& attrs) {
                                    fmt::join(pads, ","), fmt::join(pool, ",")));
 }
 
-WindowGeometry geometry_of(int64_t height, int64_t width, const Attrs& attrs) {
-  const auto& pool = attrs.list("pool");
-  return window_geometry(pool[0], pool[1], height, width, attrs);
+// `input` begins with the sizes of the image.
+WindowGeometry geometry_of(const int64_t* input, const Attrs& attrs) {
+  return window_geometry(attrs.list("pool").data(), input, attrs);
 }
 
 std::string window_text(const WindowGeometry& g) {
-  return fmt::format("{}x{} windows with strides {},{} over {}x{} padded by {},{},{},{}", g.kernel[0], g.kernel[1],
-                     g.strides[0], g.strides[1], g.input[0], g.input[1], g.before[0], g.after[0], g.before[1],
-                     g.after[1]);
+  return fmt::format("{}x{} windows with strides {},{} over {}", g.kernel[0], g.kernel[1], g.strides[0], g.strides[1],
+                     g.padded_input());
 }
 
 Result<Types> infer_forward(std::string_view name, bool with_index, InTypes in, const Attrs& attrs) {
   InferCheck check(name, in, attrs);
   if (!check.inputs(1) || !check.all_floats() || !check.rank(0, 4) || !check_attrs(check, attrs)) return check.failed();
   const Shape& x = in[0].shape;
-  const WindowGeometry g = geometry_of(x[1], x[2], attrs);
-  check.require(g.output[0] > 0 && g.output[1] > 0, window_text(g) + " have no output");
+  const WindowGeometry g = geometry_of(&x.dims[1], attrs);
+  check.require(g.has_output(), window_text(g) + " have no output");
   const Shape y{x[0], g.output[0], g.output[1], x[3]};
   if (!with_index) return check.outputs({{in[0].dtype, y}});
-  check.require(
-      g.kernel[0] * g.kernel[1] <= kLargestWindow,
-      fmt::format("a window may have at most {} elements, not {}", kLargestWindow, g.kernel[0] * g.kernel[1]));
+  check.require(g.window_elements() <= kLargestWindow,
+                fmt::format("a window may have at most {} elements, not {}", kLargestWindow, g.window_elements()));
   return check.outputs({{in[0].dtype, y}, {DType::kUInt8, y}});
 }
 
@@ -50,7 +49,7 @@ Result<Types> infer_grad(std::string_view name, bool with_index, InTypes in, con
   if (with_index && (!check.type(1, DType::kUInt8) || !check.same_shape(0, 1))) return check.failed();
   const Shape& dy = in[0].shape;
   const auto& size = attrs.list("input_size");
-  const WindowGeometry g = geometry_of(size[0], size[1], attrs);
+  const WindowGeometry g = geometry_of(size.data(), attrs);
   check.require(g.output[0] == dy[1] && g.output[1] == dy[2],
                 fmt::format("{} give {}x{}, but dy is {}x{}", window_text(g), g.output[0], g.output[1], dy[1], dy[2]));
   return check.outputs({{in[0].dtype, Shape{dy[0], size[0], size[1], dy[3]}}});
@@ -58,7 +57,7 @@ Result<Types> infer_grad(std::string_view name, bool with_index, InTypes in, con
 
 // body(sample, row, column): output pixels of one sample in order, samples side by side.
 template <typename Body>
-void for_pixels(int64_t samples, const int64_t size[2], int64_t channels, Body body) {
+void for_pixels(int64_t samples, const WindowGeometry::Sizes& size, int64_t channels, Body body) {
   for_each(samples, size[0] * size[1] * channels, [&](int64_t n) {
     for (int64_t h = 0; h < size[0]; ++h)
       for (int64_t w = 0; w < size[1]; ++w) body(n, h, w);
@@ -77,7 +76,7 @@ void for_window(const WindowGeometry& g, int64_t n, int64_t h, int64_t w, Body b
 
 void reference_max(const ReferenceCall& call) {
   const Shape &x = call.inputs[0].type.shape, &y = call.outputs[0].type.shape;
-  const WindowGeometry g = geometry_of(x[1], x[2], call.attrs);
+  const WindowGeometry g = geometry_of(&x.dims[1], call.attrs);
   const int64_t channels = x[3];
   for_pixels(x[0], g.output, channels, [&](int64_t n, int64_t h, int64_t w) {
     const int64_t at = ((n * y[1] + h) * y[2] + w) * channels;
@@ -98,7 +97,7 @@ void reference_max(const ReferenceCall& call) {
 
 void reference_max_grad(const ReferenceCall& call) {
   const Shape &dy = call.inputs[0].type.shape, &dx = call.outputs[0].type.shape;
-  const WindowGeometry g = geometry_of(dx[1], dx[2], call.attrs);
+  const WindowGeometry g = geometry_of(&dx.dims[1], call.attrs);
   const int64_t channels = dx[3];
   std::fill_n(out(call), dx.elements(), 0.0);
   for_pixels(dy[0], g.output, channels, [&](int64_t n, int64_t h, int64_t w) {
@@ -118,7 +117,7 @@ int64_t window_count(const WindowGeometry& g, int64_t h, int64_t w) {
 
 void reference_avg(const ReferenceCall& call) {
   const Shape &x = call.inputs[0].type.shape, &y = call.outputs[0].type.shape;
-  const WindowGeometry g = geometry_of(x[1], x[2], call.attrs);
+  const WindowGeometry g = geometry_of(&x.dims[1], call.attrs);
   const int64_t channels = x[3];
   for_pixels(x[0], g.output, channels, [&](int64_t n, int64_t h, int64_t w) {
     double* sum = out(call) + ((n * y[1] + h) * y[2] + w) * channels;
@@ -133,7 +132,7 @@ void reference_avg(const ReferenceCall& call) {
 
 void reference_avg_grad(const ReferenceCall& call) {
   const Shape &dy = call.inputs[0].type.shape, &dx = call.outputs[0].type.shape;
-  const WindowGeometry g = geometry_of(dx[1], dx[2], call.attrs);
+  const WindowGeometry g = geometry_of(&dx.dims[1], call.attrs);
   const int64_t channels = dx[3];
   std::fill_n(out(call), dx.elements(), 0.0);
   for_pixels(dy[0], g.output, channels, [&](int64_t n, int64_t h, int64_t w) {

@@ -1,8 +1,11 @@
 // conv2d_pooled and conv2d_pooled_weight_grad: a convolution with the max_pool2d behind it as one op, and the weight
 // gradient from what max_pool2d_grad reads. The image between the two, the largest of a small network, is never
 // stored. Windows do not overlap and have no padding. Lowering makes them, where the image has no other reader.
+#include <array>
+
 #include "ops/families.h"
 #include "ops/util.h"
+#include "ops/window.h"
 
 namespace plimsoll {
 namespace {
@@ -47,7 +50,7 @@ OpDef forward_op(const OpDef& conv, const OpDef& pool) {
 Types weight_grad_inputs(InTypes in, const Attrs& attrs) {
   const auto& kernel = attrs.list("kernel");
   const Shape& x = in[0].shape;
-  const WindowGeometry g = window_geometry(kernel[0], kernel[1], x[1], x[2], attrs);
+  const WindowGeometry g = window_geometry(kernel.data(), &x.dims[1], attrs);
   return {in[0], {in[0].dtype, Shape{x[0], g.output[0], g.output[1], in[1].shape[3]}}};
 }
 
@@ -145,7 +148,7 @@ std::vector<OpCase> weight_grad_cases() {
   std::vector<OpCase> cases;
   for (const PooledCase& c : kCases) {
     Attrs attrs = attrs_of(c);
-    const WindowGeometry g = window_geometry(c.kernel[0], c.kernel[1], c.height, c.width, attrs);
+    const WindowGeometry g = window_geometry(c.kernel.data(), std::array{c.height, c.width}.data(), attrs);
     attrs.set("kernel", c.kernel);
     if (c.bias) attrs.set("bias", true);
     const auto pooled = {c.images, g.output[0] / 2, g.output[1] / 2, c.outputs};

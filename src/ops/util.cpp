@@ -104,23 +104,4 @@ Result<Types> InferCheck::outputs(Types types) {
   return types;
 }
 
-WindowGeometry window_geometry(int64_t kernel_h, int64_t kernel_w, int64_t height, int64_t width, const Attrs& attrs) {
-  const auto& strides = attrs.list("strides");
-  const auto& pads = attrs.list("pads");
-  const std::vector<int64_t> dilations = attrs.has("dilations") ? attrs.list("dilations") : std::vector<int64_t>{1, 1};
-  WindowGeometry g{{kernel_h, kernel_w},
-                   {strides[0], strides[1]},
-                   {pads[0], pads[2]},
-                   {pads[1], pads[3]},
-                   {dilations[0], dilations[1]},
-                   {height, width},
-                   {0, 0}};
-  for (int axis : {0, 1}) {
-    const int64_t span = (g.kernel[axis] - 1) * g.dilations[axis] + 1;
-    const int64_t room = g.input[axis] + g.before[axis] + g.after[axis] - span;
-    g.output[axis] = room < 0 ? 0 : room / g.strides[axis] + 1;
-  }
-  return g;
-}
-
 }  // namespace plimsoll

@@ -105,20 +105,6 @@ void sum_channels(double* sums, int64_t rows, int64_t channels, F f) {
   });
 }
 
-// Windows over images: what conv2d and the poolings have in common.
-struct WindowGeometry {
-  int64_t kernel[2], strides[2], before[2], after[2], dilations[2];
-  int64_t input[2], output[2];  // height, width
-
-  // Row (axis 0) or column (axis 1) of the input under a tap; -1 in the padding.
-  int64_t source(int axis, int64_t at, int64_t tap) const {
-    const int64_t i = at * strides[axis] - before[axis] + tap * dilations[axis];
-    return i >= 0 && i < input[axis] ? i : -1;
-  }
-};
-// `size`: height and width of the input; attributes strides, pads, and dilations where there are any.
-WindowGeometry window_geometry(int64_t kernel_h, int64_t kernel_w, int64_t height, int64_t width, const Attrs& attrs);
-
 // Of ops that stand for several: one of these, and what it refuses under the name of the whole.
 inline const OpDef& op_of(const std::vector<OpDef>& family, std::string_view name) {
   return *std::find_if(family.begin(), family.end(), [&](const OpDef& op) { return op.name == name; });

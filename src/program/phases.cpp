@@ -51,6 +51,29 @@ ValueId with_penalty(GraphBuilder& b, const Model& model, ValueId loss, DType pr
   return penalty == kNone ? loss : b.add1("add", {loss, penalty});
 }
 
+ValueId mask_count(GraphBuilder& b, const char* name, DType precision) {
+  return b.persistent(name, {precision, Shape{}}, Category::kGradients);
+}
+
+// A masked loss is a mean over the rows that count in the whole window, and only the window's end knows how many. So
+// its gradients and losses are summed as means over all rows, and multiplied by rows / counted at the end, before
+// penalties are added and gradients clipped.
+ValueId window_mask_factor(GraphBuilder& b, DType precision) {
+  return append_mask_factor(b, mask_count(b, kMaskRows, precision), mask_count(b, kMaskCounted, precision));
+}
+
+// The losses of a window at its end: times the factor and with the penalty, each where there is one (else kNone).
+void finish_losses(GraphBuilder& b, const Model& model, const GraphOptions& options, ValueId factor, ValueId penalty) {
+  if (penalty != kNone && factor == kNone) return store_tally(b, "loss", penalty, true);
+  if (factor == kNone) return;
+  for (const Tally& tally : tallies_of(model, Mode::kAccumulate, options)) {
+    const ValueId held =
+        b.persistent(tally_value(tally.name), {options.precision.variables, Shape{}}, Category::kInputs);
+    const ValueId sum = b.add1("scale", {held, factor});
+    b.update(held, penalty != kNone && tally.name == "loss" ? b.add1("add", {sum, penalty}) : sum);
+  }
+}
+
 // The sums of a whole window or of an evaluated batch, in place of what was there.
 void replace_tallies(GraphBuilder& b, ValueId loss, const Forward& forward) {
   store_tally(b, "loss", own_copy(b, loss), false);
@@ -94,15 +117,17 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   };
   for (const Weight* weight : trainable(model))
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
-  for (const Tally& tally : tallies_of(model, Mode::kTrain, options))
+  for (const Tally& tally : tallies_of(model, Mode::kAccumulate, options))
     zero(tally_value(tally.name), {}, Category::kInputs);
+  if (model.has_masked_losses())
+    for (const char* count : {kMaskRows, kMaskCounted}) zero(count, {}, Category::kGradients);
   return finish(b, kName, 0);
 }
 
 Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail) {
   const PhaseName name{PhaseKind::kAccumulate, tail};
   GraphBuilder b = builder_of(name);
-  const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
+  const Forward forward = model.build(b, samples, options.precision, Mode::kAccumulate, options.data);
   PLIMSOLL_TRY(b.status());
   const auto weights = trainable(model);
   const std::vector<ValueId> values = weight_values(b, weights, options.precision.variables);
@@ -118,6 +143,11 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   }
   store_tally(b, "loss", forward.loss, true);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
+  if (model.has_masked_losses())
+    for (const auto& [value, more] : {std::pair{kMaskRows, forward.rows}, std::pair{kMaskCounted, forward.counted}}) {
+      const ValueId count = mask_count(b, value, options.precision.variables);
+      b.update(count, b.add1("add", {count, more}));
+    }
   return finish(b, name, samples);
 }
 
@@ -130,14 +160,16 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
     sums.push_back(b.persistent(accumulated_value(weight->name), {options.precision.variables, weight->shape},
                                 Category::kGradients));
   }
+  const ValueId factor = model.has_masked_losses() ? window_mask_factor(b, options.precision.variables) : kNone;
   std::vector<TrainedWeight> trained;
   std::vector<ValueId> extra(values.size(), kNone);
-  if (const ValueId penalty = append_penalty(b, model, options.precision.variables); penalty != kNone) {
+  const ValueId penalty = append_penalty(b, model, options.precision.variables);
+  if (penalty != kNone)
     extra = append_gradients(b, penalty, values, loss_gradient(b, model.optimizer(), options.precision.variables));
-    store_tally(b, "loss", penalty, true);
-  }
+  finish_losses(b, model, options, factor, penalty);
   for (size_t i = 0; i < values.size(); ++i) {
     const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
+    if (factor != kNone) sums[i] = b.add1("scale", {sums[i], factor});
     trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
   }
   append_updates(b, model.optimizer(), trained);

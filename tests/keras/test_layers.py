@@ -10,7 +10,7 @@ import pytest
 from one_step import check_step
 
 L = keras.layers
-IMAGE, ODD, VECTOR = (8, 8, 4), (9, 7, 4), (6,)
+IMAGE, ODD, VECTOR, LINE = (8, 8, 4), (9, 7, 4), (6,), (11, 4)
 N = 5
 
 
@@ -101,7 +101,36 @@ CASES = {
     "rescaling": (IMAGE, lambda: L.Rescaling(0.25, 1.5)),
     "dropout_zero": (IMAGE, lambda: L.Dropout(0.0)),
     "conv_frozen": (IMAGE, lambda: frozen(L.Conv2D(6, 3))),
+    "conv1d": (LINE, lambda: L.Conv1D(6, 3)),
+    "conv1d_same_strides": (LINE, lambda: L.Conv1D(6, 4, strides=2, padding="same", activation="relu")),
+    "conv1d_causal": (LINE, lambda: L.Conv1D(6, 3, dilation_rate=2, padding="causal", use_bias=False)),
+    "conv1d_causal_strides": (LINE, lambda: L.Conv1D(6, 3, strides=2, padding="causal")),
+    "conv1d_groups": (LINE, lambda: L.Conv1D(6, 3, groups=2, dilation_rate=3)),
+    "depthwise1d": (LINE, lambda: L.DepthwiseConv1D(3, depth_multiplier=2, padding="same")),
+    "separable1d": (LINE, lambda: L.SeparableConv1D(5, 3, strides=2)),
+    "transpose1d": (LINE, lambda: L.Conv1DTranspose(5, 3, strides=2, padding="same")),
+    "max_pool1d": (LINE, lambda: L.MaxPooling1D()),
+    "max_pool1d_same": (LINE, lambda: L.MaxPooling1D(3, strides=2, padding="same")),
+    "average_pool1d": (LINE, lambda: L.AveragePooling1D(3, strides=1)),
+    "average_pool1d_same": (LINE, lambda: L.AveragePooling1D(3, strides=2, padding="same")),
+    "global_max_pool1d": (LINE, lambda: L.GlobalMaxPooling1D()),
+    "global_average_pool1d": (LINE, lambda: L.GlobalAveragePooling1D()),
+    "global_average_pool1d_keepdims": (LINE, lambda: L.GlobalAveragePooling1D(keepdims=True)),
+    "upsample1d": (LINE, lambda: L.UpSampling1D(3)),
+    "zero_padding1d": (LINE, lambda: L.ZeroPadding1D(2)),
+    "zero_padding1d_asymmetric": (LINE, lambda: L.ZeroPadding1D((0, 3))),
+    "cropping1d": (LINE, lambda: L.Cropping1D((1, 3))),
+    "cropping2d": (ODD, lambda: L.Cropping2D(((1, 2), (0, 1)))),
+    "time_distributed_dense": (LINE, lambda: L.TimeDistributed(L.Dense(5, activation="relu"))),
+    "time_distributed_conv": ((3,) + ODD, lambda: L.TimeDistributed(L.Conv2D(6, 3, padding="same"))),
+    "time_distributed_twice": (IMAGE, lambda: L.TimeDistributed(L.TimeDistributed(L.Dense(5)))),
 }
+
+def pieces(x, cut, axis):
+    """Each piece is treated differently, so that exchanged ones show."""
+    parts = keras.ops.split(x, cut, axis=axis)
+    return L.Concatenate(axis=axis)([L.Activation("tanh")(parts[-1]), *parts[:-1]])
+
 
 # Of two tensors; the operands get stems of their own.
 MERGES = {
@@ -114,12 +143,14 @@ MERGES = {
     "concatenate": lambda a, b: L.Concatenate()([a, b]),
     "concatenate_of_three": lambda a, b: L.Concatenate()([b, a, b]),
     "concatenate_rows": lambda a, b: L.Concatenate(axis=1)([a, b]),
+    "split": lambda a, b: pieces(L.Add()([a, b]), 2, -1),
+    "split_at": lambda a, b: pieces(L.Add()([a, b]), [3, 4], 1),
 }
 
 
 def stem(x, name):
     channels = x.shape[-1]
-    return (L.Dense(channels, name=name) if len(x.shape) == 2 else L.Conv2D(channels, 1, name=name))(x)
+    return (L.Conv2D(channels, 1, name=name) if len(x.shape) == 4 else L.Dense(channels, name=name))(x)
 
 
 def check(folder, rng, name, inputs, outputs):

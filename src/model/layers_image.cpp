@@ -1,0 +1,89 @@
+// Layers that change the size of an image of one or two spatial dimensions: zero padding, cropping, up-sampling.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "model/geometry.h"
+
+namespace plimsoll {
+namespace {
+
+using Margins = std::vector<std::array<int64_t, 2>>;  // before and after the image, per dimension
+
+std::vector<int64_t> margin_pads(const Margins& margins) {
+  std::vector<KernelWindow> windows;
+  for (const auto& [before, after] : margins) windows.push_back({0, before, after});
+  return op_pads(windows);
+}
+
+// pad2d adds the margins, crop2d takes them away.
+Layer change_margins(Config& c, const Margins& margins, const std::string& op) {
+  c.choice("data_format", {"channels_last"}, "channels_last");
+  const std::string where = c.where();
+  const int64_t sign = op == "pad2d" ? 1 : -1;
+  Layer layer;
+  layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
+    PLIMSOLL_TRY(need_rank(in[0], margins.size() + 1, where));
+    std::vector<int64_t> dims = in[0].dims;
+    for (size_t d = 0; d < margins.size(); ++d) {
+      dims[d] += sign * (margins[d][0] + margins[d][1]);
+      if (dims[d] < 1)
+        return fail(ErrorCode::kBadGeometry, fmt::format("{}: cropping {} and {} leaves nothing of {}", where,
+                                                         margins[d][0], margins[d][1], in[0][d]));
+    }
+    return checked_shape(std::move(dims), where);
+  };
+  layer.build = [=](const BuildCall& call) {
+    const ValueId x = as_image(call, call.in(), margins.size());
+    return as_output(call, call.add(op, {x}, {{"pads", margin_pads(margins)}}), margins.size());
+  };
+  return layer;
+}
+
+Layer zero_padding(Config& c, size_t rank) {
+  return change_margins(c, c.margins("padding", rank, 1), "pad2d");
+}
+
+Layer cropping(Config& c, size_t rank) {
+  return change_margins(c, c.margins("cropping", rank, rank == 1 ? 1 : 0), "crop2d");
+}
+
+Layer up_sampling(Config& c, size_t rank) {
+  const Sizes size = c.sizes("size", rank, 1, Sizes(rank, 2));
+  std::string interpolation = "nearest";
+  if (rank > 1) {
+    interpolation = c.choice("interpolation", {"nearest", "bilinear"}, "nearest");
+    c.choice("data_format", {"channels_last"}, "channels_last");
+  }
+  const std::string where = c.where();
+  Layer layer;
+  layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
+    PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));
+    std::vector<int64_t> dims = in[0].dims;
+    for (size_t d = 0; d < rank; ++d) dims[d] *= size[d];
+    return checked_shape(std::move(dims), where);
+  };
+  layer.build = [=](const BuildCall& call) {
+    const ValueId y = call.add("upsample2d", {as_image(call, call.in(), rank)},
+                               {{"size", op_sizes(size)}, {"interpolation", interpolation}});
+    return as_output(call, y, rank);
+  };
+  return layer;
+}
+
+constexpr std::array kLayers = {
+    LayerClass{"ZeroPadding1D", [](Config& c) { return zero_padding(c, 1); }},
+    LayerClass{"ZeroPadding2D", [](Config& c) { return zero_padding(c, 2); }},
+    LayerClass{"Cropping1D", [](Config& c) { return cropping(c, 1); }},
+    LayerClass{"Cropping2D", [](Config& c) { return cropping(c, 2); }},
+    LayerClass{"UpSampling1D", [](Config& c) { return up_sampling(c, 1); }},
+    LayerClass{"UpSampling2D", [](Config& c) { return up_sampling(c, 2); }},
+};
+
+}  // namespace
+
+std::span<const LayerClass> image_layers() {
+  return kLayers;
+}
+
+}  // namespace plimsoll

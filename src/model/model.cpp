@@ -1,0 +1,310 @@
+// From an architecture and the shapes of its inputs to a model: every tensor gets its shape, every weight its place.
+#include "model/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "model/calls.h"
+#include "model/tree.h"
+
+namespace plimsoll {
+namespace {
+
+// Nested models called twice on every level multiply; no real model comes near.
+constexpr size_t kMostCalls = 1 << 17;
+
+std::string shown_layer(const LayerObject& object) {
+  return fmt::format("layer '{}' ({})", object.path, object.class_name);
+}
+
+// Runs the calls of the tree on shapes. Fills the program's calls and tensors, and the weights of each layer.
+class Expansion {
+ public:
+  Expansion(const LayerTree& tree, LayerProgram& program, Issues& issues)
+      : tree_(tree), program_(program), issues_(issues) {}
+
+  Result<std::vector<size_t>> run(const ModelTree& tree, const std::vector<size_t>& arguments) {
+    if (arguments.size() != tree.inputs.size())
+      return fail(ErrorCode::kBadConfig, fmt::format("model '{}' has {} inputs and is called with {}", tree.name,
+                                                     tree.inputs.size(), arguments.size()));
+    // Outputs of each child, call by call.
+    std::vector<std::vector<std::vector<size_t>>> made(tree.children.size());
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      PLIMSOLL_TRY(check_argument(tree, i, arguments[i]));
+      made[tree.inputs[i].child] = {{arguments[i]}};
+    }
+    for (const ModelTree::Call& call : tree.calls) {
+      std::vector<size_t> inputs;
+      for (const TensorRef& ref : call.inputs) inputs.push_back(made[ref.child][ref.node][ref.tensor]);
+      const ModelTree::Child& child = tree.children[call.child];
+      const bool is_model = child.kind == ModelTree::Child::Kind::kModel;
+      PLIMSOLL_ASSIGN(auto outputs,
+                      is_model ? run(tree_.models[child.index], inputs) : call_layer(child.index, std::move(inputs)));
+      made[call.child].push_back(std::move(outputs));
+    }
+    std::vector<size_t> outputs;
+    for (const TensorRef& ref : tree.outputs) outputs.push_back(made[ref.child][ref.node][ref.tensor]);
+    return outputs;
+  }
+
+ private:
+  // A nested model's own InputLayer must agree with what the model is called on.
+  Status check_argument(const ModelTree& tree, size_t i, size_t tensor) const {
+    const InputSpec& spec = tree.specs[tree.children[tree.inputs[i].child].index];
+    const Shape& got = program_.tensors[tensor];
+    bool fits = !spec.known || spec.dims.size() == got.rank();
+    for (size_t d = 0; fits && spec.known && d < got.rank(); ++d) fits = !spec.dims[d] || *spec.dims[d] == got[d];
+    if (fits) return {};
+    return fail(ErrorCode::kBadGeometry,
+                fmt::format("model '{}': its input '{}' is called on [{}], which is not its shape", tree.name,
+                            spec.name, to_text(got)));
+  }
+
+  Result<std::vector<size_t>> call_layer(size_t index, std::vector<size_t> inputs) {
+    const LayerObject& object = tree_.layers[index];
+    if (inputs.size() < object.layer.least_inputs || inputs.size() > object.layer.most_inputs)
+      return fail(ErrorCode::kBadConfig, fmt::format("{}: called with {} inputs", shown_layer(object), inputs.size()));
+    if (program_.calls.size() >= kMostCalls)
+      return fail(ErrorCode::kBadConfig, fmt::format("this model calls its layers more than {} times", kMostCalls));
+    std::vector<Shape> shapes;
+    for (size_t t : inputs) shapes.push_back(program_.tensors[t]);
+    PLIMSOLL_ASSIGN(LayerShape shape, object.layer.shape(shapes, issues_));
+    assert(shape.outputs.size() == object.layer.outputs);
+    PLIMSOLL_TRY(take_weights(object, program_.layers[index], shape.weights));
+    std::vector<size_t> outputs;
+    for (const Shape& output : shape.outputs) {
+      outputs.push_back(program_.tensors.size());
+      program_.tensors.push_back(output);
+      program_.masks.push_back(kNoMask);
+    }
+    program_.masks[outputs[0]] = output_mask(object, inputs, outputs[0]);
+    program_.calls.push_back({index, std::move(inputs), outputs, std::move(shape)});
+    return outputs;
+  }
+
+  size_t output_mask(const LayerObject& object, const std::vector<size_t>& inputs, size_t output) {
+    const auto masked = [&](size_t t) { return program_.masks[t] != kNoMask; };
+    const bool any = std::any_of(inputs.begin(), inputs.end(), masked);
+    switch (object.layer.masking) {
+      case Masking::kMakes:
+        return output;
+      case Masking::kPasses:
+        return program_.masks[inputs[0]];
+      case Masking::kMerges:
+        // Where an input is broadcast, its mask would have to be, too.
+        for (size_t t : inputs)
+          if (any && program_.tensors[t] != program_.tensors[output])
+            issues_.unknown(fmt::format("{}: masked inputs of different shapes", shown_layer(object)));
+        return std::all_of(inputs.begin(), inputs.end(), masked) ? output : kNoMask;
+      case Masking::kChanges:
+        if (any) issues_.unknown(fmt::format("{}: a mask reaches it", shown_layer(object)));
+        return kNoMask;
+      case Masking::kStops:
+        break;
+    }
+    return kNoMask;
+  }
+
+  static Status take_weights(const LayerObject& object, ShapedLayer& layer, const std::vector<WeightSpec>& weights) {
+    if (!layer.called) {
+      layer.weights = weights;
+      layer.called = true;
+    }
+    for (size_t i = 0; i < weights.size(); ++i)
+      if (layer.weights[i].shape != weights[i].shape)
+        return fail(ErrorCode::kBadGeometry,
+                    fmt::format("{}: its {} is [{}] in one call and [{}] in another", shown_layer(object),
+                                weights[i].name, to_text(layer.weights[i].shape), to_text(weights[i].shape)));
+    return {};
+  }
+
+  const LayerTree& tree_;
+  LayerProgram& program_;
+  Issues& issues_;
+};
+
+}  // namespace
+
+class ModelBuilder {
+ public:
+  explicit ModelBuilder(const Architecture& architecture) : architecture_(architecture), parts_(architecture.parts()) {}
+
+  Result<Model> run(const std::vector<Shape>& samples) {
+    program_->objective = parts_.objective;
+    program_->layers.resize(parts_.tree.layers.size());
+    PLIMSOLL_TRY(add_inputs(samples));
+    Issues issues;
+    Expansion expansion(parts_.tree, *program_, issues);
+    PLIMSOLL_ASSIGN(program_->outputs, expansion.run(parts_.tree.top(), program_->inputs));
+    check_masks(issues);
+    std::vector<Shape> outputs;
+    for (size_t t : program_->outputs) outputs.push_back(program_->tensors[t]);
+    if (parts_.needs_loss) resolve_metrics(program_->objective, outputs);
+    PLIMSOLL_TRY(issues.status());
+    PLIMSOLL_TRY(add_outputs());
+    PLIMSOLL_TRY(add_weights());
+    add_layers();
+    model_.skipped_metrics_ = program_->objective.skipped_metrics;
+    model_.architecture_ = architecture_;
+    model_.program_ = std::move(program_);
+    return std::move(model_);
+  }
+
+ private:
+  Status add_inputs(const std::vector<Shape>& samples) {
+    const std::vector<InputSpec>& specs = architecture_.inputs();
+    if (samples.size() != specs.size())
+      return fail(ErrorCode::kBadGeometry, fmt::format("model '{}' has {} inputs; {} shapes were given",
+                                                       architecture_.name(), specs.size(), samples.size()));
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (!agrees(specs[i], samples[i].dims))
+        return fail(ErrorCode::kBadGeometry, fmt::format("input '{}' is declared with [{}] and cannot be [{}]",
+                                                         specs[i].name, shown_dims(specs[i]), to_text(samples[i])));
+      Port port;
+      port.name = specs[i].name;
+      port.sample = samples[i];
+      port.dtype = specs[i].dtype;
+      model_.inputs_.push_back(std::move(port));
+      program_->inputs.push_back(program_->tensors.size());
+      program_->tensors.push_back(samples[i]);
+      program_->masks.push_back(kNoMask);
+    }
+    return {};
+  }
+
+  size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
+
+  // A window's denominator is applied when the window is over, to the sum of all gradients: so there can be only one.
+  void check_masks(Issues& issues) {
+    const auto& losses = program_->objective.losses;
+    std::set<size_t> masks;
+    for (size_t i = 0; i < losses.size(); ++i) {
+      if (!losses[i]) continue;
+      masks.insert(mask_of_output(i));
+      if (mask_of_output(i) == kNoMask) continue;
+      Shape rows = program_->tensors[program_->outputs[i]], masked = program_->tensors[mask_of_output(i)];
+      rows.dims.pop_back();
+      masked.dims.pop_back();
+      if (rows != masked)
+        issues.unknown(fmt::format("output '{}': its loss has rows [{}], its mask [{}]",
+                                   architecture_.output_names()[i], to_text(rows), to_text(masked)));
+    }
+    if (masks.size() > 1) issues.unknown("losses with different masks, or some with a mask and some without");
+    for (MetricSpec& metric : program_->objective.metrics)
+      metric.skipped = metric.skipped || mask_of_output(metric.output) != kNoMask;
+  }
+
+  Status add_outputs() {
+    for (size_t i = 0; i < program_->outputs.size(); ++i) {
+      Port port;
+      port.name = architecture_.output_names()[i];
+      port.sample = program_->tensors[program_->outputs[i]];
+      const auto& losses = program_->objective.losses;
+      if (i < losses.size() && losses[i]) {
+        if (port.sample.rank() == 0)
+          return fail(ErrorCode::kBadGeometry,
+                      fmt::format("output '{}': a loss needs at least one dimension beside the batch", port.name));
+        port.has_loss = true;
+        port.masked = mask_of_output(i) != kNoMask;
+        port.loss_weight = program_->objective.loss_weights[i];
+        port.rows_per_sample = port.sample.elements() / port.sample.back();
+        port.target = port.sample;
+        port.sparse_labels = losses[i]->kind == LossKind::kSparseCrossEntropy;
+        if (port.sparse_labels) {
+          port.classes = port.sample.back();
+          port.target.dims.pop_back();
+        }
+      }
+      model_.outputs_.push_back(std::move(port));
+    }
+    return {};
+  }
+
+  Status add_weights() {
+    // Keras ignores `trainable` of a Sequential model when it loads one, and heeds a Functional one's only at the top.
+    const ModelTree& top = parts_.tree.top();
+    const bool trainable = top.sequential || top.trainable;
+    std::set<std::string> names;
+    for (size_t l = 0; l < program_->layers.size(); ++l) {
+      const LayerObject& object = parts_.tree.layers[l];
+      ShapedLayer& layer = program_->layers[l];
+      layer.first_weight = model_.weights_.size();
+      size_t own = 0;  // weights that belong to no sublayer
+      for (const WeightSpec& spec : layer.weights) {
+        Weight weight;
+        weight.name = object.path + "/" + spec.name;
+        if (!names.insert(weight.name).second)
+          return fail(ErrorCode::kBadConfig, fmt::format("two weights are called '{}'", weight.name));
+        weight.layer = object.path;
+        weight.file_path = fmt::format("{}/{}", object.group, spec.path.empty() ? vars_path(own++) : spec.path);
+        weight.shape = spec.shape;
+        weight.trainable = trainable && object.trainable && !spec.frozen;
+        weight.initializer = spec.initializer;
+        weight.l1 = spec.l1;
+        weight.l2 = spec.l2;
+        model_.weights_.push_back(std::move(weight));
+      }
+      if (layer.called && object.trainable && object.layer.couples_samples)
+        model_.coupling_layers_.push_back(object.path);
+    }
+    return {};
+  }
+
+  void add_layers() {
+    std::vector<std::optional<Shape>> outputs(program_->layers.size());
+    for (const LayerCall& call : program_->calls)
+      if (!outputs[call.layer]) outputs[call.layer] = program_->tensors[call.outputs[0]];
+    for (size_t i = 0; i < program_->layers.size(); ++i) {
+      const LayerObject& object = parts_.tree.layers[i];
+      LayerInfo info{object.path, object.class_name, outputs[i].value_or(Shape{}), 0};
+      for (const WeightSpec& spec : program_->layers[i].weights) info.parameters += spec.shape.elements();
+      model_.layers_.push_back(std::move(info));
+    }
+  }
+
+  const Architecture& architecture_;
+  const ArchitectureParts& parts_;
+  std::shared_ptr<LayerProgram> program_ = std::make_shared<LayerProgram>();
+  Model model_;
+};
+
+Result<Model> Architecture::with_inputs(const std::vector<Shape>& samples) const {
+  return ModelBuilder(*this).run(samples);
+}
+
+Result<Model> Model::create(const Description& description, const ModelOptions& options) {
+  PLIMSOLL_ASSIGN(const Architecture architecture, Architecture::read(description, options));
+  PLIMSOLL_ASSIGN(const std::vector<Shape> samples, input_shapes(architecture, options));
+  return architecture.with_inputs(samples);
+}
+
+Result<Model> Model::with_inputs(const std::vector<Shape>& samples) const {
+  PLIMSOLL_ASSIGN(Model other, architecture_.with_inputs(samples));
+  assert(other.weights_.size() == weights_.size());
+  for (size_t i = 0; i < weights_.size(); ++i)
+    if (other.weights_[i].shape != weights_[i].shape)
+      return fail(ErrorCode::kBadGeometry,
+                  fmt::format("weight '{}' is [{}] for these inputs and [{}] for the model's own: they cannot share it",
+                              weights_[i].name, to_text(other.weights_[i].shape), to_text(weights_[i].shape)));
+  return other;
+}
+
+Model Model::with_loss_scale() const {
+  Model scaled = *this;
+  scaled.architecture_ = architecture_.with_loss_scale();
+  return scaled;
+}
+
+bool Model::has_masked_losses() const {
+  return std::any_of(outputs_.begin(), outputs_.end(), [](const Port& port) { return port.masked; });
+}
+
+Status Model::check_batch(int64_t batch) const {
+  for (const Shape& sample : program_->tensors)
+    PLIMSOLL_TRY(checked_shape(with_batch(batch, sample).dims, "a batch of this size"));
+  return {};
+}
+
+}  // namespace plimsoll

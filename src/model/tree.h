@@ -1,0 +1,70 @@
+// Reads the structure of a model file: Sequential and Functional models, nested in each other, become a tree of models
+// whose calls are in an order in which they can run. Layers are parsed; no shape is known yet.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "model/architecture.h"
+#include "model/layer.h"
+#include "model/objective.h"
+
+namespace plimsoll {
+
+// A layer as the file describes it, whatever it is called on.
+struct LayerObject {
+  std::vector<std::string> names;  // from the outermost model inwards
+  std::string path;                // the same, joined by '/'
+  std::string class_name;
+  bool operation = false;  // a function of keras.ops: computes in the dtype of what it reads
+  std::string group;       // of model.weights.h5: "layers/conv2d_1"
+  bool trainable = true;
+  Precision policy;      // as the file has it
+  bool float32 = false;  // computes in the dtype of its variables, whatever the run's precision
+  Layer layer;
+};
+
+// One tensor inside a model: output `tensor` of call number `node` of child `child`.
+struct TensorRef {
+  size_t child = 0, node = 0, tensor = 0;
+};
+
+struct ModelTree {
+  struct Child {
+    enum class Kind { kInput, kLayer, kModel } kind = Kind::kLayer;
+    std::string name;
+    size_t index = 0;  // of InputSpec, layer object or model
+  };
+  struct Call {
+    size_t child = 0;
+    std::vector<TensorRef> inputs;
+  };
+  std::string name;
+  bool sequential = false;
+  bool trainable = true;
+  std::vector<Child> children;
+  std::vector<Call> calls;
+  std::vector<TensorRef> inputs, outputs;
+  std::vector<std::string> input_names, output_names;
+  std::vector<InputSpec> specs;
+};
+
+struct LayerTree {
+  std::vector<ModelTree> models;    // the outermost is the last
+  std::vector<LayerObject> layers;  // in Keras's order of the weights
+
+  const ModelTree& top() const { return models.back(); }
+};
+
+// What the copies of an Architecture share.
+struct ArchitectureParts {
+  LayerTree tree;
+  Objective objective;  // "accuracy" is resolved once shapes are known
+  bool needs_loss = false;
+};
+
+// Unsupported features are listed in `issues` and the walk goes on; a structure that cannot be walked is an error at
+// once.
+Result<LayerTree> read_tree(const Json& config, Issues& issues);
+
+}  // namespace plimsoll

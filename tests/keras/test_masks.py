@@ -1,0 +1,92 @@
+"""Masks: where Keras makes, passes, merges and loses them, and losses that are means over the rows that count."""
+
+import keras
+import numpy as np
+import pytest
+
+import compare
+import program
+from one_step import check_step
+
+L = keras.layers
+N, STEPS, CHANNELS = 6, 5, 3
+
+
+def sequence(*layers):
+    return lambda: keras.Sequential([keras.Input((STEPS, CHANNELS)), *[make() for make in layers]])
+
+
+def functional(make):
+    def model():
+        i = keras.Input((STEPS, CHANNELS))
+        return keras.Model(i, make(i))
+
+    return model
+
+
+def dense(units=CHANNELS, **named):
+    return lambda: L.Dense(units, **named)
+
+
+MODELS = {
+    "dense": sequence(L.Masking, dense(4, activation="tanh"), dense(2)),
+    "value": sequence(lambda: L.Masking(mask_value=0.5), dense(2)),
+    "passed_on": sequence(L.Masking, dense(4), L.LayerNormalization, L.ReLU, lambda: L.Dropout(0.0), dense(2)),
+    "time_distributed": sequence(L.Masking, lambda: L.TimeDistributed(L.Dense(4, activation="relu")), dense(2)),
+    "of_computed_values": sequence(dense(2, activation="relu"), L.Masking, dense(2)),
+    "lost": sequence(L.Masking, lambda: L.Conv1D(2, 3, padding="same")),
+    "penalty": sequence(L.Masking, dense(4, kernel_regularizer=keras.regularizers.L2(0.1)), dense(2)),
+    "nested": sequence(L.Masking, sequence(dense(4, activation="relu"), dense(2))),
+    "add": functional(lambda i: (lambda m: L.Dense(2)(L.Add()([L.Dense(4)(m), L.Dense(4)(m)])))(L.Masking()(i))),
+    "add_of_different": functional(
+        lambda i: L.Dense(2)(L.Add()([L.Masking()(i), L.Masking(mask_value=0.5)(L.Activation("relu")(i))]))
+    ),
+    "add_unmasked": functional(lambda i: L.Dense(2)(L.Add()([L.Masking()(i), L.Dense(CHANNELS)(i)]))),
+    "multiply": functional(
+        lambda i: L.Dense(2)(L.Multiply()([L.Dense(4)(L.Masking()(i)), L.Dense(4)(L.Masking(mask_value=0.5)(i))]))
+    ),
+    "multiply_unmasked": functional(lambda i: L.Dense(2)(L.Multiply()([L.Masking()(i), L.Dense(CHANNELS)(i)]))),
+}
+
+
+def data(rng, model):
+    x = rng.standard_normal((N, STEPS, CHANNELS)).astype(np.float32)
+    x[rng.random((N, STEPS)) < 0.4] = 0
+    x[rng.random((N, STEPS)) < 0.2] = 0.5
+    x[0] = 0  # a sample of which nothing counts
+    return x, rng.standard_normal((N,) + model.output_shape[1:]).astype(np.float32)
+
+
+@pytest.mark.parametrize("flags", [(), ("--micro-batch", "1"), ("--micro-batch", "4")], ids=["whole", "by_1", "by_4"])
+@pytest.mark.parametrize("name", MODELS)
+def test_masked_loss(name, flags, tmp_path, rng):
+    model = MODELS[name]()
+    check_step(tmp_path, model, *data(rng, model), "mse", flags=flags)
+
+
+@pytest.mark.parametrize("flags", [(), ("--micro-batch", "4")], ids=["whole", "by_4"])
+def test_sample_weights_beside_a_mask(flags, tmp_path, rng):
+    model = MODELS["dense"]()
+    weight = (0.25 + rng.random(N)).astype(np.float32)
+    check_step(tmp_path, model, *data(rng, model), "mse", sample_weight=weight, flags=flags)
+
+
+def test_labels_beside_a_mask(tmp_path, rng):
+    model = sequence(L.Masking, dense(4, activation="softmax"))()
+    x, _ = data(rng, model)
+    check_step(tmp_path, model, x, rng.integers(0, 4, (N, STEPS)).astype(np.int32), "sparse_categorical_crossentropy")
+
+
+def test_nothing_counts(tmp_path, rng):
+    model = MODELS["penalty"]()
+    x, y = data(rng, model)
+    check_step(tmp_path, model, np.zeros_like(x), y, "mse", flags=("--micro-batch", "2"))
+
+
+def test_evaluation_of_a_masked_loss(tmp_path, rng):
+    model = MODELS["dense"]()
+    model.compile("sgd", "mse")
+    x, y = data(rng, model)
+    model.save(tmp_path / "model.keras")
+    got = program.evaluate(tmp_path / "model.keras", program.arrays(tmp_path, x=x, y=y), batch_size=N)
+    compare.close("loss", "evaluate", got["loss"], model.evaluate(x, y, batch_size=N, verbose=0), compare.LOSS)

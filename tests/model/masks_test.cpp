@@ -1,0 +1,57 @@
+// Which tensors have masks, and what a loss becomes under one.
+#include "tests/model/support.h"
+
+namespace plimsoll {
+namespace {
+
+using Json = nlohmann::json;
+
+Result<Model> masked(std::vector<Json> layers, const Json& metrics = Json::array()) {
+  layers.insert(layers.begin(), layer_json("Masking", "mask", {{"mask_value", 0.5}}));
+  Json config = sequential_json({nullptr, 6, 3}, std::move(layers));
+  config["compile_config"] = {{"optimizer", "sgd"}, {"loss", "mse"}, {"metrics", metrics}};
+  return Model::create(describe(config), {});
+}
+
+TEST(Masks, PassThroughLayersThatSupportThem) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}}), layer_json("Dropout", "b", {{"rate", 0.5}}),
+                             layer_json("LayerNormalization", "c"), layer_json("Dense", "d", {{"units", 2}})});
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_TRUE(model->outputs()[0].masked);
+  EXPECT_TRUE(model->has_masked_losses());
+}
+
+TEST(Masks, EndAtLayersThatDoNot) {
+  const auto model = masked({layer_json("Conv1D", "a", {{"filters", 4}, {"kernel_size", 3}})});
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_FALSE(model->has_masked_losses());
+}
+
+TEST(Masks, AreRefusedWhereTheyWouldChangeWhatALayerComputes) {
+  for (const char* layer : {"BatchNormalization", "Softmax", "GlobalAveragePooling1D"}) {
+    const auto model = masked({layer_json(layer, "it")});
+    ASSERT_FALSE(model) << layer;
+    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
+    EXPECT_NE(text_of(model.error()).find("a mask reaches it"), std::string::npos) << text_of(model.error());
+  }
+}
+
+TEST(Masks, MetricsOfAMaskedOutputAreSkipped) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}})}, {"mae"});
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_EQ(model->skipped_metrics(), std::vector<std::string>{"mae"});
+}
+
+TEST(Masks, AWholeWindowDividesByTheRowsThatCountAndAPartOfItLeavesThatToItsEnd) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}})});
+  ASSERT_TRUE(model) << text_of(model.error());
+  const Built whole = build_graph(*model, 4, Mode::kTrain), part = build_graph(*model, 4, Mode::kAccumulate);
+  ASSERT_TRUE(whole.status) << text_of(whole.status.error());
+  EXPECT_EQ(count_op(whole.graph, "unscale"), 1);
+  EXPECT_EQ(count_op(part.graph, "unscale"), 0);
+  EXPECT_NE(part.forward.rows, kNone);
+  EXPECT_NE(part.forward.counted, kNone);
+}
+
+}  // namespace
+}  // namespace plimsoll
