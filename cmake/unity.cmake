@@ -4,7 +4,8 @@
 option(PLIMSOLL_UNITY "compile several sources as one: quicker from scratch, slower after an edit" OFF)
 set(PLIMSOLL_UNITY_FILES 8 CACHE STRING "how many sources are compiled as one at most")
 
-# Sets `result` to the names that `source` defines at the margin (functions, types, constants and macros) and `types` to the types among them.
+# Sets `result` to the names that `source` defines at the margin (functions, types, constants and macros) and `types` to the types among
+# them, without aliases.
 function(plimsoll_names_of source result types)
   file(READ ${source} text)
   # Lists of CMake end at a semicolon and nest in brackets.
@@ -13,7 +14,7 @@ function(plimsoll_names_of source result types)
   string(REPLACE "]" ")" text "${text}")
   string(REGEX REPLACE "\nnamespace [^\n]*" "" text "${text}")
   set(names)
-  string(REGEX MATCHALL "\n(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+" found "${text}")
+  string(REGEX MATCHALL "\n(struct|class|union|enum|enum class) [A-Za-z_0-9]+" found "${text}")
   list(TRANSFORM found REPLACE ".* " "")
   set(${types} ${found} PARENT_SCOPE)
   foreach(form "\n(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+" "\n[A-Za-z][^\n(={]*[ *&>][A-Za-z_0-9]+ ?[({=]"
