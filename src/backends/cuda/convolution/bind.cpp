@@ -12,6 +12,7 @@
 
 #include "backends/cuda/convolution/bind_im2col.h"
 #include "backends/cuda/convolution/bind_implicit_gemm.h"
+#include "backends/cuda/convolution/bind_shapes.h"
 #include "backends/cuda/convolution/im2col.h"
 #include "backends/cuda/convolution/launch.h"
 #include "backends/cuda/convolution/space_to_depth.h"
@@ -117,19 +118,8 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   return problem;
 }
 
-DirectConvolution direct_of(const Convolution& c, bool library_layout) {
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  DirectConvolution d{i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh),  i(c.ow),   i(c.o), i(c.kh), i(c.kw), i(c.groups),
-                      i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), 0,      0,       0};
-  const int64_t cg = c.group_channels();
-  d.tap_stride = library_layout ? cg : cg * c.o;
-  d.channel_stride = library_layout ? 1 : c.o;
-  d.output_stride = library_layout ? c.taps() * cg : 1;
-  return d;
-}
-
 std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, const Convolution& c) {
-  const DirectConvolution d = direct_of(c, node.kernel != kDirectKernel);
+  const DirectConvolution d = direct_shape(c, node.kernel != kDirectKernel);
   const std::string& op = node.node.op;
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
   const cudaStream_t stream = context.stream;
@@ -241,9 +231,7 @@ BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const C
   auto* const space = static_cast<std::byte*>(workspace.data);
   std::byte *const image_at = space + plan.image, *const weights_at = space + plan.weights;
   const bool forward = op == "conv2d";
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  const SpaceToDepthShape shape{i(c.n),   i(c.h),    i(c.w), i(c.c),  i(plan.h), i(plan.w),  i(plan.channels),
-                                i(c.top), i(c.left), i(c.o), i(c.kh), i(c.kw),   i(plan.kh), i(plan.kw)};
+  const SpaceToDepthShape shape = space_to_depth_shape(c, plan);
   Convolution deep = c;
   deep.h = plan.h, deep.w = plan.w, deep.c = plan.channels, deep.kh = plan.kh, deep.kw = plan.kw;
   deep.sh = deep.sw = 1;

@@ -4,6 +4,7 @@
 #include "backends/cuda/convolution/im2col_launch.h"
 
 #include "backends/cuda/convolution/bind_im2col.h"
+#include "backends/cuda/convolution/bind_shapes.h"
 #include "backends/cuda/convolution/im2col.h"
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/driver/launching.h"
@@ -53,10 +54,7 @@ class Im2col {
   }
 
   void gather(int64_t first, int64_t images) {
-    const auto i = [](int64_t v) { return static_cast<int>(v); };
-    const Im2colShape shape{i(images),  i(c_.h),          i(c_.w),        i(c_.c),  i(c_.oh), i(c_.ow),
-                            i(c_.kw),   i(c_.sh),         i(c_.sw),       i(c_.dh), i(c_.dw), i(c_.top),
-                            i(c_.left), i(plan_.numbers), i(plan_.width), plan_.one};
+    const Im2colShape shape = im2col_shape(c_, plan_, images);
     const std::byte* x = input<const std::byte>(node_, 0) + first * c_.h * c_.w * c_.c * size_of(c_.dtype);
     launch([=, rows = space_ + plan_.rows, element = element_of(c_.dtype), stream = context_.stream] {
       launch_im2col(shape, element, x, rows, stream);

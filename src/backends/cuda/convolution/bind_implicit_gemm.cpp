@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda/convolution/bind_shapes.h"
 #include "backends/cuda/convolution/im2col.h"
 #include "backends/cuda/convolution/im2col_launch.h"
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
@@ -13,12 +14,6 @@
 
 namespace plimsoll::cuda {
 namespace {
-
-ImplicitGemmShape shape_of(const Convolution& c) {
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  return {i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh), i(c.ow),  i(c.o),    i(c.kh),
-          i(c.kw), i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), i(c.taps() * c.c)};
-}
 
 // Parts of a weight gradient of `numbers` an output: as many as wanted, or as the workspace holds.
 Result<int64_t> parts_within(const BoundNode& node, int64_t wanted, int64_t outputs, int64_t numbers) {
@@ -44,7 +39,7 @@ BoundKernel bind_few_channel_kernels(Context& context, const BoundNode& node, co
                                      const FewChannelKernels& kernels) {
   const std::string& op = node.node.op;
   const bool weight_grad = op == "conv2d_weight_grad";
-  const ImplicitGemmShape shape = shape_of(c);
+  const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);
   if (!on_matrix_units(context.card, c) || !kernels.takes(shape, element, weight_grad))
     return fail(ErrorCode::kUnsupported, fmt::format("{} does not run {}", op, kernels.name));
@@ -79,13 +74,13 @@ BoundKernel bind_paired(Context& context, const BoundNode& node, const Convoluti
 
 bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c) {
   return op == "conv2d_weight_grad" && c.groups == 1 && on_matrix_units(context.card, c) &&
-         per_tap_takes(shape_of(c), element_of(c.dtype));
+         per_tap_takes(implicit_gemm_shape(c), element_of(c.dtype));
 }
 
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c) {
   if (!takes_per_tap(context, node.node.op, c))
     return fail(ErrorCode::kUnsupported, node.node.op + " does not run tap by tap");
-  const ImplicitGemmShape shape = shape_of(c);
+  const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);
   PLIMSOLL_ASSIGN(const int64_t parts,
                   parts_within(node, per_tap_parts(shape, context.card.multiprocessors), c.o, shape.numbers));
@@ -104,8 +99,7 @@ BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node) {
   const PooledPlan plan = plan_pooled(context.card, c, node.node.attrs.list("pool"), weight_grad);
   if (!plan.possible || node.kernel != kPooledKernel || workspace_of(node).bytes < plan.workspace)
     return fail(ErrorCode::kBadPlan, fmt::format("{}: there is no kernel '{}' on this GPU", op, node.kernel));
-  const auto i = [](int64_t v) { return static_cast<int>(v); };
-  const PooledShape shape{shape_of(c), i(plan.oh), i(plan.ow), i(plan.lines), i(plan.pitch), i(plan.shared)};
+  const PooledShape shape = pooled_shape(c, plan);
   const Element element = element_of(c.dtype);
   const cudaStream_t stream = context.stream;
   if (!weight_grad)
