@@ -107,7 +107,7 @@ def model_file(model, folder):
 
 
 NODE = re.compile(r"^  %[^=]*= (\w+)\(")  # of a phase's own graph: bodies of fused nodes are indented further
-LAYER = re.compile(r'.* layer="([^"]*)"')
+LAYER = re.compile(r'.*layer="([^"]*)"')
 
 
 def nodes_of(phase):

@@ -1,4 +1,6 @@
 // One object from options to a session that trains: what it plans, and how it changes its plan.
+#include "search/prefetch.h"
+#include "search/recompute_levels.h"
 #include "tests/support/memory_data.h"
 
 namespace plimsoll::testing {
@@ -55,7 +57,7 @@ TEST(RunTest, ForcedSettingsReplaceAPlanAndRecomputeChangesNoBit) {
   EXPECT_EQ(step(*changed, data), step(*same, data));
   options.forced.emplace().recompute = 2;
   require(changed->replan(options));
-  EXPECT_EQ(changed->session().plan().settings.recompute, 2);
+  EXPECT_EQ(changed->session().plan().settings.of(kRecompute), 2);
   for (int i = 0; i < 3; ++i) EXPECT_EQ(step(*changed, data), step(*same, data));
 }
 
