@@ -107,7 +107,7 @@ def model_file(model, folder):
 
 
 NODE = re.compile(r"^  %[^=]*= (\w+)\(")  # of a phase's own graph: bodies of fused nodes are indented further
-LAYER = re.compile(r'layer="([^"]*)"(?: (?:stage|queue)=\w+)*\s*$')
+LAYER = re.compile(r'.*layer="([^"]*)"')
 
 
 def nodes_of(phase):
@@ -115,7 +115,7 @@ def nodes_of(phase):
     heads = []
     for line in phase["graph"].split("\n"):
         if match := NODE.match(line):
-            layer = LAYER.search(line)
+            layer = LAYER.match(line)
             heads.append(f"{match.group(1)} {layer.group(1) if layer else '-'}")
     planned = []
     for node in phase["nodes"]:
