@@ -23,9 +23,4 @@ inline bool reduces_to_channels(const Shape& x, const Shape& y) {
   return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
 }
 
-// max(x, 0), with nothing else to look after.
-inline bool is_plain_relu(const Attrs& attrs) {
-  return !attrs.has("max_value") && attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0;
-}
-
 }  // namespace plimsoll
