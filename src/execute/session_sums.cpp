@@ -34,13 +34,13 @@ Result<const Sums*> Session::collect() {
   if (collected_ == requested_) return fail(ErrorCode::kInternal, "there is nothing to collect: no window was applied");
   Sums& sums = sums_[readback_ ? collected_ % 2 : 0];
   if (readback_) {
+    ++collected_;  // whether or not the device has failed meanwhile: it is not asked for the same again
     PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());
     read_tallies(bytes.data() - tally_begin_, sums);
     if (skips_) {
       PLIMSOLL_ASSIGN(const auto count, skips_->wait());
       skipped_ = *reinterpret_cast<const int64_t*>(count.data());
     }
-    ++collected_;
   } else {
     read_tallies(arena_->memory().at(0), sums);
     collected_ = requested_;
