@@ -18,7 +18,7 @@ function(plimsoll_names_of source result types)
   list(TRANSFORM found REPLACE ".* " "")
   set(${types} ${found} PARENT_SCOPE)
   foreach(form "\n(struct|class|union|using|enum|enum class) [A-Za-z_0-9]+" "\n[A-Za-z][^\n(={]*[ *&>][A-Za-z_0-9]+ ?[({=]"
-               "\n#define [A-Za-z_0-9]+")
+               "\n#define [A-Za-z_0-9]+" ", k[A-Z][A-Za-z_0-9]* =")
     string(REGEX MATCHALL "${form}" found "${text}")
     foreach(line IN LISTS found)
       string(REGEX MATCH "([A-Za-z_0-9]+) ?[({=]?$" name "${line}")

@@ -51,7 +51,7 @@ std::vector<std::string> known_keys() {
   return keys;
 }
 
-tl::unexpected<Error> refuse(const std::string& path, const std::string& what) {
+tl::unexpected<Error> bad_profile(const std::string& path, const std::string& what) {
   return fail(Error{ErrorCode::kBadConfig,
                     fmt::format("{}: {}", path, what),
                     {fmt::format("a card's profile has the keys {}", fmt::join(known_keys(), ", "))},
@@ -63,11 +63,11 @@ Status check_keys(const Json& json, const std::string& path) {
   for (const auto& [key, value] : json.items())
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const std::string meant = suggestion(key, known);
-      return refuse(path, fmt::format("'{}' is no key of a card's profile{}", key,
-                                      meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
+      return bad_profile(path, fmt::format("'{}' is no key of a card's profile{}", key,
+                                           meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
     }
   for (const std::string& key : known)
-    if (!json.contains(key)) return refuse(path, fmt::format("'{}' is missing", key));
+    if (!json.contains(key)) return bad_profile(path, fmt::format("'{}' is missing", key));
   return {};
 }
 
@@ -86,32 +86,33 @@ Status read_number(const Json& json, const NumberKey& key, const std::string& pa
   const Json& value = json.at(key.key);
   const std::string wanted = fmt::format("a {}number from {} to {}{}{}", key.whole ? "whole " : "", key.least, key.most,
                                          *key.unit ? " " : "", key.unit);
-  if (!value.is_number()) return refuse(path, fmt::format("'{}' must be {}", key.key, wanted));
+  if (!value.is_number()) return bad_profile(path, fmt::format("'{}' must be {}", key.key, wanted));
   const double number = value.get<double>();
   if (!(number >= key.least && number <= key.most) || (key.whole && number != std::floor(number)))
-    return refuse(path, fmt::format("'{}' must be {}, got {}", key.key, wanted, value.dump()));
+    return bad_profile(path, fmt::format("'{}' must be {}, got {}", key.key, wanted, value.dump()));
   key.set(card, number);
   return {};
 }
 
 Result<Card> card_of(const Json& json, const std::string& path) {
-  if (!json.is_object()) return refuse(path, "expected a JSON object with a card's profile");
+  if (!json.is_object()) return bad_profile(path, "expected a JSON object with a card's profile");
   PLIMSOLL_TRY(check_keys(json, path));
   Card card;
   const Json &name = json.at("name"), &capability = json.at("compute_capability");
   if (!name.is_string() || name.get_ref<const std::string&>().empty() ||
       name.get_ref<const std::string&>().size() > 100)
-    return refuse(path, "'name' must be a text of 1 to 100 characters");
+    return bad_profile(path, "'name' must be a text of 1 to 100 characters");
   card.name = name.get<std::string>();
   const auto number = capability.is_string() ? capability_of(capability.get<std::string>()) : std::nullopt;
   if (!number || *number < kOldestCapability || *number > kNewestCapability)
-    return refuse(path, fmt::format("'compute_capability' must be a text from \"{}.{}\" to \"{}.{}\", such as \"8.6\"",
-                                    kOldestCapability / 10, kOldestCapability % 10, kNewestCapability / 10,
-                                    kNewestCapability % 10));
+    return bad_profile(
+        path,
+        fmt::format("'compute_capability' must be a text from \"{}.{}\" to \"{}.{}\", such as \"8.6\"",
+                    kOldestCapability / 10, kOldestCapability % 10, kNewestCapability / 10, kNewestCapability % 10));
   card.capability = *number;
   for (const NumberKey& key : kNumbers) PLIMSOLL_TRY(read_number(json, key, path, card));
   if (card.context_bytes >= card.memory_bytes)
-    return refuse(path, "'context_mib' must be less than 'memory_mib': nothing would be left to train in");
+    return bad_profile(path, "'context_mib' must be less than 'memory_mib': nothing would be left to train in");
   const size_t begin = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
   card.profile = path.substr(begin, path.size() - begin - std::string(kSuffix).size());
   return card;
@@ -126,7 +127,7 @@ bool is_profile_file(const std::string& device) {
 Result<Card> card_from_file(const std::string& path) {
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
   if (file.size() > kMostFileBytes)
-    return refuse(path, fmt::format("{} are too much for a card's profile", format_bytes(file.size())));
+    return bad_profile(path, fmt::format("{} are too much for a card's profile", format_bytes(file.size())));
   std::string text(static_cast<size_t>(file.size()), '\0');
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
   PLIMSOLL_ASSIGN(const Json json, parse_json(text, path));
