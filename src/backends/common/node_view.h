@@ -1,8 +1,6 @@
 // What every backend asks about a node when it offers or binds a kernel for it.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <string>
 
 #include "device/kernel.h"
@@ -42,6 +40,7 @@ T* output(const BoundNode& node, size_t i) {
   return static_cast<T*>(node.outputs[i]);
 }
 
+// (Texts are joined by hand: nvcc does not evaluate fmt's checks of a format.)
 // Refuses a node with a value that is not row-major, unless its kernels look at layouts themselves, or with a dtype
 // that `wrong_dtype` gives a reason against ("" where there is none).
 template <typename F>
@@ -50,10 +49,10 @@ Status check_values(const NodeView& view, bool looks_at_layouts, F wrong_dtype) 
     for (ValueId id : *list) {
       const Value& value = view.graph.value(id);
       if (!looks_at_layouts && !value.layout.empty())
-        return fail(ErrorCode::kUnsupported, fmt::format("{}: '{}' is not row-major", view.node.op, value.name));
+        return fail(ErrorCode::kUnsupported, view.node.op + ": '" + value.name + "' is not row-major");
       if (const std::string why = wrong_dtype(value.type.dtype); !why.empty())
         return fail(ErrorCode::kUnsupported,
-                    fmt::format("{}: '{}' is {}; {}", view.node.op, value.name, name_of(value.type.dtype), why));
+                    view.node.op + ": '" + value.name + "' is " + std::string(name_of(value.type.dtype)) + "; " + why);
     }
   return {};
 }
