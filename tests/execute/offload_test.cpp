@@ -1,4 +1,7 @@
 // Values that wait in the host's memory: the same training in less of the device's.
+#ifdef PLIMSOLL_HAS_CUDA
+#include "backends/cuda/cuda.h"
+#endif
 #include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
