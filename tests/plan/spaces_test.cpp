@@ -40,7 +40,8 @@ const char* const kText = R"(graph "copies"
 class Spaces : public ::testing::Test {
  protected:
   Spaces()
-      : plan_(one_phase_plan(PhaseKind::kEvaluate, 1, require(choose_kernels(graph_of(kText), FakeDevice())), place_phase)) {}
+      : plan_(one_phase_plan(PhaseKind::kEvaluate, 1, require(choose_kernels(graph_of(kText), FakeDevice())),
+                             place_phase)) {}
 
   Placement& place(const std::string& value) { return phase().values[static_cast<size_t>(phase().graph.find(value))]; }
   Node& node(const std::string& output) {
