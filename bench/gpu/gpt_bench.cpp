@@ -22,7 +22,7 @@
 #include "plan/plan.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -259,11 +259,11 @@ int run(const Flags& flags) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine
 
 int main(int argc, char** argv) {
   try {
-    return plimsoll::run(plimsoll::parse(argc, argv));
+    return plimsoll::engine::run(plimsoll::engine::parse(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

@@ -15,7 +15,7 @@
 #include "execute/probe.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -189,7 +189,7 @@ int run(const Flags& flags) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine
 
 int main(int argc, char** argv) {
   if (argc < 4) {
@@ -197,7 +197,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return plimsoll::run(plimsoll::parse(argc, argv));
+    return plimsoll::engine::run(plimsoll::engine::parse(argc, argv));
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
     return 1;

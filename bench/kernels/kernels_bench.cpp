@@ -15,7 +15,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-using namespace plimsoll;
+using namespace plimsoll::engine;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include "base/checked.h"
 #include "data/checks.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Error shape_error(std::string what) {
@@ -106,4 +106,4 @@ void BatchReader::copy(const Batch& batch, int64_t first, int64_t count, const B
     labels[i] = static_cast<int32_t>(element(from, given.data, first * elements + i));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Reads batches for a model with one input and one output.
 class BatchReader {
@@ -29,4 +29,4 @@ class BatchReader {
   const DataTypes& types_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

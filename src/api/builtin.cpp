@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Convolution and pooling for each number of filters, then one dense layer: the CNNs of "What causes batch size issues
@@ -59,4 +59,4 @@ std::optional<Description> builtin_model(const std::string& name) {
   return description;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

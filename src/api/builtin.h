@@ -7,7 +7,7 @@
 
 #include "model/description.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct BuiltinModel {
   std::string name, summary;
@@ -15,4 +15,4 @@ struct BuiltinModel {
 const std::vector<BuiltinModel>& builtin_models();
 std::optional<Description> builtin_model(const std::string& name);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "formats/json/parse.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Result<nlohmann::json> parse_config(const std::string& text) {
   auto json = parse_json(text, "the configuration");
@@ -17,4 +17,4 @@ Result<nlohmann::json> parse_config(const std::string& text) {
               fmt::format("the configuration is not a JSON object: '{}{}'", shown, text.size() > kShown ? "..." : ""));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

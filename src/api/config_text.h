@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // P204 if the text is no JSON object; its beginning is shown.
 Result<nlohmann::json> parse_config(const std::string& text);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -227,4 +227,4 @@ LossSpec MeanSquaredError() {
   return loss("MeanSquaredError", json_object({{"name", "mean_squared_error"}}));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "base/suggest.h"
 #include "model/config.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Far above any machine's cores. OpenMP takes memory for each thread it is told of, before there is a plan.
@@ -170,4 +170,4 @@ Result<std::unique_ptr<Backend>> open_backend(const RunOptions& options) {
   return backend;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

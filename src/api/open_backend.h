@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Whether memory of a GPU is taken as phases need it: as `asked`, unless TF_FORCE_GPU_ALLOW_GROWTH, whose value is
 // `forced`, says otherwise. It says it as it does to TensorFlow: "true" and "false" win, anything else changes nothing.
@@ -32,4 +32,4 @@ Result<Precision> parse_precision(const std::string& precision);  // "" is float
 // "mixed_bfloat16" or "mixed_float16" on a GPU, whichever it has; "float32" on a CPU.
 std::string automatic_precision(const RunOptions& options);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

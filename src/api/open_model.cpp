@@ -13,7 +13,7 @@
 #include "formats/json/parse.h"
 #include "model/config.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int kNewestKeras = 15;  // 3.15 is the newest version that the tests run
@@ -122,4 +122,4 @@ Result<OpenModel> open_model(const RunOptions& options) {
   return open;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

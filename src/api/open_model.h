@@ -9,7 +9,7 @@
 #include "formats/keras/archive.h"
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct OpenModel {
   std::string file;                     // as the user named it
@@ -31,4 +31,4 @@ Result<OpenModel> open_description(const Description& description, const std::st
 // P402 where --input-shape says otherwise than the data.
 Result<OpenModel> open_model(const RunOptions& options);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "device/kernel.h"
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The data of a run. Where they lie in no file, a program hands in batches, and says here what is known of them.
 struct DataOptions {
@@ -76,4 +76,4 @@ struct RunOptions {
   }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

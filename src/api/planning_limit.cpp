@@ -4,7 +4,7 @@
 
 #include "device/host_room.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Bytes reading_limit(const RunOptions& options) {
   return options.budget.value_or(free_host_bytes());
@@ -24,4 +24,4 @@ Error planning_does_not_fit(const RunOptions& options, Bytes most) {
   return error.remedy("if a model of this size is not expected: the file may be damaged or made to do harm");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

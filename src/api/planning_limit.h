@@ -7,7 +7,7 @@
 #include "api/request.h"
 #include "device/heap_limit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // What reading and planning may hold: the budget, where it is the host's; else what the host has free. Before a device
 // is opened, and after.
@@ -29,4 +29,4 @@ auto within_limit(const RunOptions& options, Bytes most, Work work) -> decltype(
   return fail(planning_does_not_fit(options, most));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "device/host_room.h"
 #include "search/auto_batch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr Bytes kSmallestMargin = 64 * kMiB;
@@ -145,4 +145,4 @@ Result<AutomaticBatch> automatic_batch(const RunOptions& options, const Model& m
   return chosen;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

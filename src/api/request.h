@@ -5,7 +5,7 @@
 #include "api/run_data.h"
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The budget and what of the machine's free memory it leaves.
 struct Budget {
@@ -35,4 +35,4 @@ struct AutomaticBatch {
 Result<AutomaticBatch> automatic_batch(const RunOptions& options, const Model& model, const Backend& backend,
                                        const DataOutline& data, const Budget& budget);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

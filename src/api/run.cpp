@@ -12,7 +12,7 @@
 #include "search/prefetch.h"
 #include "search/recompute_levels.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // The data were opened as the settings have it, so the bytes of a batch that is read ahead are counted.
@@ -88,7 +88,7 @@ Status Run::choose_batch() {
 
 Result<SearchResult> Run::make_plan(const SearchRequest& request, const RunOptions& options) {
   return within_planning_limit(
-      [&] { return options.forced ? forced_plan(request, *options.forced) : plimsoll::search(request); });
+      [&] { return options.forced ? forced_plan(request, *options.forced) : plimsoll::engine::search(request); });
 }
 
 Status Run::search() {
@@ -171,15 +171,15 @@ Status Run::replan(const RunOptions& changed) {
 }
 
 Result<FitResult> Run::fit(const FitOptions& options, FitObserver& observer) {
-  PLIMSOLL_ASSIGN(FitResult result,
-                  plimsoll::fit(*session_, *data_.source, data_.validation.get(), optimizer_, options, observer));
+  PLIMSOLL_ASSIGN(FitResult result, plimsoll::engine::fit(*session_, *data_.source, data_.validation.get(), optimizer_,
+                                                          options, observer));
   optimizer_ = result.optimizer;
   return result;
 }
 
 Result<std::vector<Metric>> Run::evaluate(const std::atomic<bool>* stop,
                                           const std::function<void(int64_t done)>& progress) {
-  return plimsoll::evaluate(*session_, *data_.source, stop, progress);
+  return plimsoll::engine::evaluate(*session_, *data_.source, stop, progress);
 }
 
 Status Run::predict(const std::atomic<bool>* stop, const std::function<Status(size_t output, const TensorView&)>& write,
@@ -211,4 +211,4 @@ PlanReport Run::report() const {
   return report;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -16,7 +16,7 @@
 #include "report/plan_report.h"
 #include "search/given_plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Run {
  public:
@@ -116,4 +116,4 @@ class Run {
   OptimizerState optimizer_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // One graph serves training and validation: both give weights or neither does.
@@ -142,4 +142,4 @@ Result<RunData> open_run_data(const RunOptions& options, const Model& model) {
   return run;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

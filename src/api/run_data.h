@@ -6,7 +6,7 @@
 #include "api/options.h"
 #include "data/column_source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A model's ports as the data stage wants them.
 DataSpec data_spec(const Model& model, bool needs_targets);
@@ -35,4 +35,4 @@ struct RunData {
 // The files of the options, to train, evaluate or predict with.
 Result<RunData> open_run_data(const RunOptions& options, const Model& model);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "model/config.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kWrapper = "LossScaleOptimizer";
@@ -87,4 +87,4 @@ std::string saved_config(const nlohmann::json& config, std::string text, const M
   return changed.dump();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

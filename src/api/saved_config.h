@@ -6,7 +6,7 @@
 
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Whether flags say otherwise than the file.
 bool any_override(const ModelOptions& overrides);
@@ -16,4 +16,4 @@ bool any_override(const ModelOptions& overrides);
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
                          const Model& model, bool wrapped_state);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

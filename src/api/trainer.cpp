@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<nlohmann::json> config_of(const std::string& text, const char* what) {
@@ -96,4 +96,4 @@ std::vector<Batch> batches(const std::vector<float>& x, const std::vector<int32_
   return list;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Status at_least(int64_t value, int64_t least, const char* option) {
@@ -73,7 +73,7 @@ TrainerState::TrainerState(std::unique_ptr<Run> run)
 Result<std::unique_ptr<TrainerState>> TrainerState::create(const Description& description,
                                                            const TrainerOptions& options, Bytes resident_before,
                                                            WrapBackend wrap_backend) {
-  PLIMSOLL_ASSIGN(RunOptions run_options, plimsoll::run_options(options));
+  PLIMSOLL_ASSIGN(RunOptions run_options, plimsoll::engine::run_options(options));
   run_options.resident_before = resident_before;
   run_options.wrap_backend = std::move(wrap_backend);
   PLIMSOLL_ASSIGN(OpenModel open, open_description(description, "", {}));
@@ -206,7 +206,7 @@ Status TrainerState::save(const std::string& path) const {
 std::string TrainerState::plan_text() const {
   PlanReport report = run_->report();
   report.in_program = true;
-  return plimsoll::plan_text(report);
+  return plimsoll::engine::plan_text(report);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

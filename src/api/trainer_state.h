@@ -4,7 +4,7 @@
 #include "api/batch.h"
 #include "api/run.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class TrainerState {
  public:
@@ -41,4 +41,4 @@ class TrainerState {
   int64_t window_ = 0, done_ = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

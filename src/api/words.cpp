@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Option {
@@ -94,4 +94,4 @@ Error in_api_words(Error error) {
   return error;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The parts below the interface are shared with the program and name its flags. Here `--budget 48MiB` becomes
 // `options.budget = "48MiB"`, and a remedy that needs a flag which the interface has no option for is left out.
@@ -27,4 +27,4 @@ auto at_border(Call call) -> decltype(call()) {
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Which values depend on one of `wrt`, and so want a gradient if the loss depends on them.
@@ -66,4 +66,4 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
   return result;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "graph/builder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Adds the gradient of the scalar `loss` with respect to each of `wrt`, and returns them in that order (kNone where no
 // path leads there). Nothing is computed for values that lie on no path from `wrt` to `loss`: frozen layers cost
@@ -13,4 +13,4 @@ namespace plimsoll {
 std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::vector<ValueId>& wrt,
                                       ValueId scale = kNone);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "backends/cuda/cuda.h"
 #endif
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Status always() {
@@ -126,4 +126,4 @@ Result<std::unique_ptr<Backend>> open_backend(std::string_view name, const Backe
   return entry.open(options);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

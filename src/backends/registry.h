@@ -10,7 +10,7 @@
 
 #include "device/kernel.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // What a user chooses about a device. A backend reads what concerns it.
 struct BackendOptions {
@@ -56,4 +56,4 @@ const BackendEntry& backend_named(std::string_view name);  // which must be one
 // Opens the backend `name`, or says why this build has none.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view name, const BackendOptions& options);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <string>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 namespace {
 
@@ -59,4 +59,4 @@ std::string format_bytes(Bytes bytes) {
   return fmt::format("{:.{}f} {}", value, decimals, kNames[unit]);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 using Bytes = int64_t;
 
@@ -28,4 +28,4 @@ Result<Bytes> parse_bytes(std::string_view text);
 // Three significant digits in the largest binary unit that keeps at least one: "9.1 GiB", "640 KiB", "17 B".
 std::string format_bytes(Bytes bytes);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

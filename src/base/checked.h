@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 template <std::integral T>
 constexpr std::optional<T> checked_add(T a, T b) {
@@ -49,4 +49,4 @@ class CheckedSum {
   std::optional<int64_t> sum_ = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr uint64_t kC1 = 0x87c37b91114253d5, kC2 = 0x4cf5ad432745937f;
@@ -68,4 +68,4 @@ std::string Digest::text() const {
   return fmt::format("{:016x}{:016x}", a, b);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

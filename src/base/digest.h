@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Digest {
  public:
@@ -23,4 +23,4 @@ class Digest {
   size_t rest_bytes_ = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 template <typename Json>
 struct JsonField {
@@ -30,4 +30,4 @@ inline nlohmann::ordered_json ordered_object(std::initializer_list<JsonField<nlo
   return object_of<nlohmann::ordered_json>(fields);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A whole number from `least` to `most`; nothing for everything else, 3.0 included.
 inline std::optional<int64_t> whole_number(const nlohmann::json& json, int64_t least,
@@ -19,4 +19,4 @@ inline std::optional<int64_t> whole_number(const nlohmann::json& json, int64_t l
   return value < least || value > most ? std::nullopt : std::optional(value);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

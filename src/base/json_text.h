@@ -6,7 +6,7 @@
 
 #include "base/printable.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Never throws for what a text holds: a name or a path need not be UTF-8, and JSON must be. Bytes that are not become
 // U+FFFD.
@@ -15,4 +15,4 @@ std::string json_text(const Json& json, int indent = 2) {
   return escape_json_controls(json.dump(indent, ' ', false, Json::error_handler_t::replace));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

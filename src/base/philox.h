@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Philox {
   using Words = std::array<uint32_t, 4>;
@@ -27,4 +27,4 @@ struct Philox {
   static float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

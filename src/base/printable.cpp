@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Character {
@@ -78,4 +78,4 @@ std::string escape_json_controls(std::string json) {
   return out;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The same text, with whatever could do something to a terminal or forge a line made visible: control characters,
 // DEL and marks that turn the direction of writing become "\x1b" or "\u202e" in letters, bytes that are not UTF-8
@@ -16,4 +16,4 @@ std::string printable_lines(std::string_view text);
 // JSON as nlohmann writes it, with the control characters escaped that JSON allows to stand: DEL and C1.
 std::string escape_json_controls(std::string json);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

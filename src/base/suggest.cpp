@@ -6,7 +6,7 @@
 #include <cctype>
 #include <numeric>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostNames = 3;
@@ -70,4 +70,4 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& kn
   return fmt::format("{}", fmt::join(nearest_names(name, known), " or "));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct DTypeRow {
@@ -87,4 +87,4 @@ std::string to_text(const TensorType& type) {
   return fmt::format("{}[{}]", name_of(type.dtype), to_text(type.shape));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

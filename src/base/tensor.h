@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class DType : uint8_t {
   kFloat32,
@@ -101,4 +101,4 @@ struct TensorView {
   int64_t elements() const { return type.shape.elements(); }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

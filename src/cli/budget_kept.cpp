@@ -4,7 +4,7 @@
 
 #include "device/process_memory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Status check_peak(const Session& session, const Budget& budget, const std::string& saved) {
   const Bytes peak = session.peak_held_bytes();
@@ -24,4 +24,4 @@ std::string peak_text(const Session& session, const Budget& budget) {
   return text;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 
 #include "api/run.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct CommonFlags {
   RunOptions options;  // what the flags say, once resolve() has read the texts
@@ -87,4 +87,4 @@ void draw(const std::string& text);  // the same for a terminal, with controls o
 bool can_redraw();
 void message(const CommonFlags& flags, const std::string& text);  // a line of it, unless --quiet
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

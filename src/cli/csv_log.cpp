@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // As Python writes a float.
@@ -79,4 +79,4 @@ Status CsvLog::failed() const {
   return file_.failed();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

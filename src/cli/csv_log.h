@@ -7,7 +7,7 @@
 #include "cli/log_file.h"
 #include "execute/fit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class CsvLog {
  public:
@@ -22,4 +22,4 @@ class CsvLog {
   bool with_learning_rate_ = false, has_header_ = false;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

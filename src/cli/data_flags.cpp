@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::string& data_text) {
   command.add_option("--validation-data", options.validation_data, "as --data");
@@ -22,4 +22,4 @@ Status check_data_flags(const DataOptions& options) {
             {"--validation-split 0.2"}});
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "device/host_room.h"
 #include "formats/file/cache.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct DoctorFlags : CommonFlags {};
@@ -117,4 +117,4 @@ void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   actions[command] = [flags] { return doctor(*flags); };
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "formats/array_formats.h"
 #include "formats/npy/npy.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kStopping = "interrupted: stopping after this batch; a second Ctrl-C ends at once";
@@ -140,4 +140,4 @@ void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   };
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

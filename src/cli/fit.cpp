@@ -16,7 +16,7 @@
 #include "formats/file/file.h"
 #include "report/profile.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // The observer that writes the log and draws the bar.
@@ -295,4 +295,4 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   };
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::vector<std::string> split(const std::string& text) {
@@ -153,4 +153,4 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_flag("--profile", flags.profile, "where the time goes: each node measured beside predicted");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "cli/data_flags.h"
 #include "execute/fit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct FitFlags : CommonFlags {
   std::string save, checkpoint, checkpoint_every = "epoch", plan, log, csv_log, early_stopping, save_best, reduce_lr;
@@ -22,4 +22,4 @@ Result<CallbackOptions> parse_callbacks(const FitFlags& flags);
 Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& tallies, bool validates,
                           const Model& model);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

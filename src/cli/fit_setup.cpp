@@ -12,7 +12,7 @@
 #include "formats/json/parse.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Files of the sizes that will be written, all at once; gone again when this goes.
@@ -136,4 +136,4 @@ Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step) {
       .remedy("after the first Ctrl-C, wait for the message that says where it is saved");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

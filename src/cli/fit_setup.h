@@ -6,7 +6,7 @@
 #include "cli/fit_flags.h"
 #include "execute/checkpoint_folder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The checkpoint folder, if there is one, for this run alone: P214 if another run uses it, or if it holds a checkpoint
 // and --resume was not given. With --resume its newest checkpoint is whole afterwards.
@@ -27,4 +27,4 @@ Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const 
 // What a second signal says is lost: everything after `step`, the last checkpoint; all of the run if there is none.
 Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

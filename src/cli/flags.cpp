@@ -16,7 +16,7 @@
 #include "model/names.h"
 #include "search/lever_table.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kWholeAboveZero = "a whole number above 0";
@@ -321,4 +321,4 @@ std::string skipped_text(const Model& model, const std::string& metric) {
   return fmt::format("'{}' is asked for, but Plimsoll does not compute it", name);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

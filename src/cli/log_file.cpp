@@ -9,7 +9,7 @@
 
 #include "formats/file/lock.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kMostText = 64 * kMiB;  // of a file that is read to be gone on with
@@ -83,4 +83,4 @@ Status LogFile::failed() const {
                     {fmt::format("free space on that disk, or {} elsewhere", flag_)}});
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

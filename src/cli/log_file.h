@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class LogFile {
  public:
@@ -32,4 +32,4 @@ class LogFile {
   bool failed_ = false;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

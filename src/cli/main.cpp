@@ -15,7 +15,7 @@
 #include "device/heap_limit.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 int finish(const Error& error, bool json) {
@@ -127,10 +127,10 @@ int run_guarded(int argc, char** argv) {
 
 }  // namespace
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine
 
 int main(int argc, char** argv) {
-  using namespace plimsoll;
+  using namespace plimsoll::engine;
   std::set_terminate(on_terminate);
   wait_politely(argv);
   prctl(PR_SET_NAME, "plimsoll");  // not "exe", as what starts through /proc/self/exe is called

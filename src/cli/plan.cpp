@@ -6,7 +6,7 @@
 #include "cli/data_flags.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct PlanFlags : CommonFlags {
@@ -74,4 +74,4 @@ void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   actions[command] = [flags] { return plan(*flags); };
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -12,7 +12,7 @@
 #include "base/printable.h"
 #include "cli/command.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int kBarWidth = 20, kShortBar = 8;
@@ -125,4 +125,4 @@ void ProgressBar::on_note(const std::string& text) {
   if (!quiet_) tell(text + "\n");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

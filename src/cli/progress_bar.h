@@ -6,7 +6,7 @@
 
 #include "execute/fit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class ProgressBar : public FitObserver {
  public:
@@ -31,4 +31,4 @@ class ProgressBar : public FitObserver {
   size_t drawn_columns_ = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

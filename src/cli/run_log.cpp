@@ -5,7 +5,7 @@
 
 #include "base/json_text.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Result<RunLog> RunLog::open(const std::string& path, bool append) {
   RunLog log;
@@ -31,4 +31,4 @@ void RunLog::step(const StepEvent& event) {
   file_.wrote(written >= 0);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

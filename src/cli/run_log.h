@@ -6,7 +6,7 @@
 #include "cli/log_file.h"
 #include "execute/fit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class RunLog {
  public:
@@ -19,4 +19,4 @@ class RunLog {
   LogFile file_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

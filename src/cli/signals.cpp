@@ -11,7 +11,7 @@
 #include "cli/command.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::atomic<bool> stop_flag{false}, saved{false};
@@ -101,4 +101,4 @@ void install_signal_handlers(const std::string& saving, bool json) {
   if (before.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

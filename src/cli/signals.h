@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr long kSameRequestMilliseconds = 100;
 
@@ -25,4 +25,4 @@ void nothing_to_lose();
 // A disk that is full or a reader that has gone shows as a failed write, which is an error like any other.
 void ignore_write_signals();
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "base/suggest.h"
 #include "cli/command.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // What other programs call our commands.
@@ -110,4 +110,4 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   return error.remedy(help);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include <limits>
 #include <type_traits>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Elements looked at between two branches: long enough to vectorise, short enough to search again.
@@ -188,4 +188,4 @@ Error bad_element(const CheckedArray& array, const void* data, int64_t index, in
   return error.remedy("mend the labels, or give the model's last layer more outputs");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The index of the first NaN or infinity among `count` elements; none for integers.
 std::optional<int64_t> first_not_finite(DType dtype, const void* data, int64_t count);
@@ -39,4 +39,4 @@ std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* 
 // P403 or P404 for that element, where `sample` is the number of its sample in the whole array.
 Error bad_element(const CheckedArray& array, const void* data, int64_t index, int64_t sample);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 
 #include "data/checks.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Error bad_class_weight(std::string_view text, std::string_view entry, std::string_view why) {
@@ -73,4 +73,4 @@ void ClassWeights::apply(DType dtype, const void* targets, int64_t elements, int
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class ClassWeights {
  public:
@@ -28,4 +28,4 @@ class ClassWeights {
   std::vector<std::pair<int64_t, float>> weights_;  // sorted by class
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

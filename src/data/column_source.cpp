@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "data/checks.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::byte* at_row(void* buffer, const TensorType& type, int64_t row) {
@@ -146,4 +146,4 @@ Status ColumnSource::read(int64_t epoch, int64_t first, int64_t count, const Bat
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

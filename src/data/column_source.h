@@ -10,7 +10,7 @@
 #include "data/order.h"
 #include "data/source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct SourceOptions {
   int64_t begin = 0, end = -1;  // which samples of the arrays; -1: to the last
@@ -53,4 +53,4 @@ class ColumnSource : public BatchSource {
   std::vector<TensorType> input_types_, target_types_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

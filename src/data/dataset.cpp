@@ -8,7 +8,7 @@
 
 #include "data/match.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Status Column::read(int64_t first, int64_t count, void* into) const {
   const Bytes begin = offset + first * type.bytes(), bytes = count * type.bytes();
@@ -58,4 +58,4 @@ Result<int64_t> validation_split_at(int64_t samples, double fraction) {
   return fail(error.remedy("another fraction, more samples, or --validation-data"));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "base/tensor.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // What data must offer for one input or output of the model. Inputs have `name` and `sample` alone.
 struct PortSpec {
@@ -85,4 +85,4 @@ Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec);
 // shuffling, floor(samples * (1 - fraction)); P405 if either part would be empty.
 Result<int64_t> validation_split_at(int64_t samples, double fraction);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/digest.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kPieces = 64;
@@ -57,4 +57,4 @@ Result<nlohmann::json> data_identity(const DataSet& data) {
   return identity;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "data/dataset.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Of each array what it is ("640 samples of [8, 8, 1] float32, 163840 bytes") and a digest of its contents, under keys
 // that a message can name: {"input 1": ..., "contents of input 1": ...}. The digest reads the whole of an array of up
@@ -12,4 +12,4 @@ namespace plimsoll {
 // how they are called makes no difference.
 Result<nlohmann::json> data_identity(const DataSet& data);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "formats/file/array_source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool differs_by_trailing_one(const std::vector<int64_t>& longer, const std::vector<int64_t>& shorter) {
@@ -205,4 +205,4 @@ Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   return set;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "data/dataset.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct FoundArray {
   std::string label;
@@ -23,4 +23,4 @@ struct FoundArrays {
 
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool has(const std::vector<std::string>& there, const std::string& name) {
@@ -78,4 +78,4 @@ std::string known_namings(Split split, bool needs_y) {
   return fmt::format("x and y, x_{0} and y_{0}, X and Y, images and labels, or arr_0 and arr_1", end);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "data/dataset.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Names of arrays for a model with one input and one output.
 struct ArrayNames {
@@ -24,4 +24,4 @@ Result<std::optional<ArrayNames>> find_naming(const std::string& path, const std
 // "x", "x_train (of Keras's data sets)", ...: for messages.
 std::string known_namings(Split split, bool needs_y);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

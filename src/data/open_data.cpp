@@ -10,7 +10,7 @@
 #include "data/npz_names.h"
 #include "formats/array_formats.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // A file that is data to others, with the way to make it data here.
@@ -280,4 +280,4 @@ Result<DataSet> open_data(const std::string& argument, const DataSpec& spec) {
   return match_arrays(std::move(found), spec);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

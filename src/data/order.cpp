@@ -5,7 +5,7 @@
 
 #include "base/philox.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // In the counter's last word, where no other user of the seed has it: the orders are independent of masks and weights.
@@ -60,4 +60,4 @@ int64_t SampleOrder::operator()(int64_t position) const {
   return static_cast<int64_t>(sample);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include <array>
 #include <cstdint>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class SampleOrder {
  public:
@@ -33,4 +33,4 @@ class SampleOrder {
   std::array<uint64_t, kMostRounds> keys_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

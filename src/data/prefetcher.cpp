@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Each array of a batch starts at a multiple of kAlignment.
@@ -174,4 +174,4 @@ Result<BatchRequest> Prefetcher::next(const BatchBuffers& into) {
   return *request;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -15,7 +15,7 @@
 
 #include "data/source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct BatchRequest {
   int64_t epoch = 0, first = 0, count = 0;
@@ -82,4 +82,4 @@ class Prefetcher {
   std::optional<Error> error_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

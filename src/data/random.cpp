@@ -6,7 +6,7 @@
 
 #include "base/philox.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr uint32_t kUniformDomain = 0x756E6966, kIntegersDomain = 0x696E7473;
@@ -42,4 +42,4 @@ std::vector<int32_t> random_integers(int32_t limit, int64_t count, uint64_t seed
   return numbers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Numbers in [low, high), row-major.
 std::vector<float> random_uniform(const Shape& shape, uint64_t seed, float low = 0, float high = 1);
@@ -14,4 +14,4 @@ std::vector<float> random_uniform(const Shape& shape, uint64_t seed, float low =
 // Whole numbers in [0, limit); none where limit or count is not above 0.
 std::vector<int32_t> random_integers(int32_t limit, int64_t count, uint64_t seed);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Memory for `count` samples of each array, owned by the caller, in the source's own dtypes.
 struct BatchBuffers {
@@ -30,4 +30,4 @@ class BatchSource {
   virtual Status read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct DeviceInfo {
   std::string name;             // "AMD EPYC, 2 threads"
@@ -79,4 +79,4 @@ class Device {
   virtual Bytes planning_bound(int64_t /*nodes*/) const { return 0; }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 void Failures::note(Error error) noexcept {
   const std::lock_guard lock(mutex_);
@@ -16,4 +16,4 @@ Status Failures::take() {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Failures {
  public:
@@ -21,4 +21,4 @@ class Failures {
   std::optional<Error> first_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

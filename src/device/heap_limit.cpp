@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "device/process_memory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::atomic<bool> has_refused{false};
@@ -40,4 +40,4 @@ bool HeapLimit::refused() {
   return has_refused;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

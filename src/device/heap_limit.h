@@ -9,7 +9,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class HeapLimit {
  public:
@@ -31,4 +31,4 @@ class HeapLimit {
   bool set_ = false;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "device/kernel.h"
 #include "device/process_memory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class HostBackend : public Backend {
  public:
@@ -18,4 +18,4 @@ class HostBackend : public Backend {
   std::string counted_by() const override { return "the operating system (VmHWM)"; }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Bytes whole_pages(Bytes bytes) {
@@ -90,4 +90,4 @@ HostMemory::~HostMemory() {
   munmap(base_, mapped(bytes_));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "device/memory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class HostMemory : public Memory {
  public:
@@ -35,4 +35,4 @@ class HostMemory : public Memory {
   Bytes bytes_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::optional<Bytes> read_bytes(const std::string& path) {
@@ -117,4 +117,4 @@ Bytes free_host_bytes() {
   return std::min(available_host_bytes(), cgroup_room());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

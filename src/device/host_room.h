@@ -3,10 +3,10 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Bytes host_memory_bytes();
 Bytes available_host_bytes();  // of the whole machine
 Bytes free_host_bytes();       // the same within the limits of this process's control groups
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

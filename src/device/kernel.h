@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "device/memory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Kernel {
  public:
@@ -115,4 +115,4 @@ inline Result<std::unique_ptr<Readback>> Backend::open_readback(const Memory&, B
   return std::unique_ptr<Readback>();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A few bytes for one place: the scalars that change from step to step.
 struct Poke {
@@ -48,4 +48,4 @@ class Memory {
   virtual void poke(std::span<const Poke> pokes) = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

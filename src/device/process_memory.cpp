@@ -11,7 +11,7 @@
 #include <cstring>
 #include <limits>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // A field of /proc/self/status, in KiB there; 0 if it is not to be had.
@@ -74,4 +74,4 @@ std::string_view tools_note() {
   return "compute-sanitizer is attached: what lies outside the arena is not checked against its bound";
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Bytes resident_bytes();       // now (VmRSS)
 Bytes data_bytes();           // of its own, writable, resident or not (VmData): what RLIMIT_DATA counts
@@ -17,4 +17,4 @@ Bytes held_by_tools();
 // What a user should know of it: a tool whose memory has no bound switches a check off. "" without one.
 std::string_view tools_note();
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

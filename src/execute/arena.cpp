@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 const PersistentSlot* find(const std::vector<PersistentSlot>& slots, const std::string& name) {
@@ -117,4 +117,4 @@ void* Arena::address(const Placement& place) const {
   return place.offset < 0 ? nullptr : memories_.at(place.space)->at(place.offset);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

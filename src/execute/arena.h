@@ -15,7 +15,7 @@
 #include "device/kernel.h"
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Persistent values as the host sees them: in place where the arena is host-visible, else copied out.
 class HostView {
@@ -72,4 +72,4 @@ class Arena {
   Bytes persistent_bytes_ = 0;  // of the plan in use, or of what is kept
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

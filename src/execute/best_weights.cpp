@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "execute/checkpoint_folder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kFormat = "plimsoll.best/1";
@@ -61,4 +61,4 @@ Bytes expected_best_weights_bytes(const Session& session) {
   return bytes;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

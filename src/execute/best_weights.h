@@ -6,7 +6,7 @@
 #include "execute/session.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class BestWeights {
  public:
@@ -30,4 +30,4 @@ Bytes expected_best_weights_bytes(const Session& session);
 // Where it lies without a checkpoint folder: beside which file.
 std::string best_weights_beside(const std::string& saved);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

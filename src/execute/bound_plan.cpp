@@ -8,7 +8,7 @@
 
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Nodes of one kind run the same code, whatever their shapes.
@@ -204,4 +204,4 @@ Status BoundPlan::record() {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

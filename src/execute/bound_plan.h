@@ -9,7 +9,7 @@
 #include "device/kernel.h"
 #include "execute/arena.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct BoundPhase {
   const PhasePlan* plan = nullptr;
@@ -69,4 +69,4 @@ class BoundPlan {
 // Runs the kernels of a phase in turn, or what was recorded of them.
 void run_phase(const BoundPhase& phase);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/json_numbers.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -165,4 +165,4 @@ bool Callbacks::from_json(const Json& json, std::vector<std::string>& notes) {
          read(saving_, "save_best", same_file, "--save-best");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

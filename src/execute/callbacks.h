@@ -12,7 +12,7 @@
 #include "base/json.h"
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Metric {
   std::string name;
@@ -102,4 +102,4 @@ inline constexpr int64_t kMostSteps = int64_t{1} << 53;
 nlohmann::json number_to_json(double value);
 std::optional<double> number_from_json(const nlohmann::json& json);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include <cstring>
 #include <set>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kEnding = ".plimsoll", kOlder = "checkpoint-", kBest = "best-";
@@ -167,4 +167,4 @@ void CheckpointRotation::remove_old() const {
     if (!referred.contains(step)) ::unlink(best_weights_path(folder_, step).c_str());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -15,7 +15,7 @@
 #include "formats/checkpoint/checkpoint.h"
 #include "formats/file/lock.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // 1 and 2: with plans of older formats (plan/serialize.cpp)
 inline constexpr const char* kCheckpointFormat = "plimsoll.checkpoint/3";
@@ -77,4 +77,4 @@ class CheckpointRotation {
   std::map<int64_t, std::optional<int64_t>> bests_;  // of the checkpoints this process wrote
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,6 +1,6 @@
 #include "execute/cutter.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Cutter::Cutter(const RunCut& cut, int64_t epochs, CutPosition from) : cut_(cut), epochs_(epochs), at_(from) {
   if (at_.window >= cut_.windows) at_ = {at_.epoch + 1, 0, 0};
@@ -19,4 +19,4 @@ std::optional<BatchRequest> Cutter::next() {
   return request;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

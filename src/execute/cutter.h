@@ -9,7 +9,7 @@
 #include "data/prefetcher.h"
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // How a run cuts its data: what the numbers of a checkpoint must fit.
 struct RunCut {
@@ -42,4 +42,4 @@ class Cutter {
   CutPosition at_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

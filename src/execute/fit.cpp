@@ -13,7 +13,7 @@
 #include "execute/window.h"
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -300,4 +300,4 @@ Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const 
   return sums.means(session.tallies());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "execute/session.h"
 #include "execute/weights.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct StepEvent {
   int64_t epoch = 0, step = 0;      // step: optimizer steps of the whole run, from 1
@@ -85,4 +85,4 @@ Result<Plan> plan_of_checkpoint(const std::string& folder);
 Result<int64_t> step_of_checkpoint(const std::string& folder);
 Result<int64_t> epoch_of_checkpoint(const std::string& folder);  // the one it goes on with
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

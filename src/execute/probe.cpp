@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 void Probe::fill_pattern() {
   Memory& memory = session_.arena_->memory();
@@ -56,4 +56,4 @@ Status Probe::accumulate_again(int64_t count) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 
 #include "execute/session.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Probe {
  public:
@@ -31,4 +31,4 @@ class Probe {
   Session& session_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "base/json_numbers.h"
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -262,4 +262,4 @@ Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cu
   return true;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include "execute/cutter.h"
 #include "execute/fit.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Sums over an epoch, in double, and their means under Keras's names.
 class EpochSums {
@@ -48,4 +48,4 @@ Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cu
 // Bytes of the file, up to some KiB.
 Bytes expected_checkpoint_bytes(const Session& session);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 void set_floating(const TensorView& view, int64_t index, double value) {
@@ -163,4 +163,4 @@ Result<TensorView> Session::prediction(int64_t count, size_t output) {
   return TensorView{view.type, staged_prediction_.data()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -18,7 +18,7 @@
 #include "execute/bound_plan.h"
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Window {
   int64_t samples = 0;    // of the effective batch, or fewer in an epoch's last window
@@ -162,4 +162,4 @@ class Session {
   std::function<void(const BoundPhase&)> run_instead_;  // of a probe that watches
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "device/process_memory.h"
 #include "execute/session.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostPokes = 64;
@@ -211,4 +211,4 @@ Status Session::change_plan(const Model& model, Plan plan) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "execute/session.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 double get_floating(const TensorView& view) {
@@ -67,4 +67,4 @@ double Session::tally(const std::string& name) {
   return std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

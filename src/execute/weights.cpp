@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "model/initializer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Session values of optimizer state in the order of Keras's file: for each trainable weight its moments.
@@ -241,4 +241,4 @@ Bytes expected_model_bytes(const Session& session, const KerasArchive* source, c
   return expected_weights_bytes(entries, old) + static_cast<Bytes>(config_text.size()) + 64 * kKiB;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "execute/session.h"
 #include "formats/keras/archive.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Where training stands; checkpoints and `.keras` files carry it.
 struct OptimizerState {
@@ -30,4 +30,4 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
 // Bytes of that file, a little more rather than less.
 Bytes expected_model_bytes(const Session& session, const KerasArchive* source, const std::string& config_text);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Result<Window> next_window(Session& session, const OptimizerState& state, int64_t samples, uint64_t seed) {
   Window window{samples, state.iteration, state.learning_rate, seed};
@@ -25,4 +25,4 @@ Status read_cut(Prefetcher& reader, const BatchRequest& cut, const BatchBuffers&
                           served.first, served.epoch, cut.count, cut.first, cut.epoch));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "execute/cutter.h"
 #include "execute/weights.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The learning rate depends on how many updates were applied. A device that runs a step ahead has not told yet whether
 // an overflow prevented the last one: the window carries the rate for either case, and the device takes the right one.
@@ -31,4 +31,4 @@ Result<bool> accumulate_window(Session& session, Cutter& cutter, const Read& rea
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

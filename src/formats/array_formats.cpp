@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Each is defined in the source of its format.
 extern const ArrayFormat kNpyFormat, kNpzFormat, kSafetensorsFormat, kIdxFormat;
@@ -59,4 +59,4 @@ std::string array_format_help(bool with_targets) {
   return list("or ", [&](const ArrayFormat& format) { return with_targets ? format.help_pair : format.help_one; });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

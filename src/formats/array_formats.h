@@ -10,7 +10,7 @@
 
 #include "formats/file/array_source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // How many of the first bytes of a file `begins` sees; a shorter file is filled up with zeros.
 inline constexpr size_t kSniffedBytes = 16;
@@ -45,4 +45,4 @@ const ArrayFormat* array_format_of_start(std::string_view start);
 std::string array_format_names();                  // ".npy, .npz, and IDX (plain or .gz)"
 std::string array_format_help(bool with_targets);  // "x.npy, an .npz, or an IDX file"
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll::limits {
+namespace plimsoll::engine::limits {
 
 // JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header. NASNetLarge, the largest
 // model of keras.applications by its text, has 1.0 MiB, 105,000 values and counts as 10 MiB of memory.
@@ -39,4 +39,4 @@ inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;       // of one chunk, unpack
 inline constexpr int64_t kUnpackedRatio = 100;
 inline constexpr Bytes kUnpackedBytes = 64 * kMiB;
 
-}  // namespace plimsoll::limits
+}  // namespace plimsoll::engine::limits

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 std::string GraphBuilder::unique_name(const std::string& wish) {
   if (!names_known_) {
@@ -72,4 +72,4 @@ void GraphBuilder::rename(ValueId value, const std::string& name) {
   names_[graph_.value(value).name] = value;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

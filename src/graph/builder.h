@@ -10,7 +10,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class GraphBuilder {
  public:
@@ -76,4 +76,4 @@ class GraphBuilder {
   Status status_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

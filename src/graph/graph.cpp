@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::array<std::string_view, 8> kCategories = {"weights", "gradients", "optimizer",   "activations",
@@ -78,4 +78,4 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   return readers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -18,7 +18,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 using ValueId = int32_t;
 using NodeId = int32_t;
@@ -160,4 +160,4 @@ Result<Graph> parse_graph(std::string_view text);
 // equal types. ops/op.h's `verify` adds what the ops say. Returns kInternal: only we can cause it.
 Status verify_structure(const Graph& graph);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "graph/graph.h"
 #include "graph/text.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int kDeepestBody = 4;
@@ -355,4 +355,4 @@ Result<Graph> parse_graph(std::string_view text) {
   return GraphParser(lines, 0).parse();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

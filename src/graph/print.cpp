@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "graph/text.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 bool is_plain_name(std::string_view name) {
   return !name.empty() && std::all_of(name.begin(), name.end(), is_plain_name_char);
@@ -136,4 +136,4 @@ std::string print(const Graph& graph) {
   return Printer(graph).print("");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // One flag per value: whether the graph hands it out, as an output or as the new value of an update. Such a value must
 // exist as itself, whatever a pass does to its readers.
@@ -23,4 +23,4 @@ inline bool is_handed_out(const Graph& graph, ValueId id) {
                      [&](const Update& update) { return update.value == id; });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

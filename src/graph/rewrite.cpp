@@ -4,7 +4,7 @@
 
 #include <cassert>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Rewrite::Rewrite(const Graph& from) : from_(from), map_(from.values.size(), kNone) {
   to_.name = from.name;
@@ -149,4 +149,4 @@ Graph without_dead_nodes(Graph graph) {
   return graph;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

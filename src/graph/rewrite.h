@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Rewrite {
  public:
@@ -59,4 +59,4 @@ Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(
 // Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
 Graph without_dead_nodes(Graph graph);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 constexpr bool is_plain_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
@@ -13,4 +13,4 @@ constexpr bool is_plain_name_char(char c) {
 bool is_plain_name(std::string_view name);
 std::string quoted(std::string_view text);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 tl::unexpected<Error> broken(const Graph& graph, std::string what) {
@@ -105,4 +105,4 @@ Status verify_structure(const Graph& graph) {
   return StructureCheck(graph).run();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

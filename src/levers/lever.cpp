@@ -1,6 +1,6 @@
 #include "levers/lever.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 std::string_view name_of(Effect effect) {
   switch (effect) {
@@ -14,4 +14,4 @@ std::string_view name_of(Effect effect) {
   return "";
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

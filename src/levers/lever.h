@@ -6,7 +6,7 @@
 #include "graph/graph.h"
 #include "levers/settings.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class Effect : uint8_t {
   kBitwise,   // nothing changes
@@ -29,4 +29,4 @@ struct Rewritten {
   int64_t count = 0;  // values it touched
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

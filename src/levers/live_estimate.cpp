@@ -4,7 +4,7 @@
 
 #include "ops/predicates.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Such results lie over an input or are never stored: lower/ fuses them.
@@ -178,4 +178,4 @@ LiveEstimate::Load LiveEstimate::load(const std::vector<bool>& recomputed, Bytes
   return load;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

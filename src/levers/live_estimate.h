@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "levers/recompute.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A value that is kept for the backward pass under cheap_choice. It can be recomputed from others.
 struct SavedActivation {
@@ -61,4 +61,4 @@ class LiveEstimate {
   mutable std::vector<int> first_, last_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include "levers/recompute.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Longer chains of clones cost more than they free: a residual chain would otherwise be walked back to the input.
@@ -122,4 +122,4 @@ Rewritten recompute_cheap(const Graph& graph) {
   return recompute(graph, cheap_choice(graph));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

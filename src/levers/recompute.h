@@ -8,7 +8,7 @@
 #include "device/device.h"
 #include "levers/lever.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Values that element-wise nodes and normalisation-apply made are recomputed next to each backward reader, from what is
 // saved anyway.
@@ -56,4 +56,4 @@ RecomputeChoice cheap_choice(const Graph& graph);
 // The rewrite: clones are placed before the first reader that wants them.
 Rewritten recompute(const Graph& graph, const RecomputeChoice& choice);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "levers/live_estimate.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr double kMostWork = 2e8;      // nodes and saved activations looked at: about half a second
@@ -128,4 +128,4 @@ bool ReachOfRecompute::reaches(double share) {
   return true;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "graph/rewrite.h"
 #include "ops/predicates.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool plain_relu_from_output(const Node& node) {
@@ -73,4 +73,4 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
   return {rewrite.finish(), count};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class LeverSettings {
  public:
@@ -35,4 +35,4 @@ class LeverSettings {
   std::map<std::string, int64_t, std::less<>> values_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

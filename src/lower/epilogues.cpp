@@ -4,7 +4,7 @@
 #include "lower/lower.h"
 #include "ops/predicates.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool takes_epilogue(const Node& node) {
@@ -95,4 +95,4 @@ Graph fold_bias_gradients(const Graph& graph) {
   return rewrite.finish();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "device/device.h"
 #include "graph/rewrite.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Each node as `proposed` has it, where it proposes one and the device offers a kernel for that (see replace_nodes).
 template <typename F>
@@ -16,4 +16,4 @@ Graph fold_where_offered(const Graph& graph, const Device& device, F proposed) {
   });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -12,7 +12,7 @@
 #include "lower/lower.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostMembers = 24;  // bounds the scratch a pass needs
@@ -149,4 +149,4 @@ Graph fuse_elementwise(const Graph& graph, const Device& device) {
   return Fuser(graph, device).run();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -15,7 +15,7 @@
 #include "lower/lower.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool is_flat(const Graph& graph, const Node& node, const Shape& shape) {
@@ -261,4 +261,4 @@ Graph group_moves(const Graph& graph, const Device& device) {
   return Grouper(graph, device, Gather::kMoves).run();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

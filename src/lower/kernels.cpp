@@ -4,7 +4,7 @@
 #include "lower/lower.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // A value in another layout, moved there by a reorder node.
@@ -73,4 +73,4 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
   return lowered;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,6 +1,6 @@
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 double LoweredGraph::seconds() const {
   double sum = 0;
@@ -30,4 +30,4 @@ Result<LoweredGraph> lower(Graph graph, const Device& device) {
   return choose_kernels(graph, device);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

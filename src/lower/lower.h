@@ -7,7 +7,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Name of a fused body whose parts share no computed value and may run at the same time.
 inline constexpr std::string_view kGroupBody = "group";
@@ -34,4 +34,4 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 
 Result<LoweredGraph> lower(Graph graph, const Device& device);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

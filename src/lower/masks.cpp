@@ -9,7 +9,7 @@
 #include "lower/lower.h"
 #include "ops/predicates.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Masked {
@@ -76,4 +76,4 @@ Graph mask_from_normalised(const Graph& graph) {
   return rewrite.finish();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "graph/rewrite.h"
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Pads = std::vector<int64_t>;  // before and after the image, dimension by dimension
@@ -224,4 +224,4 @@ Graph pad_evenly(const Graph& graph, const Device& device) {
   return rewrite.finish();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "lower/fold.h"
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class PoolFolder {
@@ -57,4 +57,4 @@ Graph fold_pooling(const Graph& graph, const Device& device) {
   return fold_where_offered(graph, device, [&](const Node& node) { return folder.folded(node); });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "lower/fold.h"
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class RowFolder {
@@ -43,4 +43,4 @@ Graph fold_row_gradients(const Graph& graph, const Device& device) {
   return fold_where_offered(graph, device, [&](const Node& node) { return folder.folded(node); });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "formats/keras/layer_paths.h"
 #include "model/tree.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::vector<std::string> unique(std::vector<std::string> names) {
@@ -167,4 +167,4 @@ Result<Architecture> Architecture::read(const Description& description, const Mo
   return ArchitectureReader(description, options).run();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "model/description.h"
 #include "model/optimizer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Model;
 
@@ -58,4 +58,4 @@ std::string shown_dims(const InputSpec& spec);                           // "Non
 // The shapes of one sample of each input: as declared, with --input-shape or the data's where the model says None.
 Result<std::vector<Shape>> input_shapes(const Architecture& architecture, const ModelOptions& options);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "model/tree.h"
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class GraphWriter {
@@ -248,4 +248,4 @@ ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {
   return total;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "model/layer.h"
 #include "model/objective.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct ShapedLayer {
   bool called = false;
@@ -32,4 +32,4 @@ struct LayerProgram {
   Objective objective;  // with metrics resolved for these shapes
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

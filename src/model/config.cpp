@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 void Issues::unknown(std::string what) {
   if (std::find(unsupported.begin(), unsupported.end(), what) == unsupported.end())
@@ -254,4 +254,4 @@ void Config::finish() {
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 using Json = nlohmann::json;
 
@@ -95,4 +95,4 @@ class Config {
   std::set<std::string> known_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Description {
   nlohmann::json
@@ -38,4 +38,4 @@ struct ModelOptions {
   bool needs_loss = true;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

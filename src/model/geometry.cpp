@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<KernelWindow> place_causal(int64_t input, int64_t extent, int64_t stride) {
@@ -70,4 +70,4 @@ ValueId as_output(const BuildCall& call, ValueId image, size_t rank) {
   return rank == kOpRank ? image : with_dims(call, image, call.output_dims());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr size_t kOpRank = 2;  // spatial dimensions of conv2d and the like
 
@@ -38,4 +38,4 @@ ValueId as_image(const BuildCall& call, ValueId image, size_t rank);
 ValueId as_kernel(const BuildCall& call, ValueId kernel, size_t rank);
 ValueId as_output(const BuildCall& call, ValueId image, size_t rank);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

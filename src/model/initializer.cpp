@@ -10,7 +10,7 @@
 #include "model/config.h"
 #include "model/names.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, kIdentity };
@@ -226,4 +226,4 @@ Status initialize(const Weight& weight, uint64_t seed, std::span<double> values)
   return initialize_as(weight, seed, values);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // One kUnsupported error that lists every weight whose initializer we do not have.
 Status check_initializers(const Model& model);
@@ -16,4 +16,4 @@ Status check_initializers(const Model& model);
 Status initialize(const Weight& weight, uint64_t seed, std::span<float> values);
 Status initialize(const Weight& weight, uint64_t seed, std::span<double> values);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

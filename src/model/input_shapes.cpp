@@ -5,7 +5,7 @@
 
 #include "model/architecture.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 std::string shown_dims(const InputSpec& spec) {
   std::vector<std::string> words;
@@ -103,4 +103,4 @@ Result<std::vector<Shape>> input_shapes(const Architecture& architecture, const 
   return shapes;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

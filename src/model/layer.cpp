@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 LayerParser find_layer(std::string_view class_name) {
   for (const auto& table :
@@ -113,4 +113,4 @@ std::optional<int64_t> positive_axis(int64_t axis, size_t rank) {
   return axis < 0 ? axis + n : axis;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -15,7 +15,7 @@
 #include "model/config.h"
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct WeightSpec {
   std::string name;  // "kernel"; of a sublayer "query/kernel"
@@ -155,4 +155,4 @@ Result<KernelWindow> place_window(int64_t input, int64_t kernel, int64_t stride,
 // One entry of `axis`, an integer counted with the batch, made positive; nullopt when it is not inside `rank`.
 std::optional<int64_t> positive_axis(int64_t axis, size_t rank);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "model/layer.h"
 #include "model/names.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Activation plain(const std::string& op, const Attrs& attrs = {}) {
@@ -137,4 +137,4 @@ std::span<const LayerClass> activation_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "model/geometry.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Geometry read_geometry(Config& c, size_t rank) {
@@ -222,4 +222,4 @@ std::span<const LayerClass> convolution_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

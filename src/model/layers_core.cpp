@@ -6,7 +6,7 @@
 #include "model/layer.h"
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Layer dense(Config& c) {
@@ -144,4 +144,4 @@ std::span<const LayerClass> core_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

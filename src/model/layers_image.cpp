@@ -5,7 +5,7 @@
 
 #include "model/geometry.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Margins = std::vector<std::array<int64_t, 2>>;  // before and after the image, per dimension
@@ -86,4 +86,4 @@ std::span<const LayerClass> image_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // 1 for each row of x [..,C] that differs from `value` in any channel, else 0: [rows].
@@ -58,4 +58,4 @@ std::span<const LayerClass> masking_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kAnyNumber = std::numeric_limits<size_t>::max();
@@ -150,4 +150,4 @@ std::span<const LayerClass> merge_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Checks that `axis` names the last dimension of [batch, sample...]; anything else is listed.
@@ -142,4 +142,4 @@ std::span<const LayerClass> normalization_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

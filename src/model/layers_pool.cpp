@@ -5,7 +5,7 @@
 
 #include "model/geometry.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Layer pooling(Config& c, size_t rank, const std::string& op) {
@@ -76,4 +76,4 @@ std::span<const LayerClass> pooling_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Wrapped {
@@ -90,4 +90,4 @@ std::span<const LayerClass> wrapping_layers() {
   return kLayers;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "model/calls.h"
 #include "model/tree.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Nested models called twice on every level multiply; no real model comes near.
@@ -307,4 +307,4 @@ Status Model::check_batch(int64_t batch) const {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "graph/builder.h"
 #include "model/architecture.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Weight {
   std::string name;       // "conv1/kernel", "backbone/bn/moving_mean": layer path and Keras's variable name; unique
@@ -128,4 +128,4 @@ ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted);
 // if there is none. Its gradient comes from autodiff, like the loss's.
 ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/suggest.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::string plain(std::string_view name) {
@@ -124,4 +124,4 @@ std::string did_you_mean(const KerasNames& names, std::string_view name) {
   return meant.empty() ? "" : fmt::format("; did you mean {}?", meant);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

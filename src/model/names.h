@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct KerasNames {
   std::vector<std::string> supported;  // as users write them
@@ -25,4 +25,4 @@ bool in_keras(const KerasNames& names, std::string_view name);
 // "; did you mean 'relu'?" for a name that Keras does not have and that is near one we know, else "".
 std::string did_you_mean(const KerasNames& names, std::string_view name);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::optional<NamedTensor> read_history(const Json& list) {
@@ -103,4 +103,4 @@ std::optional<std::vector<NamedPort>> read_ports(const Json& ports) {
   return list;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

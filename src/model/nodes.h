@@ -7,7 +7,7 @@
 
 #include "model/config.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A tensor by name, as the file writes it.
 struct NamedTensor {
@@ -31,4 +31,4 @@ struct NamedPort {
 };
 std::optional<std::vector<NamedPort>> read_ports(const Json& ports);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "formats/keras/layer_paths.h"
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct LossName {
@@ -311,4 +311,4 @@ ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId predi
   return b.add1("match", {prediction, target}, {{"kind", std::string("binary")}, {"threshold", metric.threshold}});
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

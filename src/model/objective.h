@@ -9,7 +9,7 @@
 #include "model/config.h"
 #include "model/model.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class LossKind { kSparseCrossEntropy, kCrossEntropy, kBinaryCrossEntropy, kSquaredError, kAbsoluteError };
 
@@ -55,4 +55,4 @@ std::string to_text(LossKind kind);
 ValueId add_loss_rows(GraphBuilder& b, const Loss& loss, ValueId prediction, ValueId target);
 ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId prediction, ValueId target);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "model/layer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Where the pieces end along an axis of `size`, or nothing where it cannot be cut so.
@@ -88,4 +88,4 @@ LayerParser find_operation(std::string_view class_name) {
   return found == kOperations.end() ? nullptr : found->parse;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

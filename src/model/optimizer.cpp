@@ -5,7 +5,7 @@
 #include "model/config.h"
 #include "model/values.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 void read_learning_rate(Config& c, Optimizer& optimizer) {
@@ -269,4 +269,4 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
   guard.finish();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

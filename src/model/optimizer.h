@@ -8,7 +8,7 @@
 
 #include "graph/builder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The loss is multiplied by a scale that halves after an overflow and doubles after so many steps without one.
 struct LossScale {
@@ -58,4 +58,4 @@ struct TrainedWeight {
 // gradients are those of the loss times the scale, and nothing changes where one of them is not finite.
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

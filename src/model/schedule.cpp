@@ -8,7 +8,7 @@
 #include "model/config.h"
 #include "model/optimizer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Schedule {
@@ -147,4 +147,4 @@ double learning_rate_at(const Optimizer& optimizer, int64_t iteration) {
   return rate_of(schedule, static_cast<double>(iteration));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

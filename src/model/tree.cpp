@@ -6,7 +6,7 @@
 
 #include "model/nodes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool is_model_class(const std::string& name) {
@@ -368,4 +368,4 @@ Result<LayerTree> read_tree(const Json& config, Issues& issues) {
   return walk.take();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "model/layer.h"
 #include "model/objective.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A layer as the file describes it, whatever it is called on.
 struct LayerObject {
@@ -67,4 +67,4 @@ struct ArchitectureParts {
 // once.
 Result<LayerTree> read_tree(const Json& config, Issues& issues);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include "graph/builder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kTally = "tally:";
@@ -62,4 +62,4 @@ ValueId step_scalar(GraphBuilder& b, StepScalar scalar, DType dtype) {
   return b.persistent(std::string(form.name), {form.integer ? DType::kInt64 : dtype, shape}, Category::kInputs);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

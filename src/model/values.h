@@ -9,7 +9,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Inputs and outputs of a graph, by the name of the model's input or output.
 std::string input_value(const std::string& input);           // "x:NAME"
@@ -48,4 +48,4 @@ class GraphBuilder;
 // The scalar as a value of the graph; `dtype` is that of the variables (T), which integers ignore.
 int32_t step_scalar(GraphBuilder& b, StepScalar scalar, DType dtype);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

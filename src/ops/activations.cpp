@@ -7,7 +7,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 double sigmoid(double x) {
@@ -161,4 +161,4 @@ std::vector<OpDef> activation_ops() {
   return ops;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

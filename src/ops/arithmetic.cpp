@@ -2,7 +2,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 OpDef elementwise(const std::string& name) {
@@ -128,4 +128,4 @@ std::vector<OpDef> arithmetic_ops() {
   return {bias_add_op(), add_op(), multiply_op(), scale_op(), affine_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

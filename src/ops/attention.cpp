@@ -6,7 +6,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool is_packed(const Shape& q) {
@@ -221,4 +221,4 @@ std::vector<OpDef> attention_ops() {
   return {forward_op(), grad_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

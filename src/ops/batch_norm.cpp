@@ -6,7 +6,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_x(InferCheck& check, InTypes in, size_t x) {
@@ -247,4 +247,4 @@ std::vector<OpDef> batch_norm_ops() {
   return {stats_op(), apply_op(), grad_stats_op(), input_grad_op(), frozen_grad_op(), moving_average_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr double kEpsilon = 1e-7;  // keras.config.epsilon()
@@ -101,4 +101,4 @@ std::vector<OpDef> binary_cross_entropy_ops() {
   return {op, grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

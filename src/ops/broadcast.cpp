@@ -3,7 +3,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool fits(const Shape& small, const Shape& large) {
@@ -93,4 +93,4 @@ std::vector<OpDef> broadcast_ops() {
   return {broadcast, reduce};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<std::vector<TensorType>> infer(const std::string& op, std::span<const TensorType> inputs, const Attrs& attrs) {
@@ -19,4 +19,4 @@ GraphBuilder make_builder(Graph graph) {
   return GraphBuilder(std::move(graph), infer);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

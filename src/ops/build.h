@@ -3,8 +3,8 @@
 
 #include "graph/builder.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 GraphBuilder make_builder(Graph graph = {});
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 float half_to_float(uint16_t bits) {
@@ -205,4 +205,4 @@ std::vector<OpDef> cast_ops() {
   return {cast, fill};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_limit(InferCheck& check, const Attrs& attrs) {
@@ -81,4 +81,4 @@ std::vector<OpDef> clip_ops() {
   return {clip_value_op(), squared_norm_op(), clip_factor_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

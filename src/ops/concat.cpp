@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_axis(InferCheck& check, InTypes in, const Attrs& attrs) {
@@ -147,4 +147,4 @@ std::vector<OpDef> concat_ops() {
   return {concat, slice};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

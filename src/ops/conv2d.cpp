@@ -4,7 +4,7 @@
 #include "ops/util.h"
 #include "ops/window.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_attrs(InferCheck& check) {
@@ -430,4 +430,4 @@ std::vector<OpDef> conv2d_ops() {
   return {forward_op(), input_grad_op(), weight_grad_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr double kEpsilon = 1e-7;  // keras.config.epsilon()
@@ -194,4 +194,4 @@ std::vector<OpDef> cross_entropy_ops() {
           grad_op("cross_entropy_grad", probability_grad_reference, "probabilities")};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

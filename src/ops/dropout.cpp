@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer(InTypes in, const Attrs& attrs) {
@@ -62,4 +62,4 @@ std::vector<OpDef> dropout_ops() {
   return {op};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

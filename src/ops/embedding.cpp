@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
@@ -86,4 +86,4 @@ std::vector<OpDef> embedding_ops() {
   return {forward_op(), grad_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

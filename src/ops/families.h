@@ -5,7 +5,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The only list of the files that define ops: each has one function X() that returns its ops. The registry keeps this
 // order.
@@ -27,4 +27,4 @@ PLIMSOLL_OP_FAMILIES(X)
 // The end conv2d and matmul share: adds input 2, if there is one, to each row of output 0, then applies `activation`.
 void finish_product(const ReferenceCall& call, int64_t rows, int64_t columns);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

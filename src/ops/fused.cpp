@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Buffers for the values a body makes between its inputs and its outputs.
@@ -76,4 +76,4 @@ std::vector<OpDef> fused_ops() {
   return {fused, reorder};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

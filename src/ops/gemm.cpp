@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kColumns = 8;  // of B handled together
@@ -132,4 +132,4 @@ void gemm(int64_t m, int64_t n, int64_t k, const GemmPackA& pack_a, const GemmB&
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

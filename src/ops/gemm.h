@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <functional>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr int64_t kGemmRows = 4;  // rows of A handled together
 
@@ -21,4 +21,4 @@ using GemmPackA = std::function<void(int64_t row, int64_t rows, int64_t k0, int6
 
 void gemm(int64_t m, int64_t n, int64_t k, const GemmPackA& pack_a, const GemmB& b, double* c, int64_t c_row_stride);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 #include "ops/families.h"
 #include "ops/pooling.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer_forward(std::string_view name, bool with_index, InTypes in, const Attrs& attrs) {
@@ -103,4 +103,4 @@ std::vector<OpDef> global_pool2d_ops() {
           grad_op("global_max_pool2d_grad", true, reference_max_grad)};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

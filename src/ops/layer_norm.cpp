@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
@@ -156,4 +156,4 @@ std::vector<OpDef> layer_norm_ops() {
   return {forward_op(), input_grad_op(), param_grad_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 OpDef unscale_op() {
@@ -159,4 +159,4 @@ std::vector<OpDef> loss_scale_ops() {
           loss_scale_op(), applied_updates_op(), scheduled_rate_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer(InTypes in, const Attrs& attrs) {
@@ -70,4 +70,4 @@ std::vector<OpDef> match_ops() {
   return {op};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 #include "ops/gemm.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Sizes {
@@ -102,4 +102,4 @@ std::vector<OpDef> matmul_ops() {
   return {op};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

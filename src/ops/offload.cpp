@@ -6,7 +6,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // `inputs` of one type; the output is the first of them, elsewhere or as it is.
@@ -39,4 +39,4 @@ std::vector<OpDef> offload_ops() {
           copy_op("to_device_done", 2, OpKind::kView)};  // y, h -> y, from now on what x was
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

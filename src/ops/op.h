@@ -14,7 +14,7 @@
 #include "graph/builder.h"
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // What one call of an op's reference sees. Floating tensors are f64 (of `cast` any dtype); integers keep their dtype.
 // An output lies over an input only where `in_place` lists the pair, and then exactly over it: references of such ops
@@ -100,4 +100,4 @@ double flops_of(const Graph& graph, const Node& node);
 // Whether a value is a persistent one, or a copy of one in another dtype or layout that a run makes for itself.
 bool is_copy_of_persistent(const Graph& graph, ValueId id);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

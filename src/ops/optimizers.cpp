@@ -7,7 +7,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer_sgd(InTypes in, const Attrs& attrs) {
@@ -104,4 +104,4 @@ std::vector<OpDef> optimizer_ops() {
   return {sgd_op(), adam_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

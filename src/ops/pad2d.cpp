@@ -2,7 +2,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer(const std::string& name, int64_t sign, InTypes in, const Attrs& attrs) {
@@ -63,4 +63,4 @@ std::vector<OpDef> pad2d_ops() {
   return {pad, crop};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

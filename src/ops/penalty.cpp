@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_attrs(InferCheck& check) {
@@ -66,4 +66,4 @@ std::vector<OpDef> penalty_ops() {
   return {op, grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "ops/pooling.h"
 #include "ops/window.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLargestWindow = 255;  // positions must fit the u8 index
@@ -201,4 +201,4 @@ std::vector<OpDef> pool2d_ops() {
           forward_op("avg_pool2d", false, reference_avg), grad_op("avg_pool2d_grad", false, reference_avg_grad)};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "ops/util.h"
 #include "ops/window.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Attrs pooling_of(const Attrs& attrs) {
@@ -172,4 +172,4 @@ std::vector<OpDef> pooled_conv2d_ops() {
   return {forward, weight_grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

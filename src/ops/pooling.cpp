@@ -1,6 +1,6 @@
 #include "ops/pooling.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 OpDef pooling_op(const std::string& name, bool with_index, PoolingInfer infer,
                  void (*reference)(const ReferenceCall&)) {
@@ -34,4 +34,4 @@ OpCase pooling_grad_case(const std::string& label, const TensorType& dy, Attrs a
   return one;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

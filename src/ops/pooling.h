@@ -4,7 +4,7 @@
 
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 using PoolingInfer = Result<Types> (*)(std::string_view name, bool with_index, InTypes in, const Attrs& attrs);
 
@@ -22,4 +22,4 @@ struct PoolingIndex {
 OpCase pooling_grad_case(const std::string& label, const TensorType& dy, Attrs attrs,
                          const std::optional<PoolingIndex>& index);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "graph/graph.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Whether the output is the input's bytes under another shape.
 inline bool is_view(const Node& node) {
@@ -41,4 +41,4 @@ inline std::vector<ValueId> viewed_values(const Graph& graph) {
   return viewed;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "ops/families.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::vector<OpDef> collect() {
@@ -136,4 +136,4 @@ double flops_of(const Graph& graph, const Node& node) {
   return sum;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Function = double (*)(double difference);
@@ -85,4 +85,4 @@ std::vector<OpDef> regression_loss_ops() {
           forward_op("absolute_error", absolute), grad_op("absolute_error_grad", absolute_slope)};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // TensorFlow keeps the ceiling, and the slope of a plain leaky relu, in float32 whatever the tensor's dtype.
@@ -117,4 +117,4 @@ std::vector<OpDef> relu_ops() {
   return {relu_op(), relu_grad_op()};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

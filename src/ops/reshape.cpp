@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<Types> infer(InTypes in, const Attrs& attrs) {
@@ -40,4 +40,4 @@ std::vector<OpDef> reshape_ops() {
   return {op};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

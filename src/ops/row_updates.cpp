@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kGradient = 1;  // the update's input that dy and the ids stand for
@@ -101,4 +101,4 @@ std::vector<OpDef> row_update_ops() {
   return ops;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 void reference_forward(const ReferenceCall& call) {
@@ -73,4 +73,4 @@ std::vector<OpDef> softmax_ops() {
   return {op, grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

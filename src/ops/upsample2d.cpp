@@ -5,7 +5,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_attrs(InferCheck& check, const Attrs& attrs) {
@@ -122,4 +122,4 @@ std::vector<OpDef> upsample2d_ops() {
   return {op, grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,6 +1,6 @@
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLargestAttribute = int64_t{1} << 31;
@@ -104,4 +104,4 @@ Result<Types> InferCheck::outputs(Types types) {
   return types;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 using Types = std::vector<TensorType>;
 using InTypes = std::span<const TensorType>;
@@ -129,4 +129,4 @@ inline TensorType u8(std::initializer_list<int64_t> dims) {
 }
 using Ints = std::vector<int64_t>;
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 #include "ops/families.h"
 #include "ops/util.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool check_weights(InferCheck& check, InTypes in, size_t weights, int64_t rows) {
@@ -99,4 +99,4 @@ std::vector<OpDef> weighted_sum_ops() {
   return {op, grad};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

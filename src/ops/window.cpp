@@ -6,7 +6,7 @@
 #include <cassert>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 WindowGeometry window_geometry(const int64_t* kernel, const int64_t* input, const Attrs& attrs) {
   const auto &strides = attrs.list("strides"), &pads = attrs.list("pads");
@@ -47,4 +47,4 @@ std::string WindowGeometry::padded_input() const {
                      fmt::join(pads, ","));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

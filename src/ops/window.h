@@ -6,7 +6,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr size_t kMostSpatial = 3;
 
@@ -30,4 +30,4 @@ struct WindowGeometry {
 // where there are any, `dilations`. `kernel` and `input` begin with the sizes of the window and of the image.
 WindowGeometry window_geometry(const int64_t* kernel, const int64_t* input, const Attrs& attrs);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "ops/predicates.h"
 #include "plan/storage.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr Bytes kShare = 512;  // of the live set: less is not worth a copy
@@ -345,4 +345,4 @@ std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& devi
   return result;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr std::string_view kOffload = "offload";
 // Percent of the largest live set of training that wait in the host's memory.
@@ -38,4 +38,4 @@ double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent);
 // Bitwise: a value comes back as it went. None where values that are always in use alone take more than `cap`.
 std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& device, Bytes cap);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "ops/predicates.h"
 #include "plan/storage.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // What must run before what: producers before readers, and every reader of a persistent value before the node that
@@ -150,4 +150,4 @@ LoweredGraph reorder_for_memory(LoweredGraph lowered) {
   return best ? in_order(lowered, *best) : lowered;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 
 #include "lower/lower.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The same graph with its nodes in the order with the smallest largest live set among program order, program order with
 // memory-freeing nodes as early as they can run, and a greedy order that always runs the ready node that adds least.
@@ -11,4 +11,4 @@ LoweredGraph reorder_for_memory(LoweredGraph lowered);
 
 Bytes live_set_of(const LoweredGraph& lowered);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

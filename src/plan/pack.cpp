@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Order = std::vector<int>;
@@ -139,4 +139,4 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
   return best;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct PackItem {
   Bytes bytes = 0;          // a multiple of kAlignment
@@ -26,4 +26,4 @@ Bytes largest_live_set(const std::vector<PackItem>& items, int* step = nullptr);
 // pair of items and round). The same items give the same packing.
 Packing pack(const std::vector<PackItem>& items, int64_t most_work = 20'000'000);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

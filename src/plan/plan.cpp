@@ -9,7 +9,7 @@
 #include "plan/pack.h"
 #include "plan/storage.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 BatchPlan batch_of(int64_t effective, const LeverSettings& settings) {
   const int64_t micro = settings.of(kMicroBatch);
@@ -188,4 +188,4 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
   return list;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

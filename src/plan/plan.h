@@ -10,7 +10,7 @@
 #include "lower/lower.h"
 #include "program/phases.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A value that outlives the phases: one place for all of them, at the arena's bottom.
 struct PersistentSlot {
@@ -152,4 +152,4 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan);
 nlohmann::json to_json(const Plan& plan);
 Result<Plan> plan_from_json(const nlohmann::json& json);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "base/json_numbers.h"
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -187,4 +187,4 @@ Result<Plan> plan_from_json(const json& j) {
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

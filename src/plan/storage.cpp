@@ -6,7 +6,7 @@
 
 #include "ops/predicates.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile
@@ -165,4 +165,4 @@ std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& 
   return items;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

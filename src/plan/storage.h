@@ -7,7 +7,7 @@
 #include "lower/lower.h"
 #include "plan/pack.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Storage {
   Bytes bytes = 0;
@@ -34,4 +34,4 @@ std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& 
 // Pairs (input, output) of a node that may lie over each other.
 std::vector<std::pair<size_t, size_t>> in_place_pairs(const Graph& graph, const Node& node);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

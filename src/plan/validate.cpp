@@ -10,7 +10,7 @@
 #include "ops/op.h"
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Bytes that are needed from node `first` to node `last`.
@@ -458,4 +458,4 @@ Status validate(const Plan& plan) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::array<std::string_view, 6> kNames = {"train", "begin", "accumulate", "apply", "evaluate", "predict"};
@@ -27,4 +27,4 @@ bool reads_samples(PhaseKind kind) {
   return kind != PhaseKind::kBegin && kind != PhaseKind::kApply;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class PhaseKind : uint8_t { kTrain, kBegin, kAccumulate, kApply, kEvaluate, kPredict };
 
@@ -23,4 +23,4 @@ std::optional<PhaseName> phase_from_text(std::string_view text);
 // Whether a run of such a phase reads samples.
 bool reads_samples(PhaseKind kind);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

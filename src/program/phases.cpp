@@ -7,7 +7,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 GraphBuilder builder_of(PhaseName name) {
@@ -207,4 +207,4 @@ std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions&
   return list;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "program/phase_name.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Phase {
   PhaseName name;
@@ -37,4 +37,4 @@ Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOpti
 // What the model sums, in the order Keras reports: the loss first. Graph ids in it belong to no graph.
 std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 const PhasePlan* widest_phase(const Plan& plan) {
@@ -56,4 +56,4 @@ std::vector<PeakValue> peak_values(const Plan& plan) {
   return list;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct LayerBytes {
   LayerInfo info;
@@ -21,4 +21,4 @@ struct PeakValue {
 };
 std::vector<PeakValue> peak_values(const Plan& plan);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

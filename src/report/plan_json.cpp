@@ -4,7 +4,7 @@
 #include "report/layers.h"
 #include "report/plan_report.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -126,4 +126,4 @@ Json error_json(const Error& error) {
                                                    {"exit_code", exit_code(error.code)}})}});
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

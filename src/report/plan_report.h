@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct PlanReport {
   const Model* model = nullptr;
@@ -23,4 +23,4 @@ std::string plan_text(const PlanReport& report);
 nlohmann::ordered_json plan_json(const PlanReport& report);  // schema plimsoll.plan/1
 nlohmann::ordered_json error_json(const Error& error);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

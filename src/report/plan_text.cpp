@@ -5,7 +5,7 @@
 #include "report/layers.h"
 #include "report/plan_report.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostLayers = 24;  // more are in --json
@@ -163,4 +163,4 @@ std::string plan_text(const PlanReport& report) {
          levers_text(report);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

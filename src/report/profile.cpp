@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostRows = 40;
@@ -57,4 +57,4 @@ std::string Profile::text() const {
   return text + fmt::format("all nodes: {:.3f} s measured, {:.3f} s predicted\n", measured, predicted);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "execute/probe.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Profile {
  public:
@@ -23,4 +23,4 @@ class Profile {
   std::chrono::steady_clock::time_point started_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Result<bool> runs_whole(const SearchRequest& request) {
@@ -29,4 +29,4 @@ Result<int64_t> largest_batch(const std::function<SearchRequest(int64_t)>& reque
   return batch;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

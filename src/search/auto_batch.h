@@ -5,7 +5,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The limit where no data set bounds the batch: a larger one makes no machine busier.
 constexpr int64_t kLargestAutomaticBatch = 65536;
@@ -15,4 +15,4 @@ constexpr int64_t kLargestAutomaticBatch = 65536;
 // `request_of` makes the request for a batch of that size.
 Result<int64_t> largest_batch(const std::function<SearchRequest(int64_t)>& request_of, int64_t samples);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Applies the joint-graph levers to a phase that reads a batch, and adds what each counted to `counted`.
@@ -241,4 +241,4 @@ Result<Graph> joint_graph(const SearchRequest& request, const LeverSettings& set
   return apply_joint_levers(std::move(phase.graph), request, settings, counted);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

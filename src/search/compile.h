@@ -7,7 +7,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The plan with these settings. None where a lever cannot reach its setting. Prefetch is not taken from them: it is
 // granted where it fits the budget.
@@ -70,4 +70,4 @@ class Compiler {
 // The graph of the phase that reads a batch, as the joint-graph levers leave it.
 Result<Graph> joint_graph(const SearchRequest& request, const LeverSettings& settings);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

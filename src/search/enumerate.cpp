@@ -10,7 +10,7 @@
 #include "search/micro_batch.h"
 #include "search/recompute_levels.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Settings of the levers that have no loop of their own below, all combinations of them: each is tried with everything
@@ -125,4 +125,4 @@ Status try_candidates(const SearchRequest& request, bool find_least, Selection& 
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "search/plan_match.h"
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 ErrorCode code_of(const GivenPlan& given) {
@@ -141,4 +141,4 @@ Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& re
   return accepted;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct GivenPlan {
   Plan plan;
@@ -29,4 +29,4 @@ Status check_plan(const GivenPlan& given, const LeverTable& table = lever_table(
 // fit the budget.
 Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& request);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "search/compile.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Without levers there is none that could miss its setting.
@@ -42,4 +42,4 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

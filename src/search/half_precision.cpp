@@ -4,7 +4,7 @@
 
 #include "search/remedies.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The fastest plan in half precision that fits, or the smallest, where the device has it: bfloat16, or float16 with a
 // loss scale.
@@ -26,4 +26,4 @@ void add_precision_remedy(const SearchRequest& request, const SearchResult& resu
         fmt::format("{}   needs {}, {}: half precision", *text, format_bytes(other->plan.peak_bytes()), training));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,10 +3,10 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr std::string_view kHalfPrecision = "half-precision";
 
 void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

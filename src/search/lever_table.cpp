@@ -9,7 +9,7 @@
 #include "search/prefetch.h"
 #include "search/recompute_levels.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 const LeverTable& lever_table() {
   static const LeverTable table = {
@@ -77,4 +77,4 @@ std::vector<LeverUse> levers_used(const Plan& plan, const std::map<std::string_v
   return used;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

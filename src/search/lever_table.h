@@ -7,7 +7,7 @@
 #include "plan/offload.h"
 #include "plan/plan.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct SearchRequest;
 struct SearchResult;
@@ -64,4 +64,4 @@ std::string impossible_setting(const Plan& plan, const LeverTable& table = lever
 std::vector<LeverUse> levers_used(const Plan& plan, const std::map<std::string_view, int64_t>& counted,
                                   const LeverTable& table);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

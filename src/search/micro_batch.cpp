@@ -6,7 +6,7 @@
 
 #include "search/remedies.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::vector<std::string> layer_list(const std::vector<std::string>& names) {
@@ -81,4 +81,4 @@ void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& resu
   add_remedy_with(freed, result, error);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

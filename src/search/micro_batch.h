@@ -3,7 +3,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // kMicroBatch is named in plan/plan.h: a plan's batch depends on it.
 inline constexpr std::string_view kPerMicroBatchNorm = "per-micro-batch-norm";
@@ -22,4 +22,4 @@ Status check_micro_batch(const SearchRequest& request);
 int64_t accumulation_steps(const Plan& plan);  // 0: the batch is not cut
 void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

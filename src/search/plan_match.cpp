@@ -8,7 +8,7 @@
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 uint64_t fnv1a(const std::string& text, uint64_t hash) {
@@ -180,4 +180,4 @@ Result<std::vector<std::string>> differences(const Plan& plan, const SearchReque
   return Comparison(plan, request).run();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A digest of what one window computes before any lever: layers, loss, metrics, optimizer, types of the data. It does
 // not depend on how the planner orders or packs.
@@ -13,4 +13,4 @@ Result<std::string> program_digest(const SearchRequest& request, int64_t micro);
 // request asks for, a phase to evaluate with for example.
 Result<std::vector<std::string>> differences(const Plan& plan, const SearchRequest& request);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
   int64_t largest = 0;
@@ -31,4 +31,4 @@ void choose_prefetch(const SearchRequest& request, Plan& plan) {
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr std::string_view kPrefetch = "prefetch";
 inline constexpr int64_t kPrefetchValues[] = {1};
@@ -20,4 +20,4 @@ Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> 
 // saves waiting, and changes nothing else.
 void choose_prefetch(const SearchRequest& request, Plan& plan);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

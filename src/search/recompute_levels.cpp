@@ -6,7 +6,7 @@
 #include "lower/lower.h"
 #include "search/compile.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Of what is alive under recompute_cheap.
@@ -45,4 +45,4 @@ std::optional<int64_t> RecomputeLevels::after(int64_t level, bool costly) {
   return std::nullopt;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

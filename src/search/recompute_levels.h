@@ -8,7 +8,7 @@
 #include "levers/recompute.h"
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr std::string_view kRecompute = "recompute";
 inline constexpr int64_t kRecomputeValues[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
@@ -32,4 +32,4 @@ class RecomputeLevels {
   std::optional<ReachOfRecompute> reach_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "search/remedies.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // "at its peak (conv2d_weight_grad of conv1): conv1 3.1 GiB, conv2 1.0 GiB, everything else 3.5 GiB"
@@ -124,4 +124,4 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   return error;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A request with some of its limits gone, and the words for them.
 struct Freed {
@@ -23,4 +23,4 @@ struct Freed {
 std::optional<std::string> remedy_words(const Freed& freed, const std::string& flags, const SearchResult& found,
                                         const SearchResult& limited);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "search/micro_batch.h"
 #include "search/plan_match.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // The candidate with the chosen settings of `last` and the levers before it in the table, the levers behind it off.
@@ -71,4 +71,4 @@ Result<SearchResult> search(const SearchRequest& request) {
   return result;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

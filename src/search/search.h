@@ -12,7 +12,7 @@
 #include "plan/plan.h"
 #include "search/lever_table.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The bytes that data take beside the arena. On a device with memory of its own a batch is always staged there;
 // elsewhere it is read straight into the arena, unless a thread reads the next one ahead.
@@ -83,4 +83,4 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int6
 // The error of a result that does not fit, with what is missing and what would help.
 Error does_not_fit(const SearchRequest& request, const SearchResult& result);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "search/prefetch.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 bool is_better(const Plan& a, const Plan& b) {
@@ -32,4 +32,4 @@ void Selection::consider(Plan plan, bool selectable) {
   held_at_ = result_.candidates.size() - 1;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "search/search.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Selection {
  public:
@@ -31,4 +31,4 @@ class Selection {
   Bytes least_ = 0;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "search/compile.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // The plan's own settings first; in a plan a phase that fits as it is stays without the levers of ordered graphs, and
@@ -50,4 +50,4 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int6
                                                   samples, format_bytes(needed), format_bytes(plan.arena_bytes)));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 64;  // of seed-2's images: 12 MiB
@@ -16,7 +16,7 @@ TEST_F(GpuStaged, EvaluationAndPredictionHoldNoMoreThanABudgetOfTheirPlan) {
   for (const bool predict : {false, true}) {
     const OpenModel open = require(open_model("seed-2", {}));
     const auto backend = open_device("gpu");
-    plimsoll::RunOptions options;
+    plimsoll::engine::RunOptions options;
     options.mode = predict ? Mode::kPredict : Mode::kEvaluate;
     options.batch_size = kBatch;
     const RunData none = require(open_run_data(options, open.model));
@@ -76,5 +76,5 @@ TEST_F(GpuStaged, ASecondTrainerCountsTheFirst) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing
 #endif

@@ -3,7 +3,7 @@
 #include "search/recompute_levels.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 12;
@@ -86,14 +86,14 @@ TEST(RunTest, APlanHoldsTheBytesOfABatchThatIsReadAhead) {
 }
 
 TEST(RunTest, AModelWithoutWeightsHasNothingToEvaluateWith) {
-  plimsoll::RunOptions options;
+  plimsoll::engine::RunOptions options;
   options.model = "seed-1";
   options.mode = Mode::kEvaluate;
   options.device = fast_device();
-  const auto run = plimsoll::Run::open(options);
+  const auto run = plimsoll::engine::Run::open(options);
   ASSERT_FALSE(run);
   EXPECT_NE(run.error().what.find("seed-1 has no weights to evaluate with"), std::string::npos) << run.error().what;
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -7,13 +7,13 @@
 #include "tests/support/memory_data.h"
 #include "tests/support/pretend_gpu.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 6;
 
 SearchRequest request_for(const Model& model, const Backend& backend, int64_t batch, bool predict) {
-  plimsoll::RunOptions options;
+  plimsoll::engine::RunOptions options;
   options.mode = predict ? Mode::kPredict : Mode::kEvaluate;
   options.batch_size = batch;
   const RunData data = require(open_run_data(options, model));
@@ -173,4 +173,4 @@ TEST_F(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -4,7 +4,7 @@
 
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 4;
@@ -383,4 +383,4 @@ TEST(TrainerSave, APathThatCannotBeWrittenIsAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

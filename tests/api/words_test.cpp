@@ -5,7 +5,7 @@
 
 #include <new>
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 std::string what(const std::string& text) {
@@ -52,4 +52,4 @@ TEST(ApiWords, ExceptionsBecomeErrors) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -12,7 +12,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 GraphBuilder builder() {
@@ -206,4 +206,4 @@ TEST(Gradients, StandUnderTheLayerOfTheNodeTheyBelongTo) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include "tests/backends/bound.h"
 #include "tests/support/allocations.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -112,4 +112,4 @@ TEST(CpuBackend, OverheadStaysInsideItsBound) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

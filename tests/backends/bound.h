@@ -13,7 +13,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 class BoundNodeUnderTest {
  public:
@@ -94,4 +94,4 @@ inline TensorType floats(std::vector<int64_t> dims) {
   return {DType::kFloat32, Shape(std::move(dims))};
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

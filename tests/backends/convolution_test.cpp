@@ -6,7 +6,7 @@
 #include "tests/backends/bound.h"
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -238,4 +238,4 @@ TEST(OwnConvolution, IsNotBoundToAConvolutionItCannotCompute) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

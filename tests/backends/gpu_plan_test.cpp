@@ -15,7 +15,7 @@
 #include "backends/cuda/fused/bind.h"
 #endif
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 cuda::CudaDevice device_of(const std::string& profile) {
@@ -210,4 +210,4 @@ TEST(FusedKernel, EveryElementwiseOpCompilesForOldAndNewCards) {
 #endif
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

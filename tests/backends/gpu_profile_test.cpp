@@ -8,7 +8,7 @@
 
 #include "backends/cuda/card.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // The profile of an H200 as a file would have it.
@@ -112,4 +112,4 @@ TEST(CardFile, FilesThatHoldNoProfileAreRefused) {
 }
 
 }  // namespace
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -9,7 +9,7 @@
 
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 namespace {
 
 std::vector<const Simd*> usable() {
@@ -113,4 +113,4 @@ TEST(CpuMath, ElementsDoNotDependOnTheirPlace) {
 }
 
 }  // namespace
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -6,7 +6,7 @@
 #include "backends/cpu/cpu.h"
 #include "tests/backends/bound.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 struct Sizes {
@@ -66,4 +66,4 @@ TEST(PointwiseGradient, GradientsOfWeightsAndBiasAreTheSumsOverAllPixels) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 // Memory of several threads that comes and goes: the kernel's own peak lags behind such counts by some pages.
@@ -56,4 +56,4 @@ TEST(ProcessMemory, PeakCountsWhatNobodyLookedAt) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -8,7 +8,7 @@
 #include "tests/backends/bound.h"
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -196,4 +196,4 @@ TEST(CpuLayouts, NamesRebuildTheDescriptor) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

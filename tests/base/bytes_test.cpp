@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(Bytes, SizesAsPeopleWriteThem) {
@@ -24,4 +24,4 @@ TEST(Bytes, WhatIsNotASize) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

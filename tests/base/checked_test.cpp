@@ -4,7 +4,7 @@
 
 #include <limits>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max(), kLeast = std::numeric_limits<int64_t>::min();
@@ -47,4 +47,4 @@ TEST(Checked, ASumRemembersThatItOverflowed) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

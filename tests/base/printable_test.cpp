@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/json_text.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(Printable, ControlsBecomeLetters) {
@@ -67,4 +67,4 @@ TEST(Digest, DoesNotDependOnHowTheBytesCome) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Names = std::vector<std::string>;
@@ -34,4 +34,4 @@ TEST(Suggest, NothingWhereNothingIsNear) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

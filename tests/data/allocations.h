@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 int64_t allocations_so_far();
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

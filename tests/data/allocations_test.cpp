@@ -25,7 +25,7 @@ std::atomic<int64_t> allocations{0};
   std::free(memory);
 }
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 int64_t allocations_so_far() {
   return allocations;
@@ -38,4 +38,4 @@ TEST(Allocations, AreCounted) {
   EXPECT_EQ(allocations_so_far(), before + 1);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

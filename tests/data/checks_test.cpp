@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -96,4 +96,4 @@ TEST(Checks, ReadElementsOfEveryType) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

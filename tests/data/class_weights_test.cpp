@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 ClassWeights parsed(std::string_view text) {
@@ -74,4 +74,4 @@ TEST(ClassWeights, SayWhatIsWrongWithTheirText) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

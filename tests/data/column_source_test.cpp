@@ -7,7 +7,7 @@
 
 #include "tests/data/files.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Batch {
@@ -299,4 +299,4 @@ TEST_F(ColumnSourceTest, RefusesClassWeightsWithoutOneClassASample) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

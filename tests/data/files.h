@@ -17,7 +17,7 @@
 #include "formats/npy/npy.h"
 #include "formats/zip/zip_writer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 template <typename T>
 inline constexpr DType kDTypeOf = DType::kFloat32;
@@ -98,4 +98,4 @@ inline DataSpec one_in_one_out(Shape sample, int64_t classes) {
   return spec;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

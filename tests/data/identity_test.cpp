@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 DataSet set_of(const std::vector<float>& x, const std::vector<int32_t>& y, int64_t width) {
@@ -55,4 +55,4 @@ TEST(DataIdentity, TellsShapesApart) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

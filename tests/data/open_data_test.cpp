@@ -5,7 +5,7 @@
 #include "data/dataset.h"
 #include "tests/data/files.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class OpenData : public DataFiles {
@@ -364,4 +364,4 @@ TEST(ValidationSplit, CutsWhereKerasCuts) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::vector<int64_t> all_of(int64_t samples, uint64_t seed, int64_t epoch) {
@@ -118,4 +118,4 @@ TEST(SampleOrder, LeavesNoTraceOfTheFilesOrderInLargeDataSets) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

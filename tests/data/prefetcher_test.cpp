@@ -12,7 +12,7 @@
 #include "data/random.h"
 #include "tests/data/allocations.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kSamples = 100, kBatch = 32;
@@ -224,4 +224,4 @@ TEST_F(PrefetcherTest, RoomThatIsTooSmallIsAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(Random, UniformNumbersFillTheirRangeEvenly) {
@@ -41,4 +41,4 @@ TEST(Random, DependsOnTheSeedAlone) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

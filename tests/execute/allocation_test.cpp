@@ -5,7 +5,7 @@
 #include "tests/support/allocations.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
@@ -119,4 +119,4 @@ TEST(Allocation, FiftyModelsInTurnLeaveNothingBehind) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

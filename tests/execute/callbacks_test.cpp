@@ -9,7 +9,7 @@
 #include "tests/support/program.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 std::vector<Tally> tallies() {
@@ -119,4 +119,4 @@ TEST(Callbacks, RefuseWhatIsNoState) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

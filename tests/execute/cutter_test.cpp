@@ -1,7 +1,7 @@
 #include "execute/window.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kEpochs = 2;
@@ -64,4 +64,4 @@ TEST(Cutter, ABatchThatIsNotTheOneAskedForIsAnError) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -14,7 +14,7 @@
 #include "tests/support/program.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr size_t kSample = 160;  // runs of each command
@@ -156,4 +156,4 @@ TEST_F(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -3,7 +3,7 @@
 #include "execute/probe.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 4, kSteps = 5;
@@ -154,4 +154,4 @@ TEST(Golden, AFileOfTheOldestKerasTrainsAlikeOnEveryDevice) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

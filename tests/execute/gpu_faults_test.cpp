@@ -9,7 +9,7 @@
 #include "tests/support/memory_data.h"
 #include "tests/support/program.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int kSeconds = 180;  // a run may have to try every engine first
@@ -225,5 +225,5 @@ TEST_F(GpuFaults, MemoryTakenBeforeAPhaseFirstRunsIsAClearErrorAndTheSessionGoes
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing
 #endif

@@ -5,7 +5,7 @@
 #include "tests/support/gpu.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 64, kEvaluate = 8;
@@ -103,5 +103,5 @@ TEST_F(GpuGrowth, ThePatternBehindTheArenaStays) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing
 #endif

@@ -3,7 +3,7 @@
 #include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 8, kGrowth = 4;
@@ -251,4 +251,4 @@ TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

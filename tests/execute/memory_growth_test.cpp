@@ -7,7 +7,7 @@
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/program.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2, kHeldOut = 7;
@@ -226,4 +226,4 @@ TEST(OverheadBound, LeavesOutWhatComputeSanitizerHolds) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

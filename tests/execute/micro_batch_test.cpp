@@ -1,7 +1,7 @@
 // The levers change bytes and time, not the training: micro-batches to rounding, recompute not at all.
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 16;
@@ -205,4 +205,4 @@ TEST(Recompute, OfCostlyNodesLeavesEveryBitAsItWas) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

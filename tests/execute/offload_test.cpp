@@ -5,7 +5,7 @@
 #include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 8, kSteps = 5;
@@ -93,4 +93,4 @@ INSTANTIATE_TEST_SUITE_P(Devices, Offload, ::testing::ValuesIn(devices()),
                          [](const auto& which) { return which.param; });
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -5,7 +5,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 // A plan for the session of a run, as `batch` samples in micro-batches of `micro`.
@@ -131,4 +131,4 @@ TEST(Plans, LayPersistentValuesOutAlikeWhateverTheirPhasesAre) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -5,7 +5,7 @@
 #include "tests/support/memory_data.h"
 #include "tests/support/program.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2;
@@ -229,4 +229,4 @@ TEST(Resume, RefusesTheCheckpointOfAnotherRun) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

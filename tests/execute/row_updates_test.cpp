@@ -8,7 +8,7 @@
 #include "tests/support/refusing_device.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kRows = 1031, kWidth = 24, kTokens = 700;
@@ -134,4 +134,4 @@ TEST(RowUpdates, TrainAsWithTheWholeGradientOnTheGpu) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -2,7 +2,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/memory_data.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 using Json = nlohmann::json;
@@ -111,4 +111,4 @@ TEST(Shapes, AMaskedLossIsThatOfTheWholeWindowHoweverItIsCut) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -9,7 +9,7 @@
 #include "formats/zip/zip_writer.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::Environment;
@@ -244,4 +244,4 @@ TEST(Idx, DamagedGzipIsAnErrorOrHarmless) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::FileSizeLimit;
@@ -133,4 +133,4 @@ TEST(Checkpoint, AFullDiskKeepsTheOldOne) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -15,7 +15,7 @@
 #include "formats/file/cache.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::Environment;
@@ -356,4 +356,4 @@ TEST(Cache, TheOldestEntriesGoWhenItIsFull) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -11,7 +11,7 @@
 #include "formats/limits.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::golden;
@@ -369,4 +369,4 @@ TEST(Hdf5Groups, OfManyMembersAreFoundAgain) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

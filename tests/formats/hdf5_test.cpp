@@ -6,7 +6,7 @@
 
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::slurp;
@@ -104,4 +104,4 @@ TEST(WeightsFile, CutShortIsP213) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

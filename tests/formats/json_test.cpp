@@ -3,7 +3,7 @@
 #include "formats/limits.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using namespace test;
@@ -53,4 +53,4 @@ TEST(ParseJson, OfAKeyThatStandsTwiceTheLastCounts) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

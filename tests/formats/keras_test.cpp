@@ -10,7 +10,7 @@
 #include "tests/formats/support.h"
 #include "tests/formats/write_zip.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::FileSizeLimit;
@@ -343,4 +343,4 @@ TEST(LayerPaths, WhatIsNoModelIsP204) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

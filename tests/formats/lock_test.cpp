@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class LockTest : public testing::Test {
@@ -52,4 +52,4 @@ TEST_F(LockTest, ALinkInItsPlaceIsNotFollowed) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "formats/file/file.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 const ArrayFormat& format() {
@@ -139,4 +139,4 @@ TEST_F(Safetensors, WhatIsNoObjectOfArraysIsRefused) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

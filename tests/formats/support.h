@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll::test {
+namespace plimsoll::engine::test {
 
 // Removed at the end, unless PLIMSOLL_KEEP names a folder to keep files in.
 class TempFolder {
@@ -102,7 +102,7 @@ class Environment {
   bool had_ = false;
 };
 
-}  // namespace plimsoll::test
+}  // namespace plimsoll::engine::test
 
 #define EXPECT_OK(expression)                                                    \
   do {                                                                           \

@@ -4,7 +4,7 @@
 #include "formats/zip/zip_writer.h"
 #include "tests/formats/support.h"
 
-namespace plimsoll::test {
+namespace plimsoll::engine::test {
 
 inline void write_zip(const std::string& path, const std::vector<std::pair<std::string, std::string>>& entries) {
   auto file = AtomicFile::create(path);
@@ -15,4 +15,4 @@ inline void write_zip(const std::string& path, const std::vector<std::pair<std::
   ASSERT_OK(file->commit());
 }
 
-}  // namespace plimsoll::test
+}  // namespace plimsoll::engine::test

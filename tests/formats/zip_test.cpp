@@ -4,7 +4,7 @@
 #include "tests/formats/support.h"
 #include "tests/formats/write_zip.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using test::slurp;
@@ -121,4 +121,4 @@ TEST(Zip, AnyFlippedByteIsAnErrorOrHarmless) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr size_t kPreambleBytes = 24, kChecksumAt = 16;
@@ -42,9 +42,9 @@ void run(Input input) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({data, size});
+  plimsoll::engine::fuzz::run({data, size});
   return 0;
 }

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr rlim_t kLargestFile = 64 << 20;
@@ -59,4 +59,4 @@ void found(const std::string& what) {
   std::abort();
 }
 
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz

@@ -14,7 +14,7 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 
 using Input = std::span<const uint8_t>;
 
@@ -52,4 +52,4 @@ void check_error(const Result<T>& result) {
 // The input with every CRC32 in its zip directory made right, so that mutations reach what lies behind the check.
 std::string with_zip_checksums(Input input);
 
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz

@@ -2,7 +2,7 @@
 #include "ops/op.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 void run(std::string_view text) {
@@ -17,9 +17,9 @@ void run(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({reinterpret_cast<const char*>(data), size});
+  plimsoll::engine::fuzz::run({reinterpret_cast<const char*>(data), size});
   return 0;
 }

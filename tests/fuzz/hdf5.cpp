@@ -4,7 +4,7 @@
 #include "formats/hdf5/weights_file.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr Bytes kLargestRead = kMiB;
@@ -38,9 +38,9 @@ void run(Input input) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({data, size});
+  plimsoll::engine::fuzz::run({data, size});
   return 0;
 }

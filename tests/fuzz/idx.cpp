@@ -5,7 +5,7 @@
 
 #include "tests/fuzz/read_array.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 std::vector<uint8_t> gzipped(Input input) {
@@ -34,9 +34,9 @@ void run(Input input) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({data, size});
+  plimsoll::engine::fuzz::run({data, size});
   return 0;
 }

@@ -4,7 +4,7 @@
 #include "tests/fuzz/read_array.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  using namespace plimsoll;
+  using namespace plimsoll::engine;
   const fuzz::InputFile file({data, size});
   const auto array = open_npy(file.path());
   fuzz::check_error(array);

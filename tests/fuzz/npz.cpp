@@ -3,7 +3,7 @@
 
 #include "tests/fuzz/read_array.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr size_t kMostArrays = 16;
@@ -23,9 +23,9 @@ void run(Input input) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({data, size});
+  plimsoll::engine::fuzz::run({data, size});
   return 0;
 }

@@ -4,7 +4,7 @@
 #include "formats/json/parse.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 void run(std::string_view text) {
@@ -21,9 +21,9 @@ void run(std::string_view text) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({reinterpret_cast<const char*>(data), size});
+  plimsoll::engine::fuzz::run({reinterpret_cast<const char*>(data), size});
   return 0;
 }

@@ -8,7 +8,7 @@
 #include "formats/file/file.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 
 inline void read_array(const ArraySource& array) {
   const auto file = File::open_read(array.path);
@@ -20,4 +20,4 @@ inline void read_array(const ArraySource& array) {
   if (const Status read = file->pread_exact(array.offset, buffer); !read) found(to_text(read.error()));
 }
 
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz

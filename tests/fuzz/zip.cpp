@@ -2,7 +2,7 @@
 #include "formats/keras/archive.h"
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr size_t kMostEntries = 64;
@@ -32,9 +32,9 @@ void run(Input input) {
 }
 
 }  // namespace
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  plimsoll::fuzz::run({data, size});
+  plimsoll::engine::fuzz::run({data, size});
   return 0;
 }

@@ -7,7 +7,7 @@
 
 #include "tests/fuzz/fuzz.h"
 
-namespace plimsoll::fuzz {
+namespace plimsoll::engine::fuzz {
 namespace {
 
 constexpr size_t kEndBytes = 22, kDirectoryBytes = 46, kLocalBytes = 30;
@@ -79,4 +79,4 @@ std::string with_zip_checksums(Input input) {
   return Archive(input).repaired();
 }
 
-}  // namespace plimsoll::fuzz
+}  // namespace plimsoll::engine::fuzz

@@ -5,7 +5,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(Builder, TagsWhatIsAddedInAScopeAndNothingBehindIt) {
@@ -60,4 +60,4 @@ TEST(CopyOfPersistent, IsACastOrAReorderOfOneInsideFusedNodesToo) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 const char* const kText = R"(graph "train"
@@ -145,4 +145,4 @@ INSTANTIATE_TEST_SUITE_P(
         Bad{"graph \"g\"\n  }", "line 2: expected a statement"}));
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

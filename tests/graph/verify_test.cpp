@@ -4,7 +4,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // A graph that verifies: x -> relu -> y, and w updated by w2.
@@ -140,4 +140,4 @@ TEST(Graph, FindsValuesByName) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

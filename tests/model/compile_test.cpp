@@ -3,7 +3,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -206,4 +206,4 @@ TEST(Compile, PenaltiesAreOfTrainableWeightsOnly) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -4,7 +4,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -155,4 +155,4 @@ TEST(Structure, OutputsOfOneModelGetDifferentPortNames) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,7 +1,7 @@
 // Layers that stay in float32 under a mixed policy.
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 const Precision kMixed(DType::kFloat32, DType::kFloat16);
@@ -71,4 +71,4 @@ TEST(Float32Layers, APatternThatNamesNoLayerIsAMistake) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

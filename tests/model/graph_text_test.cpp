@@ -1,7 +1,7 @@
 // The graph of a small model, as text.
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(GraphText, OfASmallModel) {
@@ -42,4 +42,4 @@ TEST(GraphText, OfASmallModel) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -123,4 +123,4 @@ TEST(Initializer, UnknownOnesAreListedTogether) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,7 +1,7 @@
 // Which tensors have masks, and what a loss becomes under one.
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -54,4 +54,4 @@ TEST(Masks, AWholeWindowDividesByTheRowsThatCountAndAPartOfItLeavesThatToItsEnd)
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

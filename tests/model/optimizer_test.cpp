@@ -3,7 +3,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -122,4 +122,4 @@ TEST(Optimizer, AZeroLimitIsNoLimit) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

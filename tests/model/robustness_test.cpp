@@ -6,7 +6,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -148,4 +148,4 @@ TEST(Robustness, CallsInTheOlderForm) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -1,7 +1,7 @@
 // One architecture with several input shapes; layers with several outputs and with sublayers; images of one dimension.
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -141,4 +141,4 @@ TEST(Shapes, AnImageOfThreeDimensionsIsRefusedByName) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -12,7 +12,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline nlohmann::json golden(const std::string& name) {
   std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/model/" + name + ".json");
@@ -92,4 +92,4 @@ inline const Node* find_node(const Graph& graph, const std::string& op) {
   return nullptr;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 
 #include "tests/model/support.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using nlohmann::json;
@@ -301,4 +301,4 @@ TEST(InputShape, ASequentialModelThatWasNeverBuilt) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

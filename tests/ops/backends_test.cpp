@@ -9,7 +9,7 @@
 #include "backends/registry.h"
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 struct BackendUnderTest {
@@ -481,4 +481,4 @@ INSTANTIATE_TEST_SUITE_P(Backends, OnBackend, ::testing::Range(size_t{0}, kBacke
                          [](const auto& test) { return kBackends[test.param].name; });
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

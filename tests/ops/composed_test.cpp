@@ -5,7 +5,7 @@
 
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 TEST(BatchNorm, GradientGoesThroughTheStatistics) {
@@ -121,4 +121,4 @@ TEST(Reference, DoesNotDependOnTheNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -3,7 +3,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Ints = std::vector<int64_t>;
@@ -176,4 +176,4 @@ TEST(Ops, AttributesOfTheWrongKindAreRefusedNotThrown) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "ops/op.h"
 #include "tests/ops/tensors.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 inline TensorType in_precision(TensorType type, DType floating) {
   if (is_floating(type.dtype)) type.dtype = floating;
@@ -241,4 +241,4 @@ inline double error_in_units(const Tensor& got, const Tensor& wanted) {
   return worst;
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

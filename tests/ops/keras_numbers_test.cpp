@@ -5,7 +5,7 @@
 
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 using Values = std::vector<double>;
@@ -143,4 +143,4 @@ TEST(KerasNumbers, TwoStepsOfAdamWAndOfNesterovSgd) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

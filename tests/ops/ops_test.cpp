@@ -7,7 +7,7 @@
 #include "backends/reference/reference.h"
 #include "tests/ops/harness.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 struct OpAndCase {
@@ -160,4 +160,4 @@ TEST(Ops, OnlyBatchStatisticsCoupleSamples) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

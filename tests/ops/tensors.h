@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 // Memory with a guard before and behind it; everything starts as 0xFF bytes, which are NaNs, so that what was not
 // written shows.
@@ -189,4 +189,4 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
   return rounded_as(std::move(tensor), type.dtype);
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -5,7 +5,7 @@
 
 #include "tests/support/problem.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 struct AmpleProblem : Problem {
@@ -158,4 +158,4 @@ TEST(GivenPlan, ThatWasEditedIsRefused) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -5,7 +5,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/problem.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 TEST(LeverTable, RowsAreWhole) {
@@ -104,4 +104,4 @@ TEST(LeverTable, APlanRecordsAllItsSettings) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -8,7 +8,7 @@
 #include "plan/order.h"
 #include "tests/support/fake_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 TEST(FoldEpilogues, TakesBiasAndReluIntoTheProductBeforeThem) {
@@ -304,4 +304,4 @@ TEST(RecomputeCostly, KeepsTheStatisticsOfABatch) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -6,7 +6,7 @@
 #include "lower/lower.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 const Precision kMixed(DType::kFloat32, DType::kFloat16);
@@ -87,7 +87,7 @@ TEST(LossScalePlan, EveryCardPlansMixedFloat16) {
 }
 
 TEST(LossScalePlan, ACardWithoutBFloat16NamesMixedFloat16) {
-  plimsoll::RunOptions options;
+  plimsoll::engine::RunOptions options;
   options.precision = "mixed_bfloat16";
   for (const char* profile : {"t4-16g", "rtx-2080-ti-11g"}) {
     options.device = profile;
@@ -143,4 +143,4 @@ TEST(SavedConfig, ALossScaleIsWrittenAsKerasWritesItsWrapper) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

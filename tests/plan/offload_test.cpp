@@ -8,7 +8,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/one_phase.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr Bytes kValue = 4096;
@@ -172,4 +172,4 @@ TEST(Offload, TheTextOfAGraphNamesTheHostsMemory) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <random>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Items = std::vector<PackItem>;
@@ -195,4 +195,4 @@ TEST(Pack, NestedLifetimesOfATrainingStepCloseToTheLiveSet) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

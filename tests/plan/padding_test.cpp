@@ -6,7 +6,7 @@
 #include "tests/ops/harness.h"
 #include "tests/support/fake_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 // Likes padding inside where it is even.
@@ -197,4 +197,4 @@ TEST(MaskFromNormalised, ReadsXInsteadOfTheRectified) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

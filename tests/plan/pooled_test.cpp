@@ -9,7 +9,7 @@
 #include "tests/support/one_phase.h"
 #include "tests/support/refusing_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 // The first convolution of a network after epilogues: pooled, and its weights' gradient from the pooled gradient.
@@ -144,4 +144,4 @@ TEST(FoldPooling, TakesTheImageOutOfTheArenaOfAGpu) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

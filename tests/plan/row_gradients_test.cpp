@@ -9,7 +9,7 @@
 #include "tests/support/one_phase.h"
 #include "tests/support/refusing_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 // A table of 7 rows under Adam, updated by `nodes` from a dy of this dtype.
@@ -189,4 +189,4 @@ TEST(FoldRowGradients, TakesTheGradientOutOfTheArenaOfAGpu) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -9,7 +9,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/problem.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 const std::vector<std::string>& models() {
@@ -405,4 +405,4 @@ TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -6,7 +6,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/one_phase.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 constexpr Bytes kValue = 4096;
@@ -166,4 +166,4 @@ TEST(HostBackendMemory, IsRefusedWhereItDoesNotReach) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

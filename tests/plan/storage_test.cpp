@@ -9,7 +9,7 @@
 #include "tests/support/fake_device.h"
 #include "tests/support/one_phase.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 LoweredGraph lowered(std::string_view text, Bytes workspace = 0) {
@@ -172,4 +172,4 @@ TEST(Order, IsNeverWorseThanProgramOrderAndNeverWrong) {
 }
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -3,7 +3,7 @@
 #include "tests/support/compiled.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 namespace {
 
 bool is_view(const Node& node) {
@@ -352,4 +352,4 @@ INSTANTIATE_TEST_SUITE_P(Models, Validate,
                          });
 
 }  // namespace
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

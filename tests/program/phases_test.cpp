@@ -7,7 +7,7 @@
 
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 nlohmann::json layer(const char* class_name, nlohmann::json config) {
@@ -111,4 +111,4 @@ TEST(Program, NamesOfPhasesReadBackAsThemselves) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -3,7 +3,7 @@
 #include "api/builtin.h"
 #include "report/plan_report.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 TEST(PlanJson, MemoryIsNamedAfterTheCardThatIsUsed) {
@@ -23,4 +23,4 @@ TEST(PlanJson, MemoryIsNamedAfterTheCardThatIsUsed) {
 }
 
 }  // namespace
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 class AllocationWatch {
  public:
@@ -20,4 +20,4 @@ class AllocationWatch {
   int64_t count() const;
 };
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

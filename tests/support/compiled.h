@@ -9,7 +9,7 @@
 #include "search/prefetch.h"
 #include "search/recompute_levels.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 inline Plan compiled(const SearchRequest& request, int64_t micro, int64_t recompute = 0, int64_t offload_percent = 0) {
   const LeverSettings settings = cut_into(request, micro).with(kRecompute, recompute).with(kOffload, offload_percent);
@@ -18,4 +18,4 @@ inline Plan compiled(const SearchRequest& request, int64_t micro, int64_t recomp
   return std::move(*plan);
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -6,7 +6,7 @@
 #include "device/device.h"
 #include "ops/op.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 class FakeDevice : public Device {
  public:
@@ -41,4 +41,4 @@ inline Graph graph_of(std::string_view text) {
   return graph;
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

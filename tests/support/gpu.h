@@ -6,7 +6,7 @@
 #include "backends/cuda/cuda.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 // Skips where there is no GPU.
 class OnGpu : public ::testing::Test {
@@ -36,4 +36,4 @@ class Neighbour {
   void* block_ = nullptr;
 };
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

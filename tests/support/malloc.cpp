@@ -51,7 +51,7 @@ int posix_memalign(void** to, size_t alignment, size_t bytes) {
 }
 #endif
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 AllocationWatch::AllocationWatch() {
   most = 0;
@@ -72,4 +72,4 @@ int64_t AllocationWatch::count() const {
   return calls;
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -7,7 +7,7 @@
 #include "data/random.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 class MemoryData {
  public:
@@ -43,7 +43,7 @@ class MemoryData {
     return list;
   }
   const float* uniform(int64_t samples, const Shape& sample, uint64_t seed, float low, float high) {
-    floats_.push_back(plimsoll::random_uniform(Shape(dims(samples, sample)), seed, low, high));
+    floats_.push_back(plimsoll::engine::random_uniform(Shape(dims(samples, sample)), seed, low, high));
     return floats_.back().data();
   }
 
@@ -82,4 +82,4 @@ inline Sequential small_cnn() {
                     "small_cnn");
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

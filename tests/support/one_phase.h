@@ -3,7 +3,7 @@
 
 #include "plan/plan.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 // `place` is plan_phase, or place_phase where the nodes keep their order.
 inline Plan one_phase_plan(PhaseKind kind, int64_t samples, const LoweredGraph& lowered,
@@ -19,4 +19,4 @@ inline Plan one_phase_plan(PhaseKind kind, int64_t samples, const LoweredGraph& 
   return plan;
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

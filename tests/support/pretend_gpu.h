@@ -14,7 +14,7 @@
 #include "device/kernel.h"
 #include "tests/support/forwarding_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 struct PretendState {
   Bytes room = std::numeric_limits<Bytes>::max();  // of the arena
@@ -213,4 +213,4 @@ class PretendGpu final : public Backend {
   std::shared_ptr<PretendState> state_;
 };
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

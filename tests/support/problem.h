@@ -4,7 +4,7 @@
 #include "backends/cuda/cuda.h"
 #include "tests/support/run.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 struct Problem {
   OpenModel open;
@@ -33,4 +33,4 @@ struct Problem {
   }
 };
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -16,7 +16,7 @@
 
 extern char** environ;
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 struct Ended {
   bool exited = false, hung = false;
@@ -77,4 +77,4 @@ inline Ended run_program(const std::string& folder, const std::vector<std::strin
   return ended;
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

@@ -6,7 +6,7 @@
 
 #include "tests/support/forwarding_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 class RefusingDevice final : public ForwardingDevice {
  public:
@@ -22,4 +22,4 @@ class RefusingDevice final : public ForwardingDevice {
   std::string part_;
 };
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

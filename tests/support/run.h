@@ -18,7 +18,7 @@
 #include "plimsoll/plimsoll.h"
 #include "tests/support/forwarding_device.h"
 
-namespace plimsoll::testing {
+namespace plimsoll::engine::testing {
 
 inline std::string golden(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name;
@@ -41,7 +41,7 @@ inline std::string fast_device() {
 }
 
 // The options of a run as tests want them: settings are forced unless a test resets `forced`, nothing bounds the bytes.
-struct RunOptions : plimsoll::RunOptions {
+struct RunOptions : plimsoll::engine::RunOptions {
   RunOptions() {
     device = fast_device();
     threads = 2;
@@ -59,8 +59,8 @@ struct RunOptions : plimsoll::RunOptions {
     data.validation_samples = samples;
   }
   // float32, and float64 on the reference, where the test asks for nothing else.
-  plimsoll::RunOptions complete() const {
-    plimsoll::RunOptions options = *this;
+  plimsoll::engine::RunOptions complete() const {
+    plimsoll::engine::RunOptions options = *this;
     if (options.precision.empty()) options.precision = device == "reference" ? "float64" : "float32";
     // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
     const bool beside_gpu = device != "gpu" && devices().back() == "gpu";
@@ -154,7 +154,7 @@ class ModelRun {
 
  private:
   static std::unique_ptr<Run> start(OpenModel model, const RunOptions& options) {
-    plimsoll::RunOptions complete = options.complete();
+    plimsoll::engine::RunOptions complete = options.complete();
     if (options.forced && options.forced->kept < 1 && !options.wrap_backend)
       complete.wrap_backend = [](std::unique_ptr<Backend> backend) {
         return std::make_unique<LinkedBackend>(std::move(backend));
@@ -255,4 +255,4 @@ inline void expect_no_half_files(const TemporaryFolder& folder, const std::strin
     EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();
 }
 
-}  // namespace plimsoll::testing
+}  // namespace plimsoll::engine::testing

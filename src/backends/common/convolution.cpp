@@ -1,6 +1,6 @@
 #include "backends/common/convolution.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Convolution::Convolution(const NodeView& view) {
   const std::string& op = view.node.op;
@@ -23,4 +23,4 @@ Convolution::Convolution(const NodeView& view) {
   relu = forward && view.attrs().has("activation");
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "backends/common/node_view.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Convolution {
   const Value *image, *weights;  // x (or dx), w (or dw)
@@ -31,4 +31,4 @@ struct Convolution {
   }
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

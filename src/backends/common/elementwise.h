@@ -6,7 +6,7 @@
 
 #include "graph/graph.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Sums over the rows, one per channel.
 inline bool is_channel_sum(std::string_view op) {
@@ -23,4 +23,4 @@ inline bool reduces_to_channels(const Shape& x, const Shape& y) {
   return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

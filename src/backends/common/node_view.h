@@ -5,7 +5,7 @@
 
 #include "device/kernel.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // A node with short ways to its values.
 struct NodeView {
@@ -57,4 +57,4 @@ Status check_values(const NodeView& view, bool looks_at_layouts, F wrong_dtype) 
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "backends/cpu/recipe.h"
 #include "ops/op.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -162,4 +162,4 @@ Result<Recipe> attention_recipe(const Problem& p) {
   });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

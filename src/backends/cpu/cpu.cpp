@@ -11,7 +11,7 @@
 #include "backends/cpu/recipe.h"
 #include "device/host_backend.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 namespace cpu {
 
@@ -196,4 +196,4 @@ std::unique_ptr<Backend> make_cpu_backend(int threads) {
   return std::make_unique<cpu::CpuBackend>(threads);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,10 +9,10 @@
 
 #include "device/kernel.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // `threads` is how many OpenMP threads every kernel uses; offers depend on it (scratchpads do), so plan and run with
 // the same.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

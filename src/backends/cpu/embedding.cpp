@@ -6,7 +6,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -53,4 +53,4 @@ Result<Recipe> table_recipe(const Problem& p) {
   return p.node.op == "embedding" ? gather(p) : scatter(p);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

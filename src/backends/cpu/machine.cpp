@@ -11,7 +11,7 @@
 #include "backends/cpu/simd/simd.h"
 #include "device/host_room.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -68,4 +68,4 @@ void use_threads(const Machine& machine) {
   if (omp_get_max_threads() != machine.threads) omp_set_num_threads(machine.threads);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

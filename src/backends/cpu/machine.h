@@ -5,7 +5,7 @@
 
 #include "device/device.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 struct Machine {
   int threads = 1;
@@ -25,4 +25,4 @@ DeviceInfo describe(const Machine& machine);
 // OpenMP's number of threads belongs to the calling thread; oneDNN reads it when a descriptor is made and when it runs.
 void use_threads(const Machine& machine);
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

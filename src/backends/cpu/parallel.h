@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 // f(item, thread) for every item in [0, items).
 template <typename F>
@@ -27,4 +27,4 @@ void parallel_ranges(int threads, int64_t count, int64_t grain, const F& f) {
   parallel_items(threads, pieces, [&](int64_t piece, int) { f(count * piece / pieces, count * (piece + 1) / pieces); });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -5,7 +5,7 @@
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -115,4 +115,4 @@ Result<Recipe> pooling_recipe(const Problem& p) {
   return op.ends_with("_grad") ? backward(p, op.starts_with("max")) : forward(p, op.starts_with("max"));
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -10,7 +10,7 @@
 #include "backends/common/node_view.h"
 #include "backends/cpu/machine.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 struct Recipe {
   KernelOffer offer;
@@ -62,4 +62,4 @@ Result<Recipe> shape_recipe(const Problem& problem);  // reshape, concat, slice,
 Result<Recipe> attention_recipe(const Problem& problem);
 Result<Recipe> table_recipe(const Problem& problem);  // embedding
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

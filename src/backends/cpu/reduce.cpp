@@ -12,7 +12,7 @@
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -257,4 +257,4 @@ Result<Recipe> reduction_recipe(const Problem& p) {
   return reduce_any(p);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

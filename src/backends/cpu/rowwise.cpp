@@ -6,7 +6,7 @@
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -190,4 +190,4 @@ Result<Recipe> row_recipe(const Problem& p) {
   });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -4,7 +4,7 @@
 
 #include "base/suggest.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr double kTera = 1e12, kGiga = 1e9;
@@ -75,4 +75,4 @@ Result<Card> card_from_profile(const std::string& profile) {
   return fail(std::move(error));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

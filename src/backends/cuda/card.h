@@ -7,7 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Card {
   std::string name;     // "NVIDIA H200"
@@ -40,4 +40,4 @@ Result<Card> card_from_profile(const std::string& profile);
 bool is_profile_file(const std::string& device);
 Result<Card> card_from_file(const std::string& path);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -13,7 +13,7 @@
 #include "formats/json/parse.h"
 #include "model/config.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 using Json = nlohmann::json;
@@ -134,4 +134,4 @@ Result<Card> card_from_file(const std::string& path) {
   return card_of(json, path);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

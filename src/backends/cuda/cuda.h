@@ -8,7 +8,7 @@
 #include "backends/cuda/card.h"
 #include "device/kernel.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Answers a planner's questions for a card; runs nothing.
 std::unique_ptr<Backend> make_planned_gpu(cuda::Card card);
@@ -43,4 +43,4 @@ struct GpuReport {
 Result<std::vector<GpuReport>> gpu_reports();
 std::vector<Error> missing_gpu_libraries();  // each with what installs it
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

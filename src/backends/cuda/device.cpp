@@ -7,7 +7,7 @@
 #include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/kernels.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace cuda {
 namespace {
 
@@ -116,4 +116,4 @@ std::unique_ptr<Backend> make_planned_gpu(cuda::Card card) {
   return std::make_unique<cuda::PlannedGpu>(std::move(card));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

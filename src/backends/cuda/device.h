@@ -3,7 +3,7 @@
 #include "backends/cuda/card.h"
 #include "device/device.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 class CudaDevice final : public Device {
  public:
@@ -26,4 +26,4 @@ class CudaDevice final : public Device {
   DeviceInfo info_;
 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,7 +1,7 @@
 // What own kernels take at once: known to the rules, and to the kernels when they are compiled.
 #pragma once
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // A block of the convolutions over few channels.
 inline constexpr int kFewChannelOutputs = 32;  // channels
@@ -12,4 +12,4 @@ inline constexpr int kPooledPixels = 64;  // of one line of the pooled image
 
 inline constexpr int kMovesAtOnce = 64;  // values that one reorder moves between layouts
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 
 #include "backends/cuda/fused/writer.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Each family's functions stand in its folder: offers in offer*.cpp, binders in bind*.cpp, which need CUDA to build.
 Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node);
@@ -184,4 +184,4 @@ const KernelEntry* kernel_of(const std::string& op) {
   return found == kernels().end() ? nullptr : &found->second;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

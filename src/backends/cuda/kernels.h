@@ -6,7 +6,7 @@
 #include "backends/common/node_view.h"
 #include "backends/cuda/card.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kWeightLayout = "ohwi";  // convolution weights as the libraries want them
 
@@ -31,4 +31,4 @@ const KernelEntry* kernel_of(const std::string& op);
 
 Padding best_padding(const NodeView& node);  // of convolutions
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

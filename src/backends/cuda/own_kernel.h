@@ -8,7 +8,7 @@
 
 #include "backends/cuda/kernels.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // The dtypes of full-size tensors. Arithmetic is float32 in all of them.
 inline bool is_compute_dtype(DType dtype) {
@@ -49,4 +49,4 @@ inline KernelOffer own_offer(std::string kernel, Bytes workspace, double seconds
   return offer;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

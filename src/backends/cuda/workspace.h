@@ -7,7 +7,7 @@
 
 #include "device/kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr Bytes kScratchAlignment = 256;
 
@@ -27,4 +27,4 @@ inline Workspace workspace_of(const BoundNode& node) {
   return {static_cast<std::byte*>(node.workspace) + skipped, node.workspace_bytes - skipped};
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 #include "device/host_room.h"
 #include "ops/op.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kKernel = "reference";
@@ -117,4 +117,4 @@ std::unique_ptr<Backend> make_reference_backend() {
   return std::make_unique<ReferenceBackend>();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

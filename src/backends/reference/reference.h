@@ -5,8 +5,8 @@
 
 #include "device/kernel.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 std::unique_ptr<Backend> make_reference_backend();
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -16,7 +16,7 @@
 #include "formats/json/parse.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian and written as memory lies");
 
@@ -222,4 +222,4 @@ Status Checkpoint::compare(const Entry& entry, uint32_t crc) const {
                                        checksum_text(entry.crc32)));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -20,7 +20,7 @@
 #include "base/tensor.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct CheckpointTensor {
   std::string name;
@@ -64,4 +64,4 @@ class Checkpoint {
 // Reads and verifies the header; P212 for any damage found, P202 when the file cannot be read.
 Result<Checkpoint> open_checkpoint(const std::string& path);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 std::optional<Bytes> array_bytes(DType dtype, const std::vector<int64_t>& dims) {
   constexpr Bytes kMost = Bytes{1} << 62;
@@ -25,4 +25,4 @@ std::string dims_text(const std::vector<int64_t>& dims) {
   return dims.size() == 1 ? fmt::format("({},)", dims[0]) : fmt::format("({})", fmt::join(dims, ", "));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

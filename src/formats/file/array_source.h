@@ -9,7 +9,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct ArraySource {
   std::string label;   // as messages name it: "data.npz: x"
@@ -33,4 +33,4 @@ std::optional<Bytes> array_bytes(DType dtype, const std::vector<int64_t>& dims);
 
 std::string dims_text(const std::vector<int64_t>& dims);  // "(60000, 28, 28)", as NumPy prints it
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -20,7 +20,7 @@
 
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::string folder_of(const std::string& path) {
@@ -311,4 +311,4 @@ Status TemporaryFile::write(std::span<const std::byte> data) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "base/digest.h"
 #include "formats/file/cache_size.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kHeading = "plimsoll cache 1 ";  // then the digest and a line break
@@ -171,4 +171,4 @@ void write_cache_entry(const std::string& name, std::string_view content) {
   if (write_file(*folder + "/" + name, text)) keep_cache_small(*folder);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

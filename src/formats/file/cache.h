@@ -15,7 +15,7 @@
 #include "formats/file/array_source.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // $PLIMSOLL_CACHE, $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, made if it is not there. P602 when it cannot be made
 // or others may write there.
@@ -31,4 +31,4 @@ Result<std::string> cached_file(const File& source, const std::string& part,
 std::optional<std::string> read_cache_entry(const std::string& name);
 void write_cache_entry(const std::string& name, std::string_view content);  // failures are ignored
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ void keep_cache_small(const std::string& folder) {
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr Bytes kCacheBytes = 32 * kGiB;
 
@@ -13,4 +13,4 @@ inline constexpr Bytes kCacheBytes = 32 * kGiB;
 // set. What was written or used within the last hour stays: another process may be about to open it.
 void keep_cache_small(const std::string& folder);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

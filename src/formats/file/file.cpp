@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 Error read_error(const std::string& path, int error_number) {
@@ -118,4 +118,4 @@ std::vector<std::string> names_in(const std::string& folder) {
   return names;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // What every streaming copy in formats/ holds at a time.
 inline constexpr Bytes kStreamBuffer = 64 * kKiB;
@@ -141,4 +141,4 @@ std::span<const std::byte> bytes_of_text(std::string_view text);
 // P601 for a device that failed or is full, P602 for a place we may not write to; `doing` as in "writing m.keras".
 Error write_error(int error_number, const std::string& path, const std::string& doing);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -10,7 +10,7 @@
 #include <cstdio>
 #include <fstream>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // The process that has the lock, from the kernel's table; 0 where it does not say (another machine, another namespace).
@@ -62,4 +62,4 @@ LockFile::~LockFile() {
   if (fd_.get() >= 0) ::unlink(path_.c_str());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

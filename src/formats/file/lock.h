@@ -6,7 +6,7 @@
 
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Locks an open file for as long as it stays open; false where the file system has no locks. P214 if another process
 // has it: `what` names the file, or what it stands for, in the message, and so does the process where the system tells.
@@ -30,4 +30,4 @@ class LockFile {
   bool locks_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

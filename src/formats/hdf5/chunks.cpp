@@ -9,7 +9,7 @@
 #include "formats/hdf5/elements.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct Chunk {
@@ -252,4 +252,4 @@ Status read_chunks(Hdf5Reader& reader, const Hdf5Dataset& dataset, const Hdf5Pla
   return ChunkReader(reader, dataset, place).read();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

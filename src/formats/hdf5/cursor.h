@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class Hdf5Cursor {
  public:
@@ -64,4 +64,4 @@ class Hdf5Cursor {
   bool ok_ = true;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

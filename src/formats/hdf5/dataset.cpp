@@ -8,7 +8,7 @@
 #include "formats/file/array_source.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Sets `unreadable` unless there is a reason already: the first one found is given.
@@ -227,4 +227,4 @@ Result<Hdf5Dataset> describe_dataset(Hdf5Reader& reader, const Hdf5Header& heade
   return dataset;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "base/tensor.h"
 #include "formats/hdf5/object_header.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The type of the elements as the file stores them.
 struct Hdf5Element {
@@ -66,4 +66,4 @@ Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std
 // value is ever looked at.
 Result<bool> is_marked_bfloat16(Hdf5Reader& reader, const Hdf5Header& header);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

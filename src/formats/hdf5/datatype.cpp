@@ -6,7 +6,7 @@
 #include "formats/hdf5/dataset.h"
 #include "formats/hdf5/dense.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 enum Class {
@@ -183,4 +183,4 @@ Result<bool> is_marked_bfloat16(Hdf5Reader& reader, const Hdf5Header& header) {
   return marked;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

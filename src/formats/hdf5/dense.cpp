@@ -8,7 +8,7 @@
 
 #include "base/checked.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Bytes that hold numbers up to `largest`.
@@ -205,4 +205,4 @@ Status read_dense(Hdf5Reader& reader, Hdf5Dense kind, std::span<const std::byte>
   return NameIndex(reader, opened, kind, take).walk(names);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 
 #include "formats/hdf5/reader.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class Hdf5Dense : uint8_t { kLinks = 5, kAttributes = 8 };  // the B-tree's type
 
@@ -16,4 +16,4 @@ using Hdf5TakeMessage = std::function<Status(std::span<const std::byte> message)
 // header holds them.
 Status read_dense(Hdf5Reader& reader, Hdf5Dense kind, std::span<const std::byte> info, const Hdf5TakeMessage& take);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

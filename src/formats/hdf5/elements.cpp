@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are converted to little-endian memory");
@@ -171,4 +171,4 @@ Status read_elements(Hdf5Reader& reader, const Hdf5Dataset& dataset, const Hdf5P
   return read_chunks(reader, dataset, place);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

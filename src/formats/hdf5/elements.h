@@ -5,7 +5,7 @@
 
 #include "formats/hdf5/dataset.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Takes elements that belong at byte `offset` of the dataset, row-major, in the file's own type. Pieces come in any
 // order, and a later one replaces an earlier one. A piece of a type with a dtype holds whole elements.
@@ -20,4 +20,4 @@ Status read_chunks(Hdf5Reader& reader, const Hdf5Dataset& dataset, const Hdf5Pla
 // are converted to themselves only.
 void convert_elements(const Hdf5Element& element, std::span<const std::byte> from, DType dtype, std::byte* to);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 #include "formats/hdf5/dataset.h"
 #include "formats/hdf5/weights_file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct WeightsFile::Impl {
   Hdf5Region region;
@@ -15,4 +15,4 @@ struct WeightsFile::Impl {
   std::vector<std::string> groups;  // paths; the root, which is "", is left out
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

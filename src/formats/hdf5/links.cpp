@@ -8,7 +8,7 @@
 #include "formats/hdf5/dense.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // Adds a link after checking its name and the number of links.
@@ -164,4 +164,4 @@ Result<std::vector<Hdf5Link>> read_links(Hdf5Reader& reader, const Hdf5Header& g
   return links;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "formats/hdf5/object_header.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Hdf5Link {
   std::string name;
@@ -17,4 +17,4 @@ struct Hdf5Link {
 // Hard links only, sorted by name. Soft and external links point elsewhere and are left out.
 Result<std::vector<Hdf5Link>> read_links(Hdf5Reader& reader, const Hdf5Header& group);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

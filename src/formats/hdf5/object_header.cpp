@@ -4,7 +4,7 @@
 
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kName = "object header";
@@ -114,4 +114,4 @@ Result<Hdf5Header> read_object_header(Hdf5Reader& reader, uint64_t address) {
   return header;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "formats/hdf5/reader.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 enum class Hdf5MessageType : uint16_t {
   kDataspace = 0x0001,
@@ -42,4 +42,4 @@ struct Hdf5Header {
 // Object headers of version 1 and 2 with all their continuation blocks.
 Result<Hdf5Header> read_object_header(Hdf5Reader& reader, uint64_t address);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

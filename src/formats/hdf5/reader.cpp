@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
@@ -150,4 +150,4 @@ Status read_superblock(Hdf5Region& region) {
   return {};
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

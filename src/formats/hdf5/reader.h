@@ -14,7 +14,7 @@
 #include "formats/file/file.h"
 #include "formats/hdf5/cursor.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr uint64_t kHdf5Nowhere = ~uint64_t{0};
 inline constexpr std::string_view kHdf5Mark = "bfloat16";  // in the attribute "dtype" of a dataset
@@ -63,4 +63,4 @@ class Hdf5Reader {
 // Finds the superblock and fills in what it says. P213 when this is not HDF5 or ends too early.
 Status read_superblock(Hdf5Region& region);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

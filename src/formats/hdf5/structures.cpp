@@ -4,7 +4,7 @@
 
 #include "formats/hdf5/object_header.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kLeafK = 4, kInternalK = 16;  // HDF5's own defaults: half of what a node has room for
@@ -253,4 +253,4 @@ std::string hdf5_superblock(const Hdf5Group& root, uint64_t end) {
   return block.u64(0).u64(root.header).u32(kIsGroup).u32(0).u64(root.tree).u64(root.heap).str();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

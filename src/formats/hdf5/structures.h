@@ -9,7 +9,7 @@
 #include "base/tensor.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Where a bfloat16 dataset's mark, the text "bfloat16", lies in a global heap.
 struct Hdf5Mark {
@@ -48,4 +48,4 @@ int64_t hdf5_group_bytes(size_t members, size_t name_bytes);  // at most
 inline constexpr Bytes kHdf5SuperblockBytes = 96;
 std::string hdf5_superblock(const Hdf5Group& root, uint64_t end);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "formats/hdf5/links.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 std::optional<uint64_t> as_number(std::string_view text) {
@@ -215,4 +215,4 @@ Status WeightsFile::read_into(std::string_view path, const TensorType& type, voi
   });
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

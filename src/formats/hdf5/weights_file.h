@@ -16,7 +16,7 @@
 #include "base/tensor.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct Dataset {
   std::string path;        // "layers/conv2d/vars/0"
@@ -74,4 +74,4 @@ Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, con
 // The bytes that write_weights() will need, or a little more.
 int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

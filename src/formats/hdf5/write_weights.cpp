@@ -8,7 +8,7 @@
 #include "formats/hdf5/impl.h"
 #include "formats/hdf5/structures.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kOptimizer = "optimizer/";
@@ -215,4 +215,4 @@ Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, con
   return WeightsTree(entries, source).write(file);
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

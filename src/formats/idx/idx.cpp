@@ -12,7 +12,7 @@
 #include "formats/file/cache.h"
 #include "formats/npy/npy.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 struct IdxHeader {
@@ -180,4 +180,4 @@ constinit const ArrayFormat kIdxFormat = {
     .open = open_idx,
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,8 +6,8 @@
 
 #include "formats/file/array_source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 Result<ArraySource> open_idx(const std::string& path);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

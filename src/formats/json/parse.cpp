@@ -7,7 +7,7 @@
 
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 // What nlohmann's values take on a 64-bit machine: 16 bytes each, twice that where their array may just have grown, and
@@ -114,4 +114,4 @@ Result<nlohmann::json> parse_json(std::string_view text, const std::string& labe
   }
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

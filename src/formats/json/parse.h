@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // `bad` with line and column when `text` is not JSON or goes beyond what limits.h allows in length, depth (a walk over
 // it would exhaust the stack) or memory; that is known before any of it is parsed. Where an object has a key twice the
@@ -16,4 +16,4 @@ namespace plimsoll {
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& label,
                                   ErrorCode bad = ErrorCode::kBadConfig);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

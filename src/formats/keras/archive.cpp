@@ -10,7 +10,7 @@
 #include "formats/limits.h"
 #include "formats/zip/zip_writer.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kConfig = "config.json";
@@ -163,4 +163,4 @@ bool has_loss_scale_state(const KerasArchive& archive) {
   return archive.weights && !optimizer_variables(*archive.weights, kInnerOptimizerVars).empty();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -12,7 +12,7 @@
 #include "formats/hdf5/weights_file.h"
 #include "formats/zip/zip_reader.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct KerasArchive {
   std::string path;
@@ -56,4 +56,4 @@ struct KerasContents {
 // `path` may be the source's own. P601/P602, and then a file of that name stays as it was.
 Status write_keras(const std::string& path, const KerasContents& contents);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -6,7 +6,7 @@
 #include <map>
 #include <unordered_map>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -130,4 +130,4 @@ Result<std::vector<LayerPath>> layer_paths(const Json& config, const std::string
   return walk.take();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

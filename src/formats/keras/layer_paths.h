@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct LayerPath {
   std::vector<std::string> layer_names;  // from the outermost model inwards: {"backbone", "conv1"}
@@ -26,4 +26,4 @@ Result<std::vector<LayerPath>> layer_paths(const nlohmann::json& config, const s
 // "BatchNormalization" -> "batch_normalization", "Conv2D" -> "conv2d", as keras.src.utils.naming does.
 std::string keras_snake_case(std::string_view class_name);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <charconv>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 class Parser {
@@ -110,4 +110,4 @@ Result<NpyHeader> parse_npy_header(std::string_view text) {
   return Parser(text).parse();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

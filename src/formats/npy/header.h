@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct NpyHeader {
   std::string descr;  // "<f4"; a structured type comes as its text, beginning with '['
@@ -19,4 +19,4 @@ struct NpyHeader {
 // The error says what was expected at which character of the header; the caller adds the file.
 Result<NpyHeader> parse_npy_header(std::string_view text);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

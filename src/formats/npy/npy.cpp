@@ -11,7 +11,7 @@
 #include "formats/array_formats.h"
 #include "formats/npy/header.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 static_assert(std::endian::native == std::endian::little, "arrays are read as they lie in the file: little-endian");
 
@@ -179,4 +179,4 @@ constinit const ArrayFormat kNpyFormat = {
     .open = open_npy,
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -8,7 +8,7 @@
 #include "formats/file/array_source.h"
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // Reads the header and checks that the file holds as many bytes as it promises. P401 for what is not an .npy file, is
 // cut short, is big-endian, in Fortran order, or holds objects, text, dates, complex numbers or structures.
@@ -34,4 +34,4 @@ class NpyWriter {
 // of 64. bfloat16 has no NumPy name: such data is written as '<V2', as ml_dtypes does.
 std::string npy_header(DType dtype, const std::vector<int64_t>& dims);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

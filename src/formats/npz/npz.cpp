@@ -9,7 +9,7 @@
 #include "formats/npy/npy.h"
 #include "formats/zip/zip_reader.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr std::string_view kSuffix = ".npy";
@@ -70,4 +70,4 @@ constinit const ArrayFormat kNpzFormat = {
     .write_named = "np.savez(file, **{name: array, ...})",
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "formats/file/array_source.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 // The names of the arrays in the order of the file, without ".npy". Reads the directory alone.
 Result<std::vector<std::string>> npz_names(const std::string& path);
@@ -15,4 +15,4 @@ Result<std::vector<std::string>> npz_names(const std::string& path);
 // One array; P401 lists the names there are when `name` is not one of them.
 Result<ArraySource> open_npz(const std::string& path, const std::string& name);
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 #include "formats/json/parse.h"
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 using Json = nlohmann::json;
@@ -145,4 +145,4 @@ constinit const ArrayFormat kSafetensorsFormat = {
     .write_named = "safetensors.numpy.save_file({name: array, ...}, file)",
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

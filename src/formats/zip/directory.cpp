@@ -9,7 +9,7 @@
 
 #include "formats/limits.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLongestComment = 0xffff;
@@ -168,4 +168,4 @@ Result<std::vector<ZipEntry>> read_zip_directory(const File& file, ErrorCode bad
   return DirectoryReader(file, bad).read();
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -5,7 +5,7 @@
 
 #include "formats/zip/zip_reader.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 inline constexpr uint32_t kZipLocalHeader = 0x04034b50;
 inline constexpr uint32_t kZipDirectoryHeader = 0x02014b50;
@@ -29,4 +29,4 @@ T zip_integer(std::span<const std::byte> bytes, size_t at) {
   return value;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "formats/zip/directory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 tl::unexpected<Error> damaged(ErrorCode code, const File& file, const ZipEntry& entry, std::string_view what) {
@@ -102,4 +102,4 @@ Result<std::string> ZipReader::text(const ZipEntry& entry, int64_t most) const {
   return text;
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

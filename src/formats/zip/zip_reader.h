@@ -9,7 +9,7 @@
 
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 struct ZipEntry {
   std::string name;
@@ -43,4 +43,4 @@ class ZipReader {
   std::vector<ZipEntry> entries_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

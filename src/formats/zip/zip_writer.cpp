@@ -7,7 +7,7 @@
 
 #include "formats/zip/directory.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLimit32 = 0xffffffff;
@@ -155,4 +155,4 @@ Status ZipWriter::finish() {
   return file_.write(end.bytes());
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -7,7 +7,7 @@
 
 #include "formats/file/file.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 
 class ZipWriter {
  public:
@@ -32,4 +32,4 @@ class ZipWriter {
   std::vector<Written> entries_;
 };
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

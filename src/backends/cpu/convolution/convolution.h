@@ -6,7 +6,7 @@
 #include "backends/common/convolution.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 inline constexpr std::string_view kFallbackPrefix = "im2col:";
 
@@ -25,4 +25,4 @@ inline constexpr std::string_view kFewChannelKernel = "thin";  // the weight gra
 bool few_channels_fit(const Convolution& convolution);         // and it is faster then
 Result<Recipe> few_channel_weight_grad_recipe(const Problem& problem);
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -5,7 +5,7 @@
 #include "backends/cpu/convolution/slices.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -68,4 +68,4 @@ Result<Recipe> few_channel_weight_grad_recipe(const Problem& p) {
   });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

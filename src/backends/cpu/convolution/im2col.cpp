@@ -8,7 +8,7 @@
 #include "backends/cpu/matmul/gemm.h"
 #include "backends/cpu/parallel.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -202,4 +202,4 @@ Result<Recipe> convolution_fallback_recipe(const Problem& problem) {
                     });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -9,7 +9,7 @@
 #include "backends/cpu/onednn/layout.h"
 #include "backends/cpu/onednn/primitive.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -190,4 +190,4 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -7,7 +7,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 bool pointwise_fits(const Convolution& c) {
   return c.kh == 1 && c.kw == 1 && c.sh == 1 && c.sw == 1 && c.groups == 1 && c.top == 0 && c.bottom == 0 &&
@@ -73,4 +73,4 @@ Result<Recipe> pointwise_recipe(const Problem& problem) {
   return problem.node.op == "conv2d_weight_grad" ? weight_gradient_recipe(problem, c) : product_recipe(problem, c);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -8,7 +8,7 @@
 #include "backends/cpu/parallel.h"
 #include "base/bytes.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 struct GradientPlace {
   float* weights;
@@ -46,4 +46,4 @@ inline Slices make_slices(int64_t terms, int64_t weights, int64_t bias, int thre
   return {std::min({fitting, kMost, terms}), terms, weights, bias, threads};
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

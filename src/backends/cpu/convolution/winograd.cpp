@@ -7,7 +7,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -166,4 +166,4 @@ Result<Recipe> winograd_recipe(const Problem& p) {
   return p.node.op == "conv2d_weight_grad" ? weight_gradient(p, c, seconds) : convolve(p, c, seconds);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -10,7 +10,7 @@
 #include "backends/cpu/fused/program.h"
 #include "ops/predicates.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -479,4 +479,4 @@ Result<TileProgram> compile_tiles(const Graph& graph, std::span<const Node> node
   return Compiler(graph, nodes, inputs, outputs).run();
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -15,7 +15,7 @@
 #include "backends/cpu/simd/simd.h"
 #include "graph/graph.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 struct Operand {
   enum class Kind : uint8_t {
@@ -116,4 +116,4 @@ class TileRun {
   int64_t thread_bytes_;
 };
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

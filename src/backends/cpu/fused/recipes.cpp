@@ -6,7 +6,7 @@
 #include "backends/cpu/fused/program.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -39,4 +39,4 @@ Result<Recipe> tile_recipe(const Problem& p) {
   });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -6,7 +6,7 @@
 #include "backends/cpu/parallel.h"
 #include "base/bytes.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -234,4 +234,4 @@ void TileRun::run() {
   if (program_.accumulators > 0) finish();
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -5,7 +5,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -146,4 +146,4 @@ void multiply_parallel(const Product& p, int threads, float* workspace) {
   if (cuts.slices > 1) add_slices(p, partials, cuts.slices, threads);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

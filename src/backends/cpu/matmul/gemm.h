@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 // c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]) (relu); element (i, j) of a at a[i * a_row + j * a_column], likewise b; rows of
 // c are contiguous.
@@ -33,4 +33,4 @@ void multiply_serial(const Product& product, float* workspace);
 Bytes parallel_workspace(const Product& product, int threads);
 void multiply_parallel(const Product& product, int threads, float* workspace);
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -2,7 +2,7 @@
 #include "backends/cpu/matmul/gemm.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 Result<Recipe> matmul_recipe(const Problem& p) {
   const Shape &a = p.in_shape(0), &b = p.in_shape(1);
@@ -36,4 +36,4 @@ Result<Recipe> matmul_recipe(const Problem& p) {
                     });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -10,7 +10,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -304,4 +304,4 @@ Result<Recipe> shape_recipe(const Problem& p) {
   return pad_or_crop(p);
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

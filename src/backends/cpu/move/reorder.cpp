@@ -7,7 +7,7 @@
 #include "backends/cpu/onednn/primitive.h"
 #include "backends/cpu/parallel.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -59,4 +59,4 @@ Result<Recipe> reorder_recipe(const Problem& p) {
   return recipe;
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -5,7 +5,7 @@
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -92,4 +92,4 @@ Result<Recipe> image_recipe(const Problem& p) {
   });
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

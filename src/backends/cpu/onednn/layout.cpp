@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -120,4 +120,4 @@ Result<NamedDesc> desc_from_name(const std::string& name) {
   return fail(ErrorCode::kBadPlan, fmt::format("'{}' is not a layout of the CPU backend", name));
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

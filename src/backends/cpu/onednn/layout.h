@@ -12,7 +12,7 @@
 
 #include "device/device.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 enum class LayoutKind : uint8_t { kImage, kWeights, kGroupedWeights };
 
@@ -35,4 +35,4 @@ struct NamedDesc {
 };
 Result<NamedDesc> desc_from_name(const std::string& name);
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

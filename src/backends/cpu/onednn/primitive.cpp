@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 namespace {
 
@@ -61,4 +61,4 @@ Result<std::unique_ptr<Kernel>> bind_primitive(const Machine& machine, const dnn
   }
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

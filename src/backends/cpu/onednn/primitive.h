@@ -7,7 +7,7 @@
 
 #include "backends/cpu/recipe.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 struct PrimitiveArgument {
   int index;  // DNNL_ARG_...
@@ -35,4 +35,4 @@ bool pick_implementation(const Problem& p, Desc& desc) {
   return false;
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -5,6 +5,6 @@
 
 #define PLIMSOLL_SIMD_NAME "avx2"
 
-namespace plimsoll::cpu::avx2 {
+namespace plimsoll::engine::cpu::avx2 {
 #include "backends/cpu/simd/table.inl"
-}  // namespace plimsoll::cpu::avx2
+}  // namespace plimsoll::engine::cpu::avx2

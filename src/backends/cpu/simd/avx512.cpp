@@ -5,6 +5,6 @@
 
 #define PLIMSOLL_SIMD_NAME "avx512"
 
-namespace plimsoll::cpu::avx512 {
+namespace plimsoll::engine::cpu::avx512 {
 #include "backends/cpu/simd/table.inl"
-}  // namespace plimsoll::cpu::avx512
+}  // namespace plimsoll::engine::cpu::avx512

@@ -5,6 +5,6 @@
 
 #define PLIMSOLL_SIMD_NAME "baseline"
 
-namespace plimsoll::cpu::baseline {
+namespace plimsoll::engine::cpu::baseline {
 #include "backends/cpu/simd/table.inl"
-}  // namespace plimsoll::cpu::baseline
+}  // namespace plimsoll::engine::cpu::baseline

@@ -2,7 +2,7 @@
 
 #include "backends/cpu/simd/simd.h"
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 const Simd& simd() {
   static const Simd& chosen = []() -> const Simd& {
@@ -20,4 +20,4 @@ const Simd& simd() {
   return chosen;
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

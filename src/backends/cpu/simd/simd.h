@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-namespace plimsoll::cpu {
+namespace plimsoll::engine::cpu {
 
 // One element-wise instruction over `n` consecutive elements. Channel vectors come expanded to the tile's length,
 // scalars as a pointer to one element. An output may be the same address as an input, never a shifted one.
@@ -189,4 +189,4 @@ namespace avx512 {
 extern const Simd kSimd;
 }
 
-}  // namespace plimsoll::cpu
+}  // namespace plimsoll::engine::cpu

@@ -6,7 +6,7 @@
 #include "backends/cuda/attention/launch.h"
 #include "backends/cuda/common/numbers.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kWarps = 8;
@@ -230,4 +230,4 @@ void flash_backward(cudaStream_t stream, const Attention& a, const FlashGradient
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/driver/cudnn_graph.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace fe = cudnn_frontend;
 
@@ -153,4 +153,4 @@ BoundKernel bind_attention(Context& context, const BoundNode& node) {
   return bind_flash(context, node, a);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

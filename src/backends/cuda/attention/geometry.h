@@ -5,7 +5,7 @@
 
 #include "backends/cuda/kernels.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kFlashKernel = "flash";  // own; never stores T x T
 inline constexpr int64_t kWidestHead = 256;           // of the own kernels: a row in the registers of a warp
@@ -34,4 +34,4 @@ struct Attention {
 // Of a [N,T,H,D] tensor that is every `parts`-th slice of [N,T,parts,H,D]: 1 for a tensor of its own.
 HeadStrides head_strides(int64_t t, int64_t h, int64_t d, int64_t parts);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 
 #include "backends/cuda/attention/geometry.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // y, and log(sum(exp(scores))) of each row as [N,H,T].
 void flash_forward(cudaStream_t stream, const Attention& a, const void* q, const void* k, const void* v, void* y,
@@ -20,4 +20,4 @@ struct FlashGradients {
 };
 void flash_backward(cudaStream_t stream, const Attention& a, const FlashGradients& g);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // cuDNN's fused attention: heads in whole 16-byte pieces, up to 128 wide both ways.
@@ -60,4 +60,4 @@ Result<KernelOffer> offer_attention(const Card& card, const NodeView& node) {
   return offer;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/common/device.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // 16 bytes on their way into shared memory: the first `bytes` of them from `from`, which is something to read even
 // where they are none, and zeros.
@@ -45,4 +45,4 @@ void allow_most_shared(Kernel kernel) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared());
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -13,7 +13,7 @@
 #include "backends/cuda/common/element.h"
 #include "backends/cuda/common/numbers.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
@@ -148,4 +148,4 @@ inline bool is_aligned(const void* p, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(bytes) == 0;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 enum class Element : uint8_t { kF32, kF16, kBF16 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

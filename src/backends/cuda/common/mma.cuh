@@ -7,7 +7,7 @@
 
 #include "backends/cuda/common/device.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kGroup = 8;  // columns of one instruction
 
@@ -77,4 +77,4 @@ __device__ void load_transposed(const T* row, uint32_t& a, uint32_t& b, uint32_t
                : "r"(at));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 __device__ inline float to_float(float v) {
   return v;
@@ -47,4 +47,4 @@ void with_number(DType dtype, F f) {
   }
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -23,7 +23,7 @@
 #include "backends/cuda/driver/launching.h"
 #include "backends/cuda/driver/stopwatch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace fe = cudnn_frontend;
 
@@ -335,4 +335,4 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   return with_bias_gradient(context, node, c, std::move(*bound));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

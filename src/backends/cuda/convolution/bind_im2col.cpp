@@ -10,7 +10,7 @@
 #include "backends/cuda/driver/launching.h"
 #include "backends/cuda/matmul/bind_cublaslt.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 class Im2col {
@@ -109,4 +109,4 @@ BoundKernel bind_im2col(Context& context, const BoundNode& node, const Convoluti
   return Im2col(context, node, c).bind();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,9 +3,9 @@
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // conv2d or conv2d_weight_grad, bias and bias gradient included, in the workspace plan_im2col() asks for.
 BoundKernel bind_im2col(Context& context, const BoundNode& node, const Convolution& c);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -12,7 +12,7 @@
 #include "backends/cuda/driver/launching.h"
 #include "backends/cuda/workspace.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // Parts of a weight gradient of `numbers` an output: as many as wanted, or as the workspace holds.
@@ -119,4 +119,4 @@ BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node) {
       });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Implicit GEMM over few channels, read straight from the image; bias and bias gradient included.
 BoundKernel bind_implicit_gemm(Context& context, const BoundNode& node, const Convolution& c);
@@ -14,4 +14,4 @@ BoundKernel bind_paired(Context& context, const BoundNode& node, const Convoluti
 bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c);
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,6 +1,6 @@
 #include "backends/cuda/convolution/bind_shapes.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 int i(int64_t v) {
@@ -38,4 +38,4 @@ SpaceToDepthShape space_to_depth_shape(const Convolution& c, const SpaceToDepthP
           i(c.top), i(c.left), i(c.o), i(c.kh), i(c.kw),   i(plan.kh), i(plan.kw)};
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -11,7 +11,7 @@
 #include "backends/cuda/convolution/space_to_depth.h"
 #include "backends/cuda/convolution/space_to_depth_launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Weights in kWeightLayout with `library_layout`, else row-major.
 DirectConvolution direct_shape(const Convolution& c, bool library_layout);
@@ -20,4 +20,4 @@ PooledShape pooled_shape(const Convolution& c, const PooledPlan& plan);
 Im2colShape im2col_shape(const Convolution& c, const Im2colPlan& plan, int64_t images);
 SpaceToDepthShape space_to_depth_shape(const Convolution& c, const SpaceToDepthPlan& plan);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 #include "backends/cuda/common/numbers.cuh"
 #include "backends/cuda/convolution/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kLanes = 32, kRowsAtOnce = 8;
@@ -65,4 +65,4 @@ void bias_relu(cudaStream_t stream, DType dtype, void* y, int64_t rows, int64_t 
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include "backends/cuda/common/numbers.cuh"
 #include "backends/cuda/convolution/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -141,4 +141,4 @@ void direct_weight_grad(cudaStream_t stream, DType dtype, const DirectConvolutio
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 #include "backends/cuda/kernel_limits.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kFewChannelThreads = 128, kFewChannelWarps = kFewChannelThreads / kWarp;
 inline constexpr int kFewChannelTiles = kFewChannelOutputs / kGroup;
@@ -254,4 +254,4 @@ void with_numbers(int numbers, F f) {
     f.template operator()<kFewChannelNumbers>();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include "backends/common/convolution.h"
 #include "backends/cuda/kernels.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kCudnnKernel = "cudnn";    // weights in kWeightLayout
 inline constexpr const char* kDirectKernel = "direct";  // own loops, weights row-major: depthwise, uneven padding
@@ -23,4 +23,4 @@ int64_t sum_parts(int64_t rows, int64_t columns);
 // The most parts that `bytes` of workspace hold.
 int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 
 #include "backends/cuda/reduce/column_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kThreads = 512, kAtOnce = 4;
@@ -126,4 +126,4 @@ void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t w
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

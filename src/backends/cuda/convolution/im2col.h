@@ -10,7 +10,7 @@
 
 #include "backends/cuda/convolution/geometry.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // The weights are in kWeightLayout. Where cuDNN turns out faster for a problem, the runtime takes that.
 inline constexpr const char* kIm2colKernel = "unfold";  // its name in plans
@@ -70,4 +70,4 @@ inline Im2colPlan plan_im2col(const Convolution& c, bool weight_grad) {
   return plan;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

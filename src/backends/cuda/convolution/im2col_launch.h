@@ -7,7 +7,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Im2colShape {
   int images, h, w, c, oh, ow, kw;
@@ -27,4 +27,4 @@ void launch_fill_up(int64_t rows, int64_t numbers, int64_t width, Element elemen
 void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t width, const float* parts,
                       Element element, void* dw, void* db, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

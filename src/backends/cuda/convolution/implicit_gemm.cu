@@ -5,7 +5,7 @@
 #include "backends/cuda/convolution/few_channels.cuh"
 #include "backends/cuda/convolution/stretches.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kPixels = 128;                  // of a stretch
@@ -188,4 +188,4 @@ void launch_implicit_gemm_weight_grad(const ImplicitGemmShape& shape, Element el
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -9,7 +9,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct ImplicitGemmShape {
   int n, h, w, c, oh, ow, o, kh, kw;
@@ -49,4 +49,4 @@ int64_t per_tap_parts(const ImplicitGemmShape& shape, int multiprocessors);
 void launch_per_tap_weight_grad(const ImplicitGemmShape& shape, Element element, const void* x, const void* dy,
                                 int64_t count, float* parts, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -9,7 +9,7 @@
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 #include "backends/cuda/convolution/stretches.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kPixels = 128;                      // of a stretch
@@ -314,4 +314,4 @@ void launch_paired_weight_grad(const ImplicitGemmShape& s, Element element, cons
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

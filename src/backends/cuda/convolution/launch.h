@@ -6,7 +6,7 @@
 
 #include "base/tensor.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Sizes as in Convolution, and where the weight of (tap, channel in its group, output channel) lies.
 struct DirectConvolution {
@@ -31,4 +31,4 @@ void channel_sum(cudaStream_t stream, DType dtype, const void* x, int64_t rows, 
 // y = relu?(y + bias?), one bias a channel; bias may be null.
 void bias_relu(cudaStream_t stream, DType dtype, void* y, int64_t rows, int64_t channels, const void* bias, bool relu);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

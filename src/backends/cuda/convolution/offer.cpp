@@ -10,7 +10,7 @@
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
@@ -124,4 +124,4 @@ Padding best_padding(const NodeView& node) {
   return any ? Padding::kInside : Padding::kOutside;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

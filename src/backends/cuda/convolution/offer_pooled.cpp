@@ -5,7 +5,7 @@
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node) {
   constexpr double kEfficiency = 0.08;  // of the matrix units: rows of some dozen numbers leave most of them idle
@@ -24,4 +24,4 @@ Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& n
   return offer;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

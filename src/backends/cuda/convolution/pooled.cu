@@ -5,7 +5,7 @@
 #include "backends/cuda/convolution/few_channels.cuh"
 #include "backends/cuda/convolution/stretches.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 __host__ __device__ inline Lines lines_of(const PooledShape& p) {
@@ -216,4 +216,4 @@ void launch_pooled_weight_grad(const PooledShape& p, Element element, const void
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

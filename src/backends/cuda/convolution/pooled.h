@@ -11,7 +11,7 @@
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/kernel_limits.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kPooledKernel = "pooled";  // weights in kWeightLayout
 
@@ -56,4 +56,4 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
   return plan;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

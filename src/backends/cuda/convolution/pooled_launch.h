@@ -4,7 +4,7 @@
 
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct PooledShape {
   ImplicitGemmShape conv;
@@ -23,4 +23,4 @@ void launch_pooled_weight_grad(const PooledShape& shape, Element element, const 
                                const uint8_t* index, bool one, int width, int64_t count, float* parts,
                                cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

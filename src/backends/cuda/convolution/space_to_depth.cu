@@ -2,7 +2,7 @@
 
 #include "backends/cuda/common/device.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kThreads = 256;
@@ -97,4 +97,4 @@ void launch_depth_to_space_weights(const SpaceToDepthShape& s, Element element, 
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

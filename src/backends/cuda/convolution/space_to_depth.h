@@ -5,7 +5,7 @@
 
 #include "backends/cuda/convolution/geometry.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct SpaceToDepthPlan {
   bool possible = false;
@@ -36,4 +36,4 @@ inline SpaceToDepthPlan plan_space_to_depth(const Convolution& c, const std::str
   return plan;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct SpaceToDepthShape {
   int images, h, w, c;   // x
@@ -25,4 +25,4 @@ void launch_space_to_depth_weights(const SpaceToDepthShape& shape, Element eleme
 void launch_depth_to_space_weights(const SpaceToDepthShape& shape, Element element, const void* deep, void* w,
                                    cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 #include "backends/cuda/common/async_copy.cuh"
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Stretch {
   int64_t image;
@@ -60,4 +60,4 @@ __device__ void for_each_stretch(const Stretches& stretches, T* here, T* next, S
   }
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 #include "backends/cuda/convolution/stretches.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kPixels = 64;  // of a stretch
@@ -173,4 +173,4 @@ void launch_per_tap_weight_grad(const ImplicitGemmShape& shape, Element element,
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -15,7 +15,7 @@
 #include "backends/cuda/driver/room.h"
 #include "backends/cuda/kernels.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace cuda {
 namespace {
 
@@ -266,4 +266,4 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   return std::unique_ptr<Backend>(new CudaBackend(std::move(context)));
 }
 
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 #include "backends/cuda/kernels.h"
 #include "device/kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline Element element_of(DType dtype) {
   assert(dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16);
@@ -21,4 +21,4 @@ inline NodeView view_of(const BoundNode& node) {
   return {node.graph, node.node};
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,10 +4,10 @@
 
 // For functions that return a Result or Status. The runtime keeps the last error for who asks next: once returned, it
 // is nobody else's.
-#define PLIMSOLL_CUDA(call)                                                        \
-  do {                                                                             \
-    if (const cudaError_t plimsoll_code = (call); plimsoll_code != cudaSuccess) {  \
-      (void)cudaGetLastError();                                                    \
-      return ::plimsoll::fail(::plimsoll::cuda::cuda_error(plimsoll_code, #call)); \
-    }                                                                              \
+#define PLIMSOLL_CUDA(call)                                                                \
+  do {                                                                                     \
+    if (const cudaError_t plimsoll_code = (call); plimsoll_code != cudaSuccess) {          \
+      (void)cudaGetLastError();                                                            \
+      return ::plimsoll::fail(::plimsoll::engine::cuda::cuda_error(plimsoll_code, #call)); \
+    }                                                                                      \
   } while (false)

@@ -15,7 +15,7 @@
 #include "device/failures.h"
 #include "device/kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 class CopyEnd;  // host_copy.cpp
 
@@ -49,4 +49,4 @@ void note_enqueued(Context& context, const std::string& what) noexcept;
 // The same for a library that failed: it often says no more than that, and the runtime may know why.
 void note_library_failure(Context& context, Error error) noexcept;
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -12,7 +12,7 @@
 #include "backends/cuda/driver/libraries.h"
 #include "backends/cuda/driver/stopwatch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace fe = cudnn_frontend;
 
@@ -262,4 +262,4 @@ BoundKernel make_dnn_kernel(Context& context, std::shared_ptr<const DnnPlan> pla
   return kernel;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

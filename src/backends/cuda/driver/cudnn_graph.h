@@ -14,7 +14,7 @@
 #include "backends/cuda/driver/frontend.h"
 #include "backends/cuda/workspace.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct DnnTensor {
   int64_t uid;
@@ -50,4 +50,4 @@ std::string choice_key(const Context& context, const std::string& problem);
 
 cudnn_frontend::DataType_t dnn_type(DType dtype);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -10,7 +10,7 @@
 #include "backends/cuda/driver/room.h"
 #include "device/host_memory.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 class DeviceMemory final : public Memory {
@@ -290,4 +290,4 @@ Result<std::unique_ptr<Readback>> open_device_readback(Context& context, const M
   return std::unique_ptr<Readback>(std::move(readback));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 Result<std::unique_ptr<Memory>> reserve_device_memory(Context& context, Bytes bytes);
 // Of the host: pages that stay where they are, so that copies from and to the card run beside everything else.
@@ -16,4 +16,4 @@ Result<std::unique_ptr<Readback>> open_device_readback(Context& context, const M
 inline constexpr int kMostPokes = 64;
 void launch_pokes(std::byte* base, std::span<const Poke> pokes, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 
 #include "formats/file/cache.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr const char* kEntry = "gpu-engines.txt";  // of the cache
@@ -84,4 +84,4 @@ void save_choices() {
   choices().save();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // A key names the problem, the card and the library's version. Neither may hold tabs or line ends.
 std::optional<std::string> remembered_choice(const std::string& key);
@@ -14,4 +14,4 @@ void remember_choice(const std::string& key, const std::string& choice);
 // Writes what is new beside what other processes wrote meanwhile. Also done when the program ends.
 void save_choices();
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

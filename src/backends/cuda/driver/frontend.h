@@ -10,8 +10,8 @@
 #include "backends/cuda/driver/frontend_loader.h"
 
 #define NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING
-#define dlopen(file, flags) ::plimsoll::cuda::frontend_open(file, flags)
-#define dlsym(library, name) ::plimsoll::cuda::frontend_symbol(library, name)
+#define dlopen(file, flags) ::plimsoll::engine::cuda::frontend_open(file, flags)
+#define dlsym(library, name) ::plimsoll::engine::cuda::frontend_symbol(library, name)
 #include <cudnn_frontend.h>
 #undef dlopen
 #undef dlsym

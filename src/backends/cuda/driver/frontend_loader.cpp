@@ -11,7 +11,7 @@ namespace cudnn_frontend {
 void* cudnn_dlhandle = nullptr;
 }
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 static_assert(CUDART_VERSION >= 13000, "below CUDA 13 several of these functions go by other names");
@@ -91,4 +91,4 @@ void* frontend_symbol(void* library, const char* name) {
   return nullptr;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

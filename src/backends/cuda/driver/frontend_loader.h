@@ -6,9 +6,9 @@ namespace cudnn_frontend {
 extern void* cudnn_dlhandle;  // where it takes cuDNN's functions from; load_cudnn() sets it
 }
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 void* frontend_open(const char* file, int flags);
 void* frontend_symbol(void* library, const char* name);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -10,7 +10,7 @@
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/libraries.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 Bytes used_of(const Nvml& nvml, NvmlDevice device) {
@@ -107,4 +107,4 @@ Bytes HeldMemory::peak() const {
   return state_->peak;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // What is free of a card, and which other processes hold the rest, as far as the driver tells. All 0 where there is no
 // NVML to ask.
@@ -40,4 +40,4 @@ class HeldMemory {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 template <typename F>
 std::unique_ptr<Kernel> launching(Context& context, std::string what, F launch) {
@@ -33,4 +33,4 @@ class Sequence final : public Kernel {
   std::vector<std::unique_ptr<Kernel>> kernels_;
 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -12,7 +12,7 @@
 #include "backends/cuda/driver/context.h"
 #include "backends/cuda/driver/frontend_loader.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 struct Library {
@@ -253,4 +253,4 @@ Error cublas_error(cublasStatus_t status, const std::string& what) {
                                                                   : cudaSuccess);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Cudnn {
   decltype(&cudnnCreate) create;
@@ -90,4 +90,4 @@ Result<const Nvml*> load_nvml();
 Error cudnn_error(cudnnStatus_t status, const std::string& what);
 Error cublas_error(cublasStatus_t status, const std::string& what);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 #include "backends/cuda/driver/engine_choices.h"
 #include "backends/cuda/driver/link.h"
 
-namespace plimsoll {
+namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kCopied = size_t{64} << 20;
@@ -73,4 +73,4 @@ Result<double> remembered_link(const Card& card, int ordinal) {
 }
 
 }  // namespace cuda
-}  // namespace plimsoll
+}  // namespace plimsoll::engine

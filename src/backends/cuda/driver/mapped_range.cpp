@@ -8,7 +8,7 @@
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/room.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // Of the driver, whose library is not linked: found through the runtime.
@@ -148,4 +148,4 @@ void MappedRange::shrink(Bytes bytes) {
   }
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -8,7 +8,7 @@
 
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 class MappedRange {
  public:
@@ -45,4 +45,4 @@ class MappedRange {
   std::vector<Piece> pieces_;  // from base_ upwards, without gaps
 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

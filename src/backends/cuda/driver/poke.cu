@@ -1,6 +1,6 @@
 #include "backends/cuda/driver/device_memory.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 struct PokeList {
@@ -20,4 +20,4 @@ void launch_pokes(std::byte* base, std::span<const Poke> pokes, cudaStream_t str
   poke_kernel<<<static_cast<unsigned>(pokes.size()), 16, 0, stream>>>(base, list);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

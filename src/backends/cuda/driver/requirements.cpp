@@ -6,7 +6,7 @@
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/libraries.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // The oldest driver of this major version (CUDA's release notes, "minimum required driver version").
@@ -68,4 +68,4 @@ std::vector<Error> missing_libraries() {
   return missing;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

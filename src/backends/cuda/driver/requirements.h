@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // P603 where there is no driver, or one too old for the runtime in this program. Makes no context.
 Status check_driver();
@@ -14,4 +14,4 @@ Status check_libraries();
 // The same one by one, and NVML, without which only the count of memory is less exact.
 std::vector<Error> missing_libraries();
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

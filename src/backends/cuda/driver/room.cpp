@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // What is free, by the runtime where this process has a context: making one to ask would take memory.
@@ -51,4 +51,4 @@ Error no_room(const Context& context, Bytes wanted, const std::string& purpose) 
                  card_memory(context.ordinal));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

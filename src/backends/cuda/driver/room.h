@@ -3,7 +3,7 @@
 
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Before this process has a context on the card: whether the driver and the libraries find room at all.
 Status check_room_for_context(const Context& context);
@@ -13,4 +13,4 @@ Status check_room(const Context& context, Bytes bytes);
 // "NVIDIA H200 has no 12.0 GiB free <purpose>".
 Error no_room(const Context& context, Bytes wanted, const std::string& purpose);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

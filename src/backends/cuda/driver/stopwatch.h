@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 class Stopwatch {
  public:
@@ -50,4 +50,4 @@ class Stopwatch {
   cudaEvent_t start_ = nullptr, stop_ = nullptr;
 };
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 #include "backends/cuda/driver/binding.h"
 #include "base/rounding.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -82,4 +82,4 @@ BoundKernel bind_embedding(Context& context, const BoundNode& node) {
       [=, workspace = node.workspace] { launch_embedding_grad(plan, from, x, ids, to, y, workspace, stream); });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

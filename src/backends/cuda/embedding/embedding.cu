@@ -5,7 +5,7 @@
 
 #include "backends/cuda/embedding/row_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -88,4 +88,4 @@ void launch_embedding_grad(const EmbeddingGrad& plan, Element element, const voi
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -9,7 +9,7 @@
 #include "backends/cuda/common/element.h"
 #include "backends/cuda/embedding/workspace.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 void launch_embedding(int64_t tokens, int64_t rows, int width, Element table_element, const void* table,
                       const int32_t* ids, Element element, void* y, cudaStream_t stream);
@@ -42,4 +42,4 @@ void launch_sgd_rows(const EmbeddingGrad& plan, Element element, const void* dy,
 void launch_adam_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                       const AdamRows& update, void* workspace, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

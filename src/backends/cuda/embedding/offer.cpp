@@ -4,7 +4,7 @@
 #include "backends/cuda/embedding/workspace.h"
 #include "backends/cuda/own_kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -64,4 +64,4 @@ Result<KernelOffer> offer_embedding(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, plan.bytes, sorting_seconds(card, plan, ids) + pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -14,7 +14,7 @@
 #include "backends/cuda/embedding/sort.h"
 #include "backends/cuda/reduce/column_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kRowThreads = 256;
 static_assert(kRowThreads == kSumThreads);
@@ -205,4 +205,4 @@ void launch_row_sums(const EmbeddingGrad& plan, const T* dy, const int32_t* ids,
     sum_sorted_rows<T, 1>(plan, dy, sorted, split, finish, space, stream);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

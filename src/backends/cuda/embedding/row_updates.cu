@@ -3,7 +3,7 @@
 #include "backends/cuda/embedding/launch.h"
 #include "backends/cuda/embedding/row_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -108,4 +108,4 @@ void launch_adam_rows(const EmbeddingGrad& plan, Element element, const void* dy
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/embedding/sort.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -131,4 +131,4 @@ SortedTokens sort_tokens(const EmbeddingGrad& plan, const int32_t* ids, void* wo
   return {from.keys, from.order};
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 
 #include "backends/cuda/embedding/workspace.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // In the workspace, a number for each place of the sorted list.
 struct SortedTokens {
@@ -17,4 +17,4 @@ struct SortedTokens {
 
 SortedTokens sort_tokens(const EmbeddingGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-namespace plimsoll {
+namespace plimsoll::engine {
 struct NodeView;
 }
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kSortTile = 2048;  // tokens a block sorts
 inline constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
@@ -55,4 +55,4 @@ inline EmbeddingGrad plan_embedding_grad(int64_t tokens, int64_t rows, int64_t w
 // Of sgd_rows and adam_rows.
 EmbeddingGrad plan_embedding_update(const NodeView& node);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -13,7 +13,7 @@
 #include "backends/cuda/fused/kernel.h"
 #include "formats/file/cache.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 // FNV-1a, twice with different starts: names a file, guards nothing.
@@ -161,4 +161,4 @@ BoundKernel bind_fused(Context& context, const BoundNode& node) {
   return std::unique_ptr<Kernel>(new LoadedKernel(context, kernel, pass, node));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/driver/context.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // The machine code of `source` for compute capability `capability`; needs no GPU.
 Result<std::string> compile_source(const std::string& source, int capability);
@@ -11,4 +11,4 @@ Result<std::string> compile_source(const std::string& source, int capability);
 // The kernel `pass` of a source, loaded. Equal sources share one; it lives as long as the process.
 Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

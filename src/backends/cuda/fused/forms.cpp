@@ -7,7 +7,7 @@
 #include "base/rounding.h"
 #include "ops/predicates.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 std::string number(double value) {
@@ -361,4 +361,4 @@ struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) PackOf {
 )cuda";
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 
 #include "backends/cuda/fused/writer.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 struct PartNodes {
@@ -60,4 +60,4 @@ Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source) {
   return pass;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 #include "backends/cuda/fused/writer.h"
 #include "lower/lower.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
@@ -424,4 +424,4 @@ Bytes FusedKernel::workspace(const Card& card) const {
   return align_up(static_cast<Bytes>(grid_of(*this, card).grid_x) * sums * channels * 4);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

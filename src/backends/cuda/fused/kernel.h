@@ -14,7 +14,7 @@
 #include "backends/cuda/card.h"
 #include "graph/graph.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct FusedKernel {
   std::string source;  // defines extern "C" kernel `pass`
@@ -55,4 +55,4 @@ Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source);
 
 bool has_fused_form(const Graph& graph, const Node& node);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

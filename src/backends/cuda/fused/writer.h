@@ -9,7 +9,7 @@
 
 #include "backends/cuda/fused/kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 class FusedWriter {
  public:
@@ -80,4 +80,4 @@ FusedForm fused_form(const std::string& op);  // null: the op has none
 // Text that every kernel begins with: element types and the functions the ops use.
 const char* fused_prelude();
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/reduce/pieces.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 BoundKernel bind_count_not_finite(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
@@ -54,4 +54,4 @@ BoundKernel bind_loss_scale(Context& context, const BoundNode& node) {
   return make_kernel([=] { launch_loss_scale(step, stream); });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -7,7 +7,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Tensors that one launch looks through: as many as a kernel's parameters hold with every driver, 4 KiB.
 struct CountTable {
@@ -41,4 +41,4 @@ void launch_applied_updates(const int64_t* iteration, const int64_t* skipped, in
 void launch_scheduled_rate(const float* rate, const float* other, const int64_t* skipped, const int64_t* known,
                            float* to, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -2,7 +2,7 @@
 
 #include "backends/cuda/reduce/column_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -94,4 +94,4 @@ void launch_scheduled_rate(const float* rate, const float* other, const int64_t*
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -2,7 +2,7 @@
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/reduce/pieces.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 Result<KernelOffer> offer_count_not_finite(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_output(node, 0, DType::kFloat32));
@@ -20,4 +20,4 @@ Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

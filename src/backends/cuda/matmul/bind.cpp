@@ -6,7 +6,7 @@
 #include "backends/cuda/matmul/split_k.h"
 #include "backends/cuda/matmul/split_k_launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 Product product_of(const NodeView& node) {
@@ -36,4 +36,4 @@ BoundKernel bind_matmul(Context& context, const BoundNode& node) {
   return launching(context, kSplitKKernel, [=, stream = context.stream] { launch_split_k(split, stream); });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

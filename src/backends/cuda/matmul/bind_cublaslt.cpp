@@ -15,7 +15,7 @@
 #include "backends/cuda/driver/libraries.h"
 #include "backends/cuda/driver/stopwatch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kMostTimed = 12;
@@ -212,4 +212,4 @@ BoundKernel bind_product(Context& context, const Product& product, const Product
   return kernel;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include "backends/cuda/driver/context.h"
 #include "backends/cuda/workspace.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Product {
   int64_t m = 0, n = 0, k = 0;
@@ -25,4 +25,4 @@ struct ProductAddresses {
 BoundKernel bind_product(Context& context, const Product& product, const ProductAddresses& at,
                          const Workspace& workspace);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 #include "backends/cuda/workspace.h"
 #include "ops/op.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 32 * kMiB;
@@ -42,4 +42,4 @@ Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node) {
   return offer;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/matmul/split_k.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kRows = kSplitKWarpRows, kThreads = kSplitKWarps * kWarp, kStep = kSplitKStep, kLanes = kStep / kWarp;
@@ -131,4 +131,4 @@ void launch_split_k(const SplitKProduct& p, cudaStream_t stream) {
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

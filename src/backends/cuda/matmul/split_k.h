@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kSplitKKernel = "skinny";  // its name in plans
 
@@ -35,4 +35,4 @@ inline SplitKPlan plan_split_k(int64_t m, int64_t k) {
   return plan;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

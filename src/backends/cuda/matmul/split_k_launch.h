@@ -8,7 +8,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct SplitKProduct {
   int64_t m, n, k;
@@ -21,4 +21,4 @@ struct SplitKProduct {
 
 void launch_split_k(const SplitKProduct& product, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -11,7 +11,7 @@
 
 #include "backends/cuda/driver/binding.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -245,4 +245,4 @@ BoundKernel bind_reorder(Context& context, const BoundNode& node) {
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/launching.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Two events: the compute stream has come to the copy, and the copy is over.
 class CopyEnd {
@@ -68,4 +68,4 @@ BoundKernel bind_host_copy(Context& context, const BoundNode& node) {
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

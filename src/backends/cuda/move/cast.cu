@@ -6,7 +6,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/move/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -140,4 +140,4 @@ void launch_cast(Number from, Number to, int64_t elements, const void* x, void* 
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

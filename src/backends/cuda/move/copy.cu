@@ -6,7 +6,7 @@
 
 #include "backends/cuda/common/device.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -296,4 +296,4 @@ void launch_transpositions(const Transposition* of, int count, int element_bytes
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

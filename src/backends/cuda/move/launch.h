@@ -8,7 +8,7 @@
 #include "backends/cuda/common/element.h"
 #include "backends/cuda/kernel_limits.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Strips of bytes from one place to another: strip i of `count` begins at from + i * from_pitch.
 struct StripCopy {
@@ -63,4 +63,4 @@ void launch_transpositions(const Transposition* moves, int count, int element_by
 enum class Number : uint8_t { kF32, kF64, kF16, kBF16, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };
 void launch_cast(Number from, Number to, int64_t elements, const void* x, void* y, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

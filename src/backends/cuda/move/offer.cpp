@@ -2,7 +2,7 @@
 #include "backends/cuda/kernel_limits.h"
 #include "backends/cuda/own_kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -73,4 +73,4 @@ Result<KernelOffer> offer_move(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

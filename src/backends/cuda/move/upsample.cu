@@ -4,7 +4,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/move/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -132,4 +132,4 @@ void launch_upsample_grad(const Upsampling& g, Element element, const void* dy, 
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -3,7 +3,7 @@
 
 #include "backends/cuda/driver/binding.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -55,4 +55,4 @@ BoundKernel bind_global_pool(Context& context, const BoundNode& node) {
   return make_kernel([=] { launch_global_max_pool(g, element, from, to, index, stream); });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

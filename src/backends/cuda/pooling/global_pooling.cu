@@ -5,7 +5,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/pooling/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -181,4 +181,4 @@ void launch_global_max_pool_grad(const GlobalPool& g, Element element, const voi
   backward<true>(g, element, dy, index, dx, stream);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

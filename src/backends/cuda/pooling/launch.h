@@ -8,7 +8,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct PoolWindow {
   int64_t n = 0;
@@ -36,4 +36,4 @@ void launch_global_max_pool(const GlobalPool& g, Element element, const void* x,
 void launch_global_max_pool_grad(const GlobalPool& g, Element element, const void* dy, const int32_t* index, void* dx,
                                  cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,7 +1,7 @@
 // Pooling by our own kernels: each passes once over what it reads and writes, and needs no workspace.
 #include "backends/cuda/own_kernel.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -24,4 +24,4 @@ Result<KernelOffer> offer_pooling(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -9,7 +9,7 @@
 
 #include "backends/cuda/common/device.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -323,4 +323,4 @@ void launch_avg_pool_grad(const PoolWindow& g, Element element, const void* dy, 
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -6,7 +6,7 @@
 #include "backends/cuda/reduce/pieces.h"
 #include "base/tensor.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // The innermost axis first; between the steps stands float32 in the workspace.
 struct Reduction {
@@ -66,4 +66,4 @@ inline Reduction plan_reduction(const Shape& x, const Shape& y, Bytes element_by
   return plan;
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

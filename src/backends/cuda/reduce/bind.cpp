@@ -4,7 +4,7 @@
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/reduce/axes.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -73,4 +73,4 @@ BoundKernel bind_reduce(Context& context, const BoundNode& node) {
       [=] { launch_weighted_sum_grad(rows, first, scale, weights.data, weights.rows_per_weight, to, stream); });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

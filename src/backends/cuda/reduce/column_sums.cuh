@@ -9,7 +9,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/reduce/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Whether this block is the last of `count` to come here; the others' writes are then visible to it.
 __device__ inline bool is_last_block(unsigned* counter, unsigned count) {
@@ -116,4 +116,4 @@ void launch_column_sums(const ColumnSums& plan, const Op& op, const SumSpace& sp
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

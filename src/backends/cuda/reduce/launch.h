@@ -9,7 +9,7 @@
 #include "backends/cuda/common/element.h"
 #include "backends/cuda/reduce/pieces.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // Where the last block of a sum finds what the others left.
 struct SumSpace {
@@ -36,4 +36,4 @@ void launch_layer_norm_param_grad(const ColumnSums& plan, Element element, const
                                   const float* mean, const float* rstd, float* dgamma, float* dbeta,
                                   const SumSpace& space, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

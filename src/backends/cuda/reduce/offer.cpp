@@ -2,7 +2,7 @@
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/reduce/axes.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -36,4 +36,4 @@ Result<KernelOffer> offer_reduce(const Card& card, const NodeView& node) {
   return own_offer(op, workspace, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

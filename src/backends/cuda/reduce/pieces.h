@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 inline constexpr int kSumThreads = 256;
 inline constexpr int64_t kSumBlocks = 512;  // enough to fill a large card; more would only lengthen the last addition
@@ -50,4 +50,4 @@ inline int64_t count_blocks(int64_t elements) {
   return std::clamp<int64_t>(elements / (int64_t{kSumThreads} * 64), 1, kSumBlocks);
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -4,7 +4,7 @@
 
 #include "backends/cuda/reduce/column_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -206,4 +206,4 @@ void launch_axis_sum(int64_t outer, int64_t rows, int64_t columns, Element from,
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

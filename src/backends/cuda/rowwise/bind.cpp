@@ -4,7 +4,7 @@
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/reduce/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -129,4 +129,4 @@ BoundKernel bind_match(Context& context, const BoundNode& node) {
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

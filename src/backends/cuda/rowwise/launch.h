@@ -9,7 +9,7 @@
 
 #include "backends/cuda/common/element.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 struct Rows {
   int64_t rows = 0;
@@ -54,4 +54,4 @@ enum class MatchKind : uint8_t { kSparse, kCategorical, kBinary };
 void launch_match(const Rows& g, Element element, MatchKind kind, float threshold, const void* x, const int32_t* labels,
                   const float* target, float* result, cudaStream_t stream);
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

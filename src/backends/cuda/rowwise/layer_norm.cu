@@ -1,7 +1,7 @@
 // Layer normalisation of rows, and its gradient to the input. The variance is taken around the mean, not from squares.
 #include "backends/cuda/rowwise/rows.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -82,4 +82,4 @@ void launch_layer_norm_input_grad(const Rows& g, Element element, const void* dy
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,7 +1,7 @@
 // The gradients of layer normalisation's gamma and beta: two sums over all rows in one pass.
 #include "backends/cuda/reduce/column_sums.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -43,4 +43,4 @@ void launch_layer_norm_param_grad(const ColumnSums& plan, Element element, const
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,7 +1,7 @@
 // Losses of rows from probabilities and of single elements, as Keras on TensorFlow computes them, and `match`.
 #include "backends/cuda/rowwise/rows.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -248,4 +248,4 @@ void launch_match(const Rows& g, Element element, MatchKind kind, float threshol
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -5,7 +5,7 @@
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/reduce/pieces.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -57,4 +57,4 @@ Result<KernelOffer> offer_rowwise(const Card& card, const NodeView& node) {
   return own_offer(node.node.op, workspace, pass_seconds(card, node.traffic()));
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

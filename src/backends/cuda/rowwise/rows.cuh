@@ -15,7 +15,7 @@
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/rowwise/launch.h"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 // A power of two of neighbouring lanes. All lanes of the warp must take part in what combines.
 struct LaneGroup {
@@ -297,4 +297,4 @@ void launch_rows_once(const Rows& g, const Op& op, cudaStream_t stream) {
   check_launch();
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda

@@ -1,7 +1,7 @@
 // softmax, and cross-entropy from logits: the row's largest element and the sum of exponentials relative to it.
 #include "backends/cuda/rowwise/rows.cuh"
 
-namespace plimsoll::cuda {
+namespace plimsoll::engine::cuda {
 
 namespace {
 
@@ -136,4 +136,4 @@ void launch_softmax_cross_entropy_grad(const Rows& g, Element element, const flo
   });
 }
 
-}  // namespace plimsoll::cuda
+}  // namespace plimsoll::engine::cuda
