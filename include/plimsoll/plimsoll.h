@@ -123,7 +123,9 @@ struct TrainerOptions {
   uint64_t seed = 0;
 };
 
+namespace engine {
 class TrainerState;
+}
 
 // One thread at a time uses a trainer.
 class Trainer {
@@ -151,8 +153,8 @@ class Trainer {
   Result<void> save(const std::string& path) const;  // a `.keras` file; not inside a window
 
  private:
-  explicit Trainer(std::unique_ptr<TrainerState> state);
-  std::unique_ptr<TrainerState> state_;  // null once moved from
+  explicit Trainer(std::unique_ptr<engine::TrainerState> state);
+  std::unique_ptr<engine::TrainerState> state_;  // null once moved from
 };
 
 }  // namespace plimsoll

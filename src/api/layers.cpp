@@ -7,7 +7,8 @@
 #include "base/json.h"
 #include "plimsoll/plimsoll.h"
 
-namespace plimsoll::engine {
+namespace plimsoll {
+using namespace engine;
 namespace {
 
 using nlohmann::json;
@@ -227,4 +228,4 @@ LossSpec MeanSquaredError() {
   return loss("MeanSquaredError", json_object({{"name", "mean_squared_error"}}));
 }
 
-}  // namespace plimsoll::engine
+}  // namespace plimsoll

@@ -10,7 +10,8 @@
 
 #include <algorithm>
 
-namespace plimsoll::engine {
+namespace plimsoll {
+using namespace engine;
 namespace {
 
 Result<nlohmann::json> config_of(const std::string& text, const char* what) {
@@ -96,4 +97,4 @@ std::vector<Batch> batches(const std::vector<float>& x, const std::vector<int32_
   return list;
 }
 
-}  // namespace plimsoll::engine
+}  // namespace plimsoll

@@ -6,6 +6,8 @@
 
 namespace plimsoll {
 
+using engine::printable;
+
 std::string code_name(ErrorCode code) {
   return fmt::format("P{}", static_cast<int>(code));
 }
