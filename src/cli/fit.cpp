@@ -24,19 +24,22 @@ class Watcher : public FitObserver {
  public:
   Watcher(const FitFlags& flags, ProgressBar& bar, RunLog& log, CsvLog& csv)
       : flags_(flags), bar_(bar), log_(log), csv_(csv) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override {
+  Status on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows, FitControl&) override {
     bar_.on_epoch_begin(epoch, epochs, windows);
+    return {};
   }
-  void on_step(const StepEvent& event) override {
+  Status on_step(const StepEvent& event, FitControl&) override {
     log_.step(event);
     bar_.on_step(event);
+    return {};
   }
-  void on_epoch_end(const EpochEvent& event) override {
+  Status on_epoch_end(const EpochEvent& event, FitControl&) override {
     nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
     for (const Metric& metric : event.metrics) metrics[metric.name] = metric.value;
     log_.write(ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}}));
     csv_.epoch(event);
     bar_.on_epoch_end(event);
+    return {};
   }
   void on_note(const std::string& text) override { bar_.on_note(text); }
   void on_checkpoint(int64_t step) override { say_when_lost(lost_by_signal(flags_, step)); }

@@ -54,21 +54,8 @@ Result<Plan> read_plan(const std::string& path) {
 
 Result<std::optional<FolderLock>> take_checkpoint_folder(const FitFlags& flags) {
   if (flags.checkpoint.empty()) return std::nullopt;
-  PLIMSOLL_ASSIGN(FolderLock lock, FolderLock::take(flags.checkpoint));
-  if (!lock.locks())
-    message(flags, fmt::format("note: the file system of {} has no locks: two runs in it would not be noticed",
-                               flags.checkpoint));
-  if (!flags.resume && holds_checkpoint(flags.checkpoint))
-    return fail(
-        Error{ErrorCode::kCheckpointInUse,
-              fmt::format("{} holds the checkpoint of an earlier run, and --resume was not given", flags.checkpoint),
-              {},
-              {"--resume   continues that run", "--checkpoint OTHER_DIR   starts a new one"}});
-  if (flags.resume) {
-    PLIMSOLL_ASSIGN(const std::string told, settle_checkpoints(flags.checkpoint));
-    if (!told.empty()) message(flags, told);
-  }
-  return lock;
+  return take_checkpoint_folder(flags.checkpoint, flags.resume,
+                                [&](const std::string& note) { message(flags, note); });
 }
 
 Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "api/model_options.h"
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
@@ -53,24 +54,6 @@ Error unknown_name(std::string message, const std::string& name, const std::vect
   if (const std::string meant = suggestion(name, known); !meant.empty())
     return error.remedy("did you mean " + meant + "?");
   return error.remedy("one of these");
-}
-
-Status check_levers(const std::vector<std::string>& names) {
-  for (const std::string& name : names)
-    if (const auto known = searched_levers(); std::find(known.begin(), known.end(), name) == known.end())
-      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name, known, "levers"));
-  return {};
-}
-
-// One of each lever is allowed, or forbidden, or neither is said.
-Status check_contradiction(const std::vector<std::string>& forbid, const std::vector<std::string>& allow) {
-  for (const std::string& name : allow)
-    if (std::find(forbid.begin(), forbid.end(), name) != forbid.end())
-      return fail(Error{ErrorCode::kUsage,
-                        fmt::format("--allow {0} --forbid {0}: a lever cannot be both", name),
-                        {"--allow LIST alone forbids every other lever"},
-                        {fmt::format("leave {} out of one of them", name)}});
-  return {};
 }
 
 // A name that Keras does not have is a slip: what a flag says is checked before the model is opened.
@@ -251,13 +234,7 @@ Status CommonFlags::resolve_memory() {
 }
 
 Status CommonFlags::resolve_levers() {
-  PLIMSOLL_TRY(check_levers(forbid));
-  PLIMSOLL_TRY(check_levers(allow));
-  PLIMSOLL_TRY(check_contradiction(forbid, allow));
-  options.forbidden = {forbid.begin(), forbid.end()};
-  if (!allow.empty())
-    for (const std::string& lever : searched_levers())
-      if (std::find(allow.begin(), allow.end(), lever) == allow.end()) options.forbidden.insert(lever);
+  PLIMSOLL_ASSIGN(options.forbidden, forbidden_levers(forbid, allow));
   options.per_micro_batch_norm = batchnorm == "per-micro-batch";
   return {};
 }

@@ -8,15 +8,15 @@
 
 namespace plimsoll::engine {
 
-class ProgressBar : public FitObserver {
+class ProgressBar {
  public:
   // `held`: what the process holds now of the memory the budget is of.
   ProgressBar(bool quiet, Bytes budget, std::function<Bytes()> held);
 
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override;
-  void on_step(const StepEvent& event) override;
-  void on_epoch_end(const EpochEvent& event) override;
-  void on_note(const std::string& text) override;
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows);
+  void on_step(const StepEvent& event);
+  void on_epoch_end(const EpochEvent& event);
+  void on_note(const std::string& text);
   void end_line();  // of a bar that is still being redrawn, before something else is said
 
  private:

@@ -85,6 +85,9 @@ class Backend {
   virtual Bytes peak_held_bytes() const = 0;
   virtual std::string counted_by() const = 0;  // that keeper: "NVML"
 
+  // Makes the calling thread ready to use this backend: device and number of threads are settings of a thread.
+  virtual void enter_thread() const {}
+
   // The kernels of a phase as one piece of work; they outlive it. Null: run them one by one.
   virtual Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const;
   // Waits for everything enqueued, and says what failed in it.

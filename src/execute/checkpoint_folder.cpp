@@ -167,4 +167,20 @@ void CheckpointRotation::remove_old() const {
     if (!referred.contains(step)) ::unlink(best_weights_path(folder_, step).c_str());
 }
 
+Result<FolderLock> take_checkpoint_folder(const std::string& folder, bool resume,
+                                          const std::function<void(const std::string&)>& note) {
+  PLIMSOLL_ASSIGN(FolderLock lock, FolderLock::take(folder));
+  if (!lock.locks() && note)
+    note(fmt::format("note: the file system of {} has no locks: two runs in it would not be noticed", folder));
+  if (!resume && holds_checkpoint(folder))
+    return fail(Error{ErrorCode::kCheckpointInUse,
+                      fmt::format("{} holds the checkpoint of an earlier run, and --resume was not given", folder),
+                      {},
+                      {"--resume   continues that run", "--checkpoint OTHER_DIR   starts a new one"}});
+  if (!resume) return lock;
+  PLIMSOLL_ASSIGN(const std::string told, settle_checkpoints(folder));
+  if (!told.empty() && note) note(told);
+  return lock;
+}
+
 }  // namespace plimsoll::engine

@@ -56,6 +56,11 @@ class FolderLock {
 
 Status make_folder(const std::string& folder);
 
+// The folder for one run alone. P214 if another run uses it, or if it holds a checkpoint and the run does not resume.
+// With `resume` its newest checkpoint is whole afterwards. `note` is told what a user should know.
+Result<FolderLock> take_checkpoint_folder(const std::string& folder, bool resume,
+                                          const std::function<void(const std::string&)>& note);
+
 // Puts new checkpoints into a folder and removes those that are not to be kept.
 class CheckpointRotation {
  public:

@@ -69,7 +69,8 @@ class Session {
   // Adds a phase for a batch size that the plan in use did not foresee, inside the arena as it is (search/search.h:
   // plan_tail).
   Status add_phase(PhasePlan phase) { return bound_->add_phase(std::move(phase)); }
-  bool can_accumulate(int64_t count) const { return bound_->find(plan().gradient_phase(), count) != nullptr; }
+  bool can_run(PhaseKind kind, int64_t count) const { return bound_->find(kind, count) != nullptr; }
+  int primitives() const { return bound_->primitives(); }  // of the plan in use, added phases included
 
   const Plan& plan() const { return bound_->plan(); }  // the one in use
   const Model& model() const { return bound_->model(); }

@@ -76,9 +76,9 @@ struct SearchResult {
 
 Result<SearchResult> search(const SearchRequest& request);
 
-// The phase for a batch of a size the plan did not foresee, with the plan's settings, inside the same arena. Where that
-// does not fit, with more of the levers that the plan uses.
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples);
+// The phase of this kind for a batch of a size the plan did not foresee, with the plan's settings, inside the same
+// arena. Where that does not fit, with more of the levers that the plan uses.
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, PhaseKind kind, int64_t samples);
 
 // The error of a result that does not fit, with what is missing and what would help.
 Error does_not_fit(const SearchRequest& request, const SearchResult& result);

@@ -33,12 +33,27 @@ bool fits(const PhasePlan& phase, const Plan& plan) {
                      [&](const SpaceBytes& memory) { return memory.bytes <= plan.bytes_in(memory.space); });
 }
 
+Result<Phase> tail_phase(const SearchRequest& request, PhaseKind kind, int64_t samples) {
+  switch (kind) {
+    case PhaseKind::kTrain:
+      return train_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kAccumulate:
+      return accumulate_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kEvaluate:
+      return evaluate_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kPredict:
+      return predict_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kBegin:
+    case PhaseKind::kApply:
+      break;
+  }
+  return fail(ErrorCode::kInternal, fmt::format("a phase {} reads no samples", to_text(PhaseName{kind})));
+}
+
 }  // namespace
 
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
-  PLIMSOLL_ASSIGN(const Phase phase, plan.micro_batched()
-                                         ? accumulate_phase(*request.model, samples, request.graph, true)
-                                         : train_phase(*request.model, samples, request.graph, true));
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, PhaseKind kind, int64_t samples) {
+  PLIMSOLL_ASSIGN(const Phase phase, tail_phase(request, kind, samples));
   Bytes needed = 0;
   for (const LeverSettings& settings : tail_settings(request, plan)) {
     PLIMSOLL_ASSIGN(auto planned, Compiler::compile_phase(request, settings, phase, plan.layout()));

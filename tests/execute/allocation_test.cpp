@@ -70,11 +70,12 @@ TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
 // Observes a fit: resident memory and the heap after the first steps, and at the end.
 class Growth : public FitObserver {
  public:
-  void on_step(const StepEvent& event) override {
+  Status on_step(const StepEvent& event, FitControl&) override {
     if (event.step == 10) resident_ = resident_bytes(), heap_ = static_cast<Bytes>(mallinfo2().uordblks);
     last_ = event.step;
     grown_ = resident_bytes() - resident_;
     heap_grown_ = static_cast<Bytes>(mallinfo2().uordblks) - heap_;
+    return {};
   }
   int64_t last_ = 0;
   Bytes resident_ = 0, heap_ = 0, grown_ = 0, heap_grown_ = 0;

@@ -9,8 +9,10 @@ namespace {
 constexpr int64_t kBatch = 8, kGrowth = 4;
 
 // Large inputs make large gradients: near the end of every dtype.
-Sequential network() {
-  return Sequential({Input({6}), Rescaling(64), Dense(16, {.activation = "relu"}), Dense(3)}, "network");
+plimsoll::Description network() {
+  return require(sequential(
+      {layers::Input({6}), layers::Rescaling(64), layers::Dense(16, {.activation = "relu"}), layers::Dense(3)},
+      "network"));
 }
 
 nlohmann::json scaled(const nlohmann::json& inner, double initial, int64_t growth_steps = kGrowth) {
@@ -20,7 +22,7 @@ nlohmann::json scaled(const nlohmann::json& inner, double initial, int64_t growt
 }
 
 nlohmann::json halving_rate() {
-  nlohmann::json sgd = nlohmann::json::parse(SGD(0).config);
+  nlohmann::json sgd = nlohmann::json::parse(optimizers::SGD(0).to_json());
   sgd["config"]["learning_rate"] = {
       {"module", "keras.optimizers.schedules"},
       {"class_name", "ExponentialDecay"},
@@ -72,7 +74,7 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
 };
 
 TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
-  const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
+  const auto run = start(scaled(nlohmann::json::parse(optimizers::Adam(0.001).to_json()), huge()));
   MemoryData data(run->open.model, kBatch, 5);
   Probe(*run->session).fill_pattern();
   EXPECT_EQ(run->values(kLossScale), std::vector<double>{huge()});
@@ -140,7 +142,7 @@ TEST_P(LossScaling, ASchedulePassesOverUpdatesThatWerePrevented) {
 }
 
 TEST_P(LossScaling, WhatWasSavedGoesOn) {
-  const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
+  const auto run = start(scaled(nlohmann::json::parse(optimizers::Adam(0.001).to_json()), huge()));
   MemoryData data(run->open.model, kBatch, 5);
   while (run->state.iteration < 40 && run->state.iteration - integer(*run, kSkippedUpdates) < 3)
     run->step(data.source(), 0, kBatch);

@@ -96,7 +96,10 @@ TEST(MemoryGrowth, WhatHadNoRoomRunsOnceThereIsRoom) {
 class Breaker : public FitObserver {
  public:
   explicit Breaker(std::function<void(int64_t)> action) : action_(std::move(action)) {}
-  void on_step(const StepEvent& event) override { action_(event.step); }
+  Status on_step(const StepEvent& event, FitControl&) override {
+    action_(event.step);
+    return {};
+  }
 
  private:
   std::function<void(int64_t)> action_;

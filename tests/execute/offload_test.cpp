@@ -11,12 +11,12 @@ namespace {
 constexpr int64_t kBatch = 8, kSteps = 5;
 
 // Deep enough that much is alive that nobody needs for a while.
-Sequential deep_cnn() {
-  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
-  for (int i = 0; i < 8; ++i) layers.push_back(Conv2D(16, {3, 3}, {.padding = "same", .activation = "tanh"}));
-  layers.push_back(GlobalAveragePooling2D());
-  layers.push_back(Dense(10, {.activation = "softmax"}));
-  return Sequential(layers, "deep");
+plimsoll::Description deep_cnn() {
+  std::vector<SequentialItem> list = {layers::Input({24, 24, 3})};
+  for (int i = 0; i < 8; ++i) list.push_back(layers::Conv2D(16, {3, 3}, {.padding = "same", .activation = "tanh"}));
+  list.push_back(layers::GlobalAveragePooling2D());
+  list.push_back(layers::Dense(10, {.activation = "softmax"}));
+  return require(sequential(list, "deep"));
 }
 
 class Offload : public ::testing::TestWithParam<std::string> {
@@ -29,7 +29,7 @@ class Offload : public ::testing::TestWithParam<std::string> {
     options.forced->kept = kept;
     options.forced->recompute = recompute;
     options.alone = false;
-    return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
+    return run_of(deep_cnn(), optimizers::Adam(1e-3), losses::SparseCategoricalCrossentropy(), options);
   }
 };
 

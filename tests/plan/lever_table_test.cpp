@@ -85,7 +85,7 @@ TEST(LeverTable, ASavedPlanWithANewRowIsMadeAgainByTheTable) {
 TEST(LeverTable, ATailIsCompiledWithThePlansSettings) {
   const ToyProblem problem;
   const Plan plan = require(search(problem.request)).plan;
-  const PhasePlan tail = require(plan_tail(problem.request, plan, 31));
+  const PhasePlan tail = require(plan_tail(problem.request, plan, plan.gradient_phase(), 31));
   const Plan whole = compiled(problem.request, 32);
   EXPECT_GT(tail.nodes.size(), whole.phase(PhaseKind::kTrain)->nodes.size()) << "nothing in it is recomputed";
 }

@@ -194,18 +194,15 @@ TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
 
 // Ten convolutions, each normalised over the batch.
 OpenModel normalised_convolutions() {
-  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
+  std::vector<SequentialItem> list = {layers::Input({24, 24, 3})};
   for (int i = 0; i < 10; ++i)
-    for (const LayerSpec& layer :
-         {Conv2D(16, {3, 3}, {.padding = "same", .use_bias = false}), BatchNormalization(), Activation("relu")})
-      layers.push_back(layer);
-  layers.push_back(GlobalAveragePooling2D());
-  layers.push_back(Dense(10, {.activation = "softmax"}));
-  Description description;
-  description.config = nlohmann::json::parse(Sequential(layers).config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam().config)},
-                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}};
-  return require(open_description(description, "", {}));
+    for (const plimsoll::Layer& layer : {layers::Conv2D(16, {3, 3}, {.padding = "same", .use_bias = false}),
+                                         layers::BatchNormalization(), layers::Activation("relu")})
+      list.push_back(layer);
+  list.push_back(layers::GlobalAveragePooling2D());
+  list.push_back(layers::Dense(10, {.activation = "softmax"}));
+  const auto model = require(require(sequential(list)).compile({.loss = losses::SparseCategoricalCrossentropy()}));
+  return require(open_description(described(model).description, "", {}));
 }
 
 // Statistics over the whole batch forbid cutting it: recompute alone brings such a model to half of its live set.
@@ -393,14 +390,14 @@ TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
     problem.request.micro_batch = micro;
     const Plan plan = require(search(problem.request)).plan;
     for (int64_t samples = 1; samples < micro; ++samples) {
-      const PhasePlan tail = require(plan_tail(problem.request, plan, samples));
+      const PhasePlan tail = require(plan_tail(problem.request, plan, plan.gradient_phase(), samples));
       EXPECT_EQ(tail.samples, samples);
       EXPECT_LE(tail.arena_bytes, plan.arena_bytes);
       Plan with = plan;
       with.phases.push_back(tail);
       EXPECT_TRUE(validate(with));
     }
-    EXPECT_FALSE(plan_tail(problem.request, plan, 64));
+    EXPECT_FALSE(plan_tail(problem.request, plan, plan.gradient_phase(), 64));
   }
 }
 

@@ -76,10 +76,11 @@ class WatchedSource : public BatchSource {
 };
 
 // Convolution, pooling, dropout, two dense layers: everything but what couples samples.
-inline Sequential small_cnn() {
-  return Sequential({Input({9, 9, 2}), Conv2D(5, {3, 3}, {.activation = "relu"}), MaxPooling2D({2, 2}), Flatten(),
-                     Dropout(0.3), Dense(7, {.activation = "tanh"}), Dense(4, {.activation = "softmax"})},
-                    "small_cnn");
+inline plimsoll::Description small_cnn() {
+  return require(sequential({layers::Input({9, 9, 2}), layers::Conv2D(5, {3, 3}, {.activation = "relu"}),
+                             layers::MaxPooling2D({2, 2}), layers::Flatten(), layers::Dropout(0.3),
+                             layers::Dense(7, {.activation = "tanh"}), layers::Dense(4, {.activation = "softmax"})},
+                            "small_cnn"));
 }
 
 }  // namespace plimsoll::engine::testing

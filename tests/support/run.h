@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "api/builtin.h"
+#include "api/described.h"
 #include "api/run.h"
 #include "backends/registry.h"
 #include "device/process_memory.h"
@@ -169,13 +170,10 @@ class ModelRun {
 inline std::unique_ptr<ModelRun> run_of(const std::string& model, const RunOptions& options) {
   return std::make_unique<ModelRun>(require(open_model(model, options.overrides)), options);
 }
-inline std::unique_ptr<ModelRun> run_of(const Sequential& model, const OptimizerSpec& optimizer, const LossSpec& loss,
-                                        const RunOptions& options) {
-  Description description;
-  description.config = nlohmann::json::parse(model.config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(optimizer.config)},
-                                {"loss", nlohmann::json::parse(loss.config)}};
-  return std::make_unique<ModelRun>(require(open_description(description, "", {})), options);
+inline std::unique_ptr<ModelRun> run_of(const plimsoll::Description& model, const plimsoll::Optimizer& optimizer,
+                                        const plimsoll::Loss& loss, const RunOptions& options) {
+  const auto compiled = require(model.compile({.optimizer = optimizer, .loss = loss}));
+  return std::make_unique<ModelRun>(require(open_description(described(compiled).description, "", {})), options);
 }
 
 // An array of a file as doubles, whatever floating or integer type it has.

@@ -161,6 +161,7 @@ class CpuBackend final : public HostBackend {
   explicit CpuBackend(int threads) : device_(threads) {}
 
   const Device& device() const override { return device_; }
+  void enter_thread() const override { use_threads(device_.machine()); }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     use_threads(device_.machine());

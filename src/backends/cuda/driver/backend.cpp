@@ -69,6 +69,8 @@ class CudaBackend final : public Backend {
   }
 
   const Device& device() const override { return device_; }
+  // A failure shows itself in the call that follows.
+  void enter_thread() const override { (void)cudaSetDevice(context_->card.ordinal); }
   Status check_room(Bytes bytes) const override { return cuda::check_room(*context_, bytes); }
   Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
     if (space == Space::kDevice) return reserve_device_memory(*context_, bytes);
