@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+namespace plimsoll {
+
+namespace engine {
+struct Access;      // how the library reaches into the values of this interface
+struct ConfigJson;  // a Keras configuration
+}  // namespace engine
+
+/// A serialised Keras object, such as an initializer or an optimizer, as an opaque and immutable value.
+///
+/// Nothing is checked when such a value is made. sequential(), functional() and Description::compile() return an error
+/// that says what is wrong with it: a number that is not finite, text that is not UTF-8, an argument out of range.
+class ConfigValue {
+ public:
+  /// The object as Keras writes it, as JSON text. Numbers that are not finite become null and bytes that are not UTF-8
+  /// are replaced.
+  std::string to_json() const;
+
+ protected:
+  explicit ConfigValue(const std::string& keras_name);
+  explicit ConfigValue(std::shared_ptr<const engine::ConfigJson> json) : json_(std::move(json)) {}
+  // Without move operations an object that was moved from keeps its value.
+  ConfigValue(const ConfigValue&) = default;
+  ConfigValue& operator=(const ConfigValue&) = default;
+  ~ConfigValue() = default;
+
+ private:
+  friend struct engine::Access;
+  std::shared_ptr<const engine::ConfigJson> json_;
+};
+
+}  // namespace plimsoll

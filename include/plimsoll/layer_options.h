@@ -1,0 +1,265 @@
+/// @file
+/// The arguments of layers that have defaults, for designated initialisers: `{.strides = 2, .activation = "relu"}`.
+///
+/// Fields have the names, the order and the defaults of Keras's arguments. What Plimsoll does not do has no field:
+/// layers::Custom() writes any configuration.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "plimsoll/initializers.h"
+#include "plimsoll/regularizers.h"
+
+namespace plimsoll::layers {
+
+/// A size along each of `Rank` spatial dimensions: one number for all of them, `3`, or one for each, `{3, 5}`. `{}` is
+/// a size that is not given.
+template <size_t Rank>
+class Size {
+ public:
+  Size() = default;                   ///< Not given.
+  Size(int64_t all) : given_(true) {  // NOLINT: one number for all dimensions
+    values_.fill(all);
+  }
+  template <std::convertible_to<int64_t>... Each>
+  requires(sizeof...(Each) == Rank && Rank > 1) Size(Each... each)
+      : values_{static_cast<int64_t>(each)...}, given_(true) {}  // NOLINT: one per dimension
+
+  bool given() const { return given_; }                                ///< False for `{}`.
+  const std::array<int64_t, Rank>& values() const { return values_; }  ///< One per dimension.
+
+ private:
+  std::array<int64_t, Rank> values_ = {};
+  bool given_ = false;
+};
+
+/// How much is added or cut off before and after an image along one dimension.
+struct Sides {
+  int64_t before = 0;  ///< At the top or on the left.
+  int64_t after = 0;   ///< At the bottom or on the right.
+};
+
+/// How much is added or cut off along the dimension of a sequence: `1` on both sides, or `{1, 2}`.
+class Margins1D {
+ public:
+  Margins1D(int64_t all) : sides_{all, all} {}                         // NOLINT: the same on both sides
+  Margins1D(int64_t before, int64_t after) : sides_{before, after} {}  // NOLINT: before and after
+  const Sides& sides() const { return sides_; }                        ///< Before and after.
+
+ private:
+  Sides sides_;
+};
+
+/// How much is added or cut off around an image: `1` on all sides, `{1, 2}` above and below, left and right, or
+/// `{{1, 2}, {3, 4}}` at the top, bottom, left and right.
+class Margins2D {
+ public:
+  Margins2D(int64_t all) : Margins2D(all, all) {}  // NOLINT: the same on all sides
+  Margins2D(int64_t height, int64_t width)         // NOLINT: the same on opposite sides
+      : sides_{Sides{height, height}, Sides{width, width}} {}
+  Margins2D(const Sides& height, const Sides& width) : sides_{height, width} {}  // NOLINT: each on its own
+  const std::array<Sides, 2>& sides() const { return sides_; }                   ///< Of the height and of the width.
+
+ private:
+  std::array<Sides, 2> sides_;
+};
+
+/// Arguments that all layers have.
+struct LayerOptions {
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Input().
+struct InputOptions {
+  std::string name = {};          ///< The input's name; "": chosen by the model, "input_layer".
+  std::string dtype = "float32";  ///< Of the data: "uint8" for images of bytes.
+};
+
+/// Arguments of Dense().
+struct DenseOptions {
+  std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
+  bool use_bias = true;               ///< Whether a bias is added.
+  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
+  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
+  Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
+  std::string name = {};                              ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                              ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                             ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of convolutions.
+template <size_t Rank>
+struct ConvOptions {
+  Size<Rank> strides = 1;             ///< How far the window moves.
+  std::string padding = "valid";      ///< "valid" or "same"; of one-dimensional layers also "causal".
+  Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
+  int64_t groups = 1;                 ///< Into how many groups the channels are divided.
+  std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
+  bool use_bias = true;               ///< Whether a bias is added.
+  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
+  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
+  Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
+  std::string name = {};                              ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                              ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                             ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of depthwise convolutions.
+template <size_t Rank>
+struct DepthwiseConvOptions {
+  Size<Rank> strides = 1;             ///< How far the window moves.
+  std::string padding = "valid";      ///< "valid" or "same".
+  int64_t depth_multiplier = 1;       ///< How many outputs each channel has.
+  Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
+  std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
+  bool use_bias = true;               ///< Whether a bias is added.
+  Initializer depthwise_initializer = "glorot_uniform";  ///< How the kernel begins.
+  Initializer bias_initializer = "zeros";                ///< How the bias begins.
+  Regularizer depthwise_regularizer = {};                ///< A penalty on the kernel.
+  Regularizer bias_regularizer = {};                     ///< A penalty on the bias.
+  std::string name = {};                                 ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                                 ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                                ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of separable convolutions.
+template <size_t Rank>
+struct SeparableConvOptions {
+  Size<Rank> strides = 1;             ///< How far the window moves.
+  std::string padding = "valid";      ///< "valid" or "same".
+  Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
+  int64_t depth_multiplier = 1;       ///< How many outputs each channel has before they are mixed.
+  std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
+  bool use_bias = true;               ///< Whether a bias is added.
+  Initializer depthwise_initializer = "glorot_uniform";  ///< How the depthwise kernel begins.
+  Initializer pointwise_initializer = "glorot_uniform";  ///< How the pointwise kernel begins.
+  Initializer bias_initializer = "zeros";                ///< How the bias begins.
+  Regularizer depthwise_regularizer = {};                ///< A penalty on the depthwise kernel.
+  Regularizer pointwise_regularizer = {};                ///< A penalty on the pointwise kernel.
+  Regularizer bias_regularizer = {};                     ///< A penalty on the bias.
+  std::string name = {};                                 ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                                 ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                                ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of transposed convolutions.
+template <size_t Rank>
+struct ConvTransposeOptions {
+  Size<Rank> strides = 1;             ///< How far the window moves.
+  std::string padding = "valid";      ///< "valid" or "same".
+  Size<Rank> output_padding = {};     ///< Rows and columns that are added to the output; not given: chosen by Keras.
+  Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
+  std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
+  bool use_bias = true;               ///< Whether a bias is added.
+  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
+  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
+  Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
+  std::string name = {};                              ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                              ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                             ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of pooling layers.
+template <size_t Rank>
+struct PoolOptions {
+  Size<Rank> strides = {};        ///< How far the window moves; not given: by its own size.
+  std::string padding = "valid";  ///< "valid" or "same".
+  std::string name = {};          ///< The layer's name; "": chosen by the model.
+  bool trainable = true;          ///< False: the layer's weights stay as they are.
+  std::string dtype = {};         ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of global pooling layers.
+struct GlobalPoolOptions {
+  bool keepdims = false;   ///< Whether the pooled dimensions stay, with size 1.
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of ReLU(). None may be negative.
+struct ReLUOptions {
+  std::optional<double> max_value = {};  ///< The largest output; absent: no limit.
+  double negative_slope = 0;             ///< The slope below the threshold.
+  double threshold = 0;                  ///< Inputs below it are cut off.
+  std::string name = {};                 ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                 ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Dropout().
+struct DropoutOptions {
+  std::optional<int64_t> seed = {};  ///< Written to the file for Keras; Plimsoll draws from the seed of the run.
+  std::string name = {};             ///< The layer's name; "": chosen by the model.
+  bool trainable = true;             ///< False: the layer's weights stay as they are.
+  std::string dtype = {};            ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of BatchNormalization().
+struct BatchNormalizationOptions {
+  int64_t axis = -1;                                 ///< The axis of the channels, counted with the batch.
+  double momentum = 0.99;                            ///< How much of the moving statistics stays at each step.
+  double epsilon = 1e-3;                             ///< Added to the variance.
+  bool center = true;                                ///< Whether there is a beta.
+  bool scale = true;                                 ///< Whether there is a gamma.
+  Initializer beta_initializer = "zeros";            ///< How the beta begins.
+  Initializer gamma_initializer = "ones";            ///< How the gamma begins.
+  Initializer moving_mean_initializer = "zeros";     ///< How the moving mean begins.
+  Initializer moving_variance_initializer = "ones";  ///< How the moving variance begins.
+  Regularizer beta_regularizer = {};                 ///< A penalty on the beta.
+  Regularizer gamma_regularizer = {};                ///< A penalty on the gamma.
+  std::string name = {};                             ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                             ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                            ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of LayerNormalization().
+struct LayerNormalizationOptions {
+  int64_t axis = -1;                       ///< The axis that is normalised, counted with the batch.
+  double epsilon = 1e-3;                   ///< Added to the variance.
+  bool center = true;                      ///< Whether there is a beta.
+  bool scale = true;                       ///< Whether there is a gamma.
+  Initializer beta_initializer = "zeros";  ///< How the beta begins.
+  Initializer gamma_initializer = "ones";  ///< How the gamma begins.
+  Regularizer beta_regularizer = {};       ///< A penalty on the beta.
+  Regularizer gamma_regularizer = {};      ///< A penalty on the gamma.
+  std::string name = {};                   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of UpSampling2D().
+struct UpSampling2DOptions {
+  std::string interpolation = "nearest";  ///< "nearest" or "bilinear".
+  std::string name = {};                  ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                  ///< False: the layer's weights stay as they are.
+  std::string dtype = {};                 ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Concatenate().
+struct ConcatenateOptions {
+  int64_t axis = -1;       ///< The axis along which the inputs are joined, counted with the batch.
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Softmax().
+struct SoftmaxOptions {
+  int64_t axis = -1;       ///< The axis of the classes, counted with the batch.
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+}  // namespace plimsoll::layers

@@ -1,0 +1,138 @@
+/// @file
+/// The layer classes of Keras. Each function has the name of its class; required arguments come first, the others are
+/// in a struct of plimsoll/layer_options.h with Keras's defaults:
+///
+/// @code
+/// layers::Conv2D(32, {3, 3}, {.padding = "same", .activation = "relu", .name = "conv1"})
+/// @endcode
+///
+/// Images are channels-last: [height, width, channels].
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plimsoll/layer.h"
+#include "plimsoll/layer_options.h"
+
+namespace plimsoll {
+namespace layers {
+
+/// In the shape of an Input(): a size that the data decide, Keras's None.
+inline constexpr int64_t kAnySize = -1;
+
+/// An input of a model: the shape of one sample, without the batch. It is the first entry of sequential() or a tensor
+/// that layers are called on and functional() is given.
+Tensor Input(const std::vector<int64_t>& shape, const InputOptions& options = {});
+
+/// @name Dense layers and activations
+/// @{
+
+/// x * kernel + bias over the last axis. `units`: the number of outputs.
+Layer Dense(int64_t units, const DenseOptions& options = {});
+/// An activation by its Keras name: "relu", "gelu", "softmax".
+Layer Activation(const std::string& activation, const LayerOptions& options = {});
+/// max(x, 0), with a limit, a slope and a threshold where they are given.
+Layer ReLU(const ReLUOptions& options = {});
+/// x above 0, negative_slope * x below.
+Layer LeakyReLU(double negative_slope = 0.3, const LayerOptions& options = {});
+/// x above 0, alpha * (exp(x) - 1) below.
+Layer ELU(double alpha = 1, const LayerOptions& options = {});
+/// exp(x) / sum of exp(x).
+Layer Softmax(const SoftmaxOptions& options = {});
+/// @}
+
+/// @name Convolutions
+/// `filters` is the number of output channels, `kernel_size` the size of the window.
+/// @{
+
+Layer Conv1D(int64_t filters, Size<1> kernel_size, const ConvOptions<1>& options = {});  ///< Over sequences.
+Layer Conv2D(int64_t filters, Size<2> kernel_size, const ConvOptions<2>& options = {});  ///< Over images.
+/// Each channel of a sequence with a kernel of its own.
+Layer DepthwiseConv1D(Size<1> kernel_size, const DepthwiseConvOptions<1>& options = {});
+/// Each channel of an image with a kernel of its own.
+Layer DepthwiseConv2D(Size<2> kernel_size, const DepthwiseConvOptions<2>& options = {});
+/// A depthwise convolution over a sequence, then one that mixes the channels.
+Layer SeparableConv1D(int64_t filters, Size<1> kernel_size, const SeparableConvOptions<1>& options = {});
+/// A depthwise convolution over an image, then one that mixes the channels.
+Layer SeparableConv2D(int64_t filters, Size<2> kernel_size, const SeparableConvOptions<2>& options = {});
+/// The transpose of a convolution over sequences: strides make its output longer.
+Layer Conv1DTranspose(int64_t filters, Size<1> kernel_size, const ConvTransposeOptions<1>& options = {});
+/// The transpose of a convolution over images: strides make its output larger.
+Layer Conv2DTranspose(int64_t filters, Size<2> kernel_size, const ConvTransposeOptions<2>& options = {});
+/// @}
+
+/// @name Pooling
+/// @{
+
+Layer MaxPooling1D(Size<1> pool_size = 2, const PoolOptions<1>& options = {});      ///< The maximum of each window.
+Layer MaxPooling2D(Size<2> pool_size = 2, const PoolOptions<2>& options = {});      ///< The maximum of each window.
+Layer AveragePooling1D(Size<1> pool_size = 2, const PoolOptions<1>& options = {});  ///< The mean of each window.
+Layer AveragePooling2D(Size<2> pool_size = 2, const PoolOptions<2>& options = {});  ///< The mean of each window.
+Layer GlobalMaxPooling1D(const GlobalPoolOptions& options = {});      ///< The maximum of each channel of a sequence.
+Layer GlobalMaxPooling2D(const GlobalPoolOptions& options = {});      ///< The maximum of each channel of an image.
+Layer GlobalAveragePooling1D(const GlobalPoolOptions& options = {});  ///< The mean of each channel of a sequence.
+Layer GlobalAveragePooling2D(const GlobalPoolOptions& options = {});  ///< The mean of each channel of an image.
+/// @}
+
+/// @name Normalisation and regularisation
+/// @{
+
+/// Normalises each channel by the statistics of the batch; a frozen layer by the moving statistics.
+Layer BatchNormalization(const BatchNormalizationOptions& options = {});
+/// Normalises each sample.
+Layer LayerNormalization(const LayerNormalizationOptions& options = {});
+/// Sets a share `rate`, from 0 to 1, of the inputs to zero during training.
+Layer Dropout(double rate, const DropoutOptions& options = {});
+/// @}
+
+/// @name Shapes and sizes
+/// @{
+
+Layer Flatten(const LayerOptions& options = {});  ///< All axes but the batch become one.
+/// Another shape of the same elements, without the batch. One size may be -1: it follows from the others.
+Layer Reshape(const std::vector<int64_t>& target_shape, const LayerOptions& options = {});
+Layer ZeroPadding1D(const Margins1D& padding = 1, const LayerOptions& options = {});  ///< Zeros before and after.
+Layer ZeroPadding2D(const Margins2D& padding = 1, const LayerOptions& options = {});  ///< Zeros on all sides.
+Layer Cropping1D(const Margins1D& cropping = 1, const LayerOptions& options = {});    ///< Cuts off both ends.
+Layer Cropping2D(const Margins2D& cropping = 0, const LayerOptions& options = {});    ///< Cuts off all sides.
+Layer UpSampling1D(Size<1> size = 2, const LayerOptions& options = {});               ///< Repeats each step.
+Layer UpSampling2D(Size<2> size = 2, const UpSampling2DOptions& options = {});        ///< Enlarges an image.
+/// x * scale + offset.
+Layer Rescaling(double scale, double offset = 0, const LayerOptions& options = {});
+/// Marks the steps of a sequence whose values all equal `mask_value`; layers that know masks skip them.
+Layer Masking(double mask_value = 0, const LayerOptions& options = {});
+/// @}
+
+/// @name Several inputs
+/// Called on a list of tensors: `layers::Add()({a, b})`.
+/// @{
+
+Layer Add(const LayerOptions& options = {});                ///< The sum of the inputs.
+Layer Multiply(const LayerOptions& options = {});           ///< The product of the inputs.
+Layer Concatenate(const ConcatenateOptions& options = {});  ///< The inputs one after the other.
+/// @}
+
+/// @name Wrappers and other classes
+/// @{
+
+/// `layer` on each step of a sequence. The wrapper has weights of its own: other calls of `layer` do not share them.
+Layer TimeDistributed(const Layer& layer, const LayerOptions& options = {});
+
+/// Any layer class of Keras, with its configuration as JSON: what get_config() returns. "name", "trainable" and "dtype"
+/// in it count where `options` does not set them.
+Layer Custom(const std::string& class_name, const std::string& config_json = "{}", const LayerOptions& options = {});
+/// @}
+
+}  // namespace layers
+
+/// Functions of keras.ops on tensors of a functional model.
+namespace ops {
+
+/// `sections` equal parts of a tensor along `axis`, counted with the batch. An impossible number of sections gives one
+/// tensor that functional() refuses.
+std::vector<Tensor> split(const Tensor& tensor, int64_t sections, int64_t axis);
+
+}  // namespace ops
+}  // namespace plimsoll

@@ -1,0 +1,137 @@
+/// @file
+/// How weights are updated: the optimizers of Keras and their learning-rate schedules.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plimsoll/config_value.h"
+
+namespace plimsoll {
+
+/// A learning rate that depends on the number of updates; made by a function in plimsoll::schedules.
+class Schedule : public ConfigValue {
+ private:
+  friend struct engine::Access;
+  using ConfigValue::ConfigValue;
+};
+
+/// A learning rate: a number or a Schedule.
+class LearningRate : public ConfigValue {
+ public:
+  LearningRate(double rate);                                         // NOLINT: a number is a learning rate
+  LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT: a schedule is a learning rate
+};
+
+/// An optimizer; made by a function in plimsoll::optimizers, or implicitly from a Keras name, "adam".
+class Optimizer : public ConfigValue {
+ public:
+  Optimizer(const char* keras_name) : Optimizer(std::string(keras_name)) {}  // NOLINT: a name is an optimizer
+  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}      // NOLINT: a name is an optimizer
+
+ private:
+  friend struct engine::Access;
+  using ConfigValue::ConfigValue;
+};
+
+/// The learning-rate schedules of Keras. Steps count updates of the weights; the number of steps must be positive.
+namespace schedules {
+
+/// Arguments of ExponentialDecay() and InverseTimeDecay().
+struct DecayOptions {
+  bool staircase = false;  ///< Whether the rate changes only every `decay_steps`.
+};
+/// initial_learning_rate * decay_rate ^ (step / decay_steps).
+Schedule ExponentialDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+                          const DecayOptions& options = {});
+/// initial_learning_rate / (1 + decay_rate * step / decay_steps).
+Schedule InverseTimeDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
+                          const DecayOptions& options = {});
+
+/// values[i] up to step boundaries[i], the last value afterwards. There must be one value more than boundaries.
+Schedule PiecewiseConstantDecay(const std::vector<int64_t>& boundaries, const std::vector<double>& values);
+
+/// Arguments of PolynomialDecay().
+struct PolynomialDecayOptions {
+  double end_learning_rate = 0.0001;  ///< The rate after `decay_steps`.
+  double power = 1;                   ///< 1: a straight line.
+  bool cycle = false;                 ///< Whether the decay starts again, with longer steps, once it has ended.
+};
+/// From initial_learning_rate to end_learning_rate along a polynomial.
+Schedule PolynomialDecay(double initial_learning_rate, int64_t decay_steps, const PolynomialDecayOptions& options = {});
+
+/// Arguments of CosineDecay().
+struct CosineDecayOptions {
+  double alpha = 0;                          ///< The least rate, as a fraction of the highest.
+  std::optional<double> warmup_target = {};  ///< The rate to rise to first; absent: no warm-up.
+  int64_t warmup_steps = 0;                  ///< How many steps that takes.
+};
+/// Down along half a cosine, after a linear warm-up where one is asked for.
+Schedule CosineDecay(double initial_learning_rate, int64_t decay_steps, const CosineDecayOptions& options = {});
+
+/// Arguments of CosineDecayRestarts().
+struct CosineDecayRestartsOptions {
+  double t_mul = 2;  ///< How much longer each period is than the one before; at least 1.
+  double m_mul = 1;  ///< The highest rate of a period, relative to that of the one before.
+  double alpha = 0;  ///< The least rate, as a fraction of the initial one.
+};
+/// Cosine decays one after the other.
+Schedule CosineDecayRestarts(double initial_learning_rate, int64_t first_decay_steps,
+                             const CosineDecayRestartsOptions& options = {});
+
+}  // namespace schedules
+
+/// The optimizers of Keras, with Keras's arguments and defaults. At most one of clipnorm, global_clipnorm and clipvalue
+/// may be set.
+namespace optimizers {
+
+/// Arguments of SGD().
+struct SGDOptions {
+  LearningRate learning_rate = 0.01;           ///< A number or a schedule.
+  double momentum = 0;                         ///< From 0 to 1.
+  bool nesterov = false;                       ///< Whether the momentum is Nesterov's.
+  std::optional<double> weight_decay = {};     ///< Decoupled weight decay; absent: none.
+  std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
+  std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
+  std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
+  std::string name = "SGD";                    ///< The optimizer's name in the saved file.
+};
+/// Arguments of Adam().
+struct AdamOptions {
+  LearningRate learning_rate = 0.001;          ///< A number or a schedule.
+  double beta_1 = 0.9;                         ///< Decay rate of the first moment.
+  double beta_2 = 0.999;                       ///< Decay rate of the second moment.
+  double epsilon = 1e-7;                       ///< Added to the divisor.
+  std::optional<double> weight_decay = {};     ///< Decoupled weight decay; absent: none.
+  std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
+  std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
+  std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
+  std::string name = "adam";                   ///< The optimizer's name in the saved file.
+};
+/// Arguments of AdamW().
+struct AdamWOptions {
+  LearningRate learning_rate = 0.001;          ///< A number or a schedule.
+  double weight_decay = 0.004;                 ///< Decoupled weight decay.
+  double beta_1 = 0.9;                         ///< Decay rate of the first moment.
+  double beta_2 = 0.999;                       ///< Decay rate of the second moment.
+  double epsilon = 1e-7;                       ///< Added to the divisor.
+  std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
+  std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
+  std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
+  std::string name = "adamw";                  ///< The optimizer's name in the saved file.
+};
+
+Optimizer SGD(const SGDOptions& options = {});       ///< Stochastic gradient descent, with or without momentum.
+Optimizer SGD(const LearningRate& learning_rate);    ///< With the other arguments' defaults.
+Optimizer Adam(const AdamOptions& options = {});     ///< Adam.
+Optimizer Adam(const LearningRate& learning_rate);   ///< With the other arguments' defaults.
+Optimizer AdamW(const AdamWOptions& options = {});   ///< Adam with weight decay.
+Optimizer AdamW(const LearningRate& learning_rate);  ///< With the other arguments' defaults.
+
+/// Any other optimizer class of Keras, with its configuration as JSON: what get_config() returns.
+Optimizer Custom(const std::string& class_name, const std::string& config_json = "{}");
+
+}  // namespace optimizers
+}  // namespace plimsoll

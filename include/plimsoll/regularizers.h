@@ -1,0 +1,32 @@
+/// @file
+/// Penalties on weights that are added to the loss: the regularizers of Keras.
+#pragma once
+
+#include <string>
+
+#include "plimsoll/config_value.h"
+
+namespace plimsoll {
+
+/// A penalty on a weight; none by default. Implicitly made from a Keras name, "l2", or from a function in
+/// plimsoll::regularizers.
+class Regularizer : public ConfigValue {
+ public:
+  Regularizer();                                                                 ///< No penalty.
+  Regularizer(const char* keras_name) : Regularizer(std::string(keras_name)) {}  // NOLINT: a name is a regularizer
+  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}        // NOLINT: a name is a regularizer
+
+ private:
+  friend struct engine::Access;
+  using ConfigValue::ConfigValue;
+};
+
+/// The regularizers of Keras, with Keras's defaults. Factors must not be negative.
+namespace regularizers {
+
+Regularizer L1(double l1 = 0.01);                ///< l1 * sum of |w|.
+Regularizer L2(double l2 = 0.01);                ///< l2 * sum of w².
+Regularizer L1L2(double l1 = 0, double l2 = 0);  ///< Both.
+
+}  // namespace regularizers
+}  // namespace plimsoll
