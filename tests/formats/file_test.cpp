@@ -119,7 +119,7 @@ TEST(AtomicFile, AFullDiskIsP601AndKeepsTheOldFile) {
     auto file = AtomicFile::create(folder / "f");
     ASSERT_OK(file);
     EXPECT_FAILS(file->reserve(5000), kWriteFailed, "5000 bytes");
-    EXPECT_FAILS(file->write(bytes_of_text(std::string(2000, 'x'))), kWriteFailed, "to byte 1000");
+    EXPECT_FAILS(file->write(bytes_of_text(std::string(2000, 'x'))), kWriteFailed, "at byte 1000");
     EXPECT_FAILS(check_free_space(folder / "f", 5000), kWriteFailed, "5000 bytes");
   }
   EXPECT_EQ(slurp(folder / "f"), "old");

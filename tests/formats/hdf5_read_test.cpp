@@ -250,13 +250,13 @@ TEST_F(EditedHdf5, ElementsOutsideOfTheFile) {
   for (const uint64_t address : {uint64_t{1} << 62, ~uint64_t{0} - 1, static_cast<uint64_t>(text_.size()) - 100}) {
     SetUp();
     replace("\3\1" + number(128), "\3\1" + number(address));
-    EXPECT_FAILS(open(), kBadWeightsFile, "outside of the file");
+    EXPECT_FAILS(open(), kBadWeightsFile, "outside the file");
   }
 }
 
 TEST_F(EditedHdf5, ShapesBeyondTheFile) {
   replace(number(100), number(uint64_t{1} << 40));
-  EXPECT_FAILS(open(), kBadWeightsFile, "outside of the file");
+  EXPECT_FAILS(open(), kBadWeightsFile, "outside the file");
   SetUp();
   replace(number(100), number(~uint64_t{0}));
   const auto file = open();

@@ -42,7 +42,7 @@ TEST(Zip, AnEntryThatCannotUnpackToItsSizeIsRefused) {
   text[directory + 10] = 8;                          // deflated
   text.replace(directory + 24, 4, "\0\0\0\x10", 4);  // to 256 MiB, from five bytes
   spill(folder / "z", text);
-  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "5 compressed bytes cannot unpack to 268435456");
+  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "5 compressed bytes cannot decompress to 268435456");
 }
 
 TEST(Zip, TooManyEntriesAreRefused) {
