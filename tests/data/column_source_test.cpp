@@ -247,7 +247,7 @@ TEST_F(ColumnSourceTest, NamesTheLabelThatIsOutOfRange) {
   EXPECT_EQ(error.code, ErrorCode::kLabelOutOfRange);
   EXPECT_EQ(error.what, path("y.npy") + ": sample 17 has the label 3");
   EXPECT_EQ(error.facts[0], "the output has 3 classes: labels are whole numbers from 0 to 2");
-  EXPECT_EQ(error.remedies[0], "labels that count from 1: subtract 1");
+  EXPECT_EQ(error.remedies[0], "if the labels count from 1, subtract 1");
   y_[17] = -1;
   made = source(files(), {});
   EXPECT_EQ(read(made, 0, 16, 4).error().what, path("y.npy") + ": sample 17 has the label -1");

@@ -147,14 +147,14 @@ TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   EXPECT_EQ(remedy({3, 3, 6, 5}), "np.transpose(x, (0, 2, 3, 1))");
   EXPECT_EQ(remedy({3, 5, 6, 3}), "np.transpose(x, (0, 2, 1, 3))");
   EXPECT_EQ(remedy({3, 3, 5, 6}), "np.transpose(x, (0, 3, 2, 1))");
-  EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
-  EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
+  EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
+  EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 10, 9}),
             "an array of shape (N, 6, 5, 3), the samples first");  // as many numbers, other pictures
   const DataSpec square = one_in_one_out({4, 4, 3}, 10);
   write_pair({3, 3, 4, 4});
   EXPECT_EQ(error_of(pair(), square).remedies[0],
-            "np.transpose(x, (0, 2, 3, 1))   where sizes are equal, check which axis is which");
+            "np.transpose(x, (0, 2, 3, 1))   some sizes are equal: check which axis is which");
 }
 
 TEST_F(OpenData, TakesTheNamesThatKerasAndNumpyGive) {
@@ -268,7 +268,7 @@ TEST_F(OpenData, NamesBothShapesThatDoNotMatch) {
   EXPECT_EQ(error.code, ErrorCode::kDataShape);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (16,), the model's input 'image' takes (4, 4, 1)");
   EXPECT_EQ(error.facts[0], path(x_) + " has the shape (3, 16) of float32");
-  EXPECT_EQ(error.remedies[0], "np.reshape(x, (3, 4, 4, 1))   the numbers stay in their order");
+  EXPECT_EQ(error.remedies[0], "np.reshape(x, (3, 4, 4, 1))   keeps the order of the elements");
 
   write_pair({3, 4, 4, 3}, {3});
   error = error_of(pair(), spec_);
@@ -330,7 +330,7 @@ TEST(WrapData, ChecksArraysInMemoryTheSameWay) {
   EXPECT_EQ(data->weights.size(), 1u);
   arrays.weights.push_back(arrays.weights[0]);
   EXPECT_EQ(wrap_data(arrays, spec).error().what,
-            "the model's outputs that take weights: 1; the data has arrays for 2");
+            "the model has 1 outputs with weights, but the data has arrays for 2");
   arrays.weights.pop_back();
   arrays.targets[0].dims = {2};
   EXPECT_EQ(wrap_data(arrays, spec).error().what, "x holds 3 samples, y holds 2");

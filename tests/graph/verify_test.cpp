@@ -101,7 +101,7 @@ TEST(Verify, RefusesUnknownOpsAndWrongTypes) {
   expect_refused(g, "there is no op 'rleu'");
   g = sound();
   g.value(g.find("y")).type.shape = Shape{3, 2};
-  expect_refused(g, "relu writes %y as f32[3,2], but gives f32[2,3]");
+  expect_refused(g, "relu has output %y of type f32[3,2], but the op infers f32[2,3]");
   g = sound();
   g.nodes[1].attrs = {};
   expect_refused(g, "affine: needs attribute scale (real); got f32[3]");
