@@ -155,7 +155,7 @@ class Lengths {
 Status check_count(size_t found, size_t wanted, const char* what) {
   if (found == wanted) return {};
   return fail(Error{ErrorCode::kDataShape,
-                    fmt::format("the model has {1} {0}, but the data has arrays for {2}", what, wanted, found),
+                    fmt::format("wrong number of arrays for the model's {}: expected {}, got {}", what, wanted, found),
                     {},
                     {"provide one array for each of them"}});
 }
@@ -175,8 +175,7 @@ Status check_lengths(const FoundArrays& found, DataSet& set) {
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   PLIMSOLL_TRY(check_count(found.inputs.size(), spec.inputs.size(), "inputs"));
   if (spec.needs_targets) PLIMSOLL_TRY(check_count(found.targets.size(), spec.outputs.size(), "outputs"));
-  if (!found.weights.empty())
-    PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "outputs with weights"));
+  if (!found.weights.empty()) PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "sample weights"));
   DataSet set;
   PLIMSOLL_TRY(check_lengths(found, set));
   for (size_t i = 0; i < found.inputs.size(); ++i) {

@@ -16,7 +16,7 @@ Layer pooling(Config& c, size_t rank, const std::string& op) {
   if (c.choice("padding", {"valid", "same"}, "valid") == "same") g.padding = WindowPadding::kSame;
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
-  // The position of a maximum is kept in one byte.
+  // The position of a maximum is stored in one byte.
   constexpr int64_t kLargestMaxWindow = 255;
   int64_t elements = 1;
   for (int64_t size : g.kernel) elements *= size;
@@ -44,7 +44,7 @@ Layer global_pooling(Config& c, size_t rank, const std::string& op) {
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
   Layer layer;
-  // Keras averages the rows that count.
+  // Keras averages only the unmasked rows.
   if (rank == 1 && op == "global_avg_pool2d") layer.masking = Masking::kChanges;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));

@@ -131,7 +131,7 @@ TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
   arrays.erase(arrays.begin() + 3);
   const auto error = error_of(npz("data.npz", arrays), spec);
   EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
-  EXPECT_EQ(error.what, path("data.npz") + ": no array 'left' for the model's input 'left'");
+  EXPECT_EQ(error.what, path("data.npz") + ": there is no array 'left' for the model's input 'left'");
   EXPECT_EQ(error.facts[0], "it holds: b (2,), right (2, 3), a (2,), sample_weight_b (2,)");
 }
 
@@ -150,7 +150,7 @@ TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 10, 9}),
-            "an array of shape (N, 6, 5, 3), the samples first");  // as many numbers, other pictures
+            "an array of shape (N, 6, 5, 3), with the samples first");  // as many numbers, other pictures
   const DataSpec square = one_in_one_out({4, 4, 3}, 10);
   write_pair({3, 3, 4, 4});
   EXPECT_EQ(error_of(pair(), square).remedies[0],
@@ -330,12 +330,12 @@ TEST(WrapData, ChecksArraysInMemoryTheSameWay) {
   EXPECT_EQ(data->weights.size(), 1u);
   arrays.weights.push_back(arrays.weights[0]);
   EXPECT_EQ(wrap_data(arrays, spec).error().what,
-            "the model has 1 outputs with weights, but the data has arrays for 2");
+            "wrong number of arrays for the model's sample weights: expected 1, got 2");
   arrays.weights.pop_back();
   arrays.targets[0].dims = {2};
   EXPECT_EQ(wrap_data(arrays, spec).error().what, "x holds 3 samples, y holds 2");
   arrays.targets.clear();
-  EXPECT_EQ(wrap_data(arrays, spec).error().what, "the model's outputs: 1; the data has arrays for 0");
+  EXPECT_EQ(wrap_data(arrays, spec).error().what, "wrong number of arrays for the model's outputs: expected 1, got 0");
 }
 
 // The numbers of keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1, the rounding of
