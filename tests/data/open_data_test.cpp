@@ -103,7 +103,7 @@ TEST_F(OpenData, TakesAnNpzByShortNamesAndByPortNames) {
     ASSERT_TRUE(data) << to_text(data.error());
     EXPECT_EQ(data->weights.size(), 1u);
     EXPECT_EQ(data->inputs[0].label, path("data.npz") + ": " + x_name);
-    EXPECT_EQ(data->inputs[0].file, data->targets[0].file);  // one descriptor
+    EXPECT_EQ(data->inputs[0].file, data->targets[0].file);  // they share one descriptor
     int32_t labels[3];
     ASSERT_TRUE(data->targets[0].read(0, 3, labels));
     EXPECT_EQ(labels[2], 3);
@@ -125,7 +125,7 @@ TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
   EXPECT_EQ(data->targets[0].type.shape, (Shape{1}));
   EXPECT_EQ(data->targets[0].role, Role::kTarget);
   ASSERT_EQ(data->weights.size(), 2u);
-  EXPECT_EQ(data->weights[0].file, nullptr);  // 1 for every sample
+  EXPECT_EQ(data->weights[0].file, nullptr);  // every sample has weight 1
   EXPECT_NE(data->weights[1].file, nullptr);
 
   arrays.erase(arrays.begin() + 3);
@@ -135,7 +135,7 @@ TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
   EXPECT_EQ(error.facts[0], "it holds: b (2,), right (2, 3), a (2,), sample_weight_b (2,)");
 }
 
-// A reshape of channels-first images scrambles every picture, and trains without a complaint.
+// A reshape of channels-first images would scramble every picture, and training would not report an error.
 TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   const DataSpec spec = one_in_one_out({6, 5, 3}, 10);
   const auto remedy = [&](const std::vector<int64_t>& dims) {
@@ -150,7 +150,8 @@ TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 10, 9}),
-            "an array of shape (N, 6, 5, 3), with the samples first");  // as many numbers, other pictures
+            // the same number of elements, but other pictures
+            "an array of shape (N, 6, 5, 3), with the samples first");
   const DataSpec square = one_in_one_out({4, 4, 3}, 10);
   write_pair({3, 3, 4, 4});
   EXPECT_EQ(error_of(pair(), square).remedies[0],
@@ -273,7 +274,7 @@ TEST_F(OpenData, NamesBothShapesThatDoNotMatch) {
   write_pair({3, 4, 4, 3}, {3});
   error = error_of(pair(), spec_);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (4, 4, 3), the model's input 'image' takes (4, 4, 1)");
-  EXPECT_EQ(error.remedies, std::vector<std::string>{"an array of shape (N, 4, 4, 1), the samples first"});
+  EXPECT_EQ(error.remedies, std::vector<std::string>{"an array of shape (N, 4, 4, 1), with the samples first"});
 
   write_pair({3, 4, 4, 1}, {3, 10});
   error = error_of(pair(), spec_);
@@ -338,8 +339,8 @@ TEST(WrapData, ChecksArraysInMemoryTheSameWay) {
   EXPECT_EQ(wrap_data(arrays, spec).error().what, "wrong number of arrays for the model's outputs: expected 1, got 0");
 }
 
-// The numbers of keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1, the rounding of
-// 1 - 0.9 in binary included: 60000 samples at 0.9 leave 5999.
+// The numbers are from keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1. They
+// include the binary rounding of 1 - 0.9: 60000 samples at 0.9 leave 5999.
 TEST(ValidationSplit, CutsWhereKerasCuts) {
   struct Case {
     int64_t samples;

@@ -1,4 +1,4 @@
-// .npy, .npz and IDX against files NumPy wrote (tests/golden/formats/make.py).
+// .npy, .npz and IDX, compared with files that NumPy wrote (tests/golden/formats/make.py).
 #include <array>
 #include <cstring>
 
@@ -238,7 +238,7 @@ TEST(Idx, DamagedGzipIsAnErrorOrHarmless) {
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     spill(folder / "damaged", damaged);
     const auto array = open_idx(folder / "damaged");
-    // The last bits of the last byte of a deflate stream mean nothing.
+    // The last bits of the last byte of a deflate stream are unused.
     EXPECT_TRUE(!array || elements<uint8_t>(*array) == elements<uint8_t>(open_idx(golden("ubyte.idx")).value())) << at;
   }
 }

@@ -103,7 +103,7 @@ TEST(Checkpoint, NoFlippedByteGivesWrongData) {
       if (first && second) ++harmless;
     }
   }
-  EXPECT_LT(harmless, 3 * 128);  // zeros between tensors
+  EXPECT_LT(harmless, 3 * 128);  // the zeros between tensors
 }
 
 TEST(Checkpoint, CutShortAnywhereIsP212) {

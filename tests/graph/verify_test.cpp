@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// A graph that verifies: x -> relu -> y, and w updated by w2.
+// A valid graph: x -> relu -> y, and w updated by w2.
 Graph sound() {
   GraphBuilder b = make_builder();
   const ValueId x = b.input("x", {DType::kFloat32, Shape{2, 3}}, Category::kInputs, false);

@@ -1,4 +1,4 @@
-// Which tensors have masks, and what a loss becomes under one.
+// Which tensors have masks, and how a mask changes a loss.
 #include "tests/model/support.h"
 
 namespace plimsoll::engine {

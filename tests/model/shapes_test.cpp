@@ -1,4 +1,5 @@
-// One architecture with several input shapes; layers with several outputs and with sublayers; images of one dimension.
+// One architecture with several input shapes; layers with several outputs and with sublayers; images with one spatial
+// dimension.
 #include "tests/model/support.h"
 
 namespace plimsoll::engine {

@@ -1,4 +1,4 @@
-// Shape rules refuse what does not go together, with the values in the message.
+// Shape rules reject inputs that do not match, and the message contains the values.
 #include <gtest/gtest.h>
 
 #include "ops/op.h"
@@ -132,7 +132,10 @@ std::vector<Wrong> wrongs() {
       {"softmax_cross_entropy", {f32({4, 10}), of(DType::kInt64, {4})}, {{"sparse", true}}, "input 1 must be i32"},
       {"softmax_cross_entropy_grad", {f32({3}), f32({4, 10}), f32({4, 10})}, {}, "dloss must be [4]"},
       {"match", {f32({4, 10}), f32({4, 10})}, {{"kind", "top5"}}, "kind=\"top5\" must be"},
-      {"weighted_sum", {f32({7}), f32({}), f32({2})}, {{"weighted", true}}, "7 rows cannot be divided among the weights of 2 samples"},
+      {"weighted_sum",
+       {f32({7}), f32({}), f32({2})},
+       {{"weighted", true}},
+       "7 rows cannot be divided among the weights of 2 samples"},
       {"sgd", {f32({2}), f32({2}), f32({})}, {{"momentum", 0.9}}, "takes 4 inputs"},
       {"adam",
        {f32({2}), f32({3}), f32({2}), f32({2}), f32({}), of(DType::kInt64, {})},
