@@ -50,7 +50,7 @@ struct DataSet {
   int64_t samples = 0;
   std::vector<Column> inputs;
   std::vector<Column> targets;  // one per output; empty for prediction
-  // empty, or one per output; a column without file and memory means a weight of 1 for every sample
+  // Empty, or one per output; a column without file and memory means a weight of 1 for every sample.
   std::vector<Column> weights;
 };
 

@@ -17,7 +17,7 @@ inline constexpr size_t kSniffedBytes = 16;
 struct ArrayFormat {
   std::string_view name;     // the name in a list of formats: ".npz"
   std::string_view endings;  // endings of file names, separated by blanks: "-ubyte .idx"
-  // returns whether a file that starts with these kSniffedBytes has this format
+  // Returns whether a file that starts with these kSniffedBytes has this format.
   bool (*begins)(std::string_view start);
 
   std::string_view help_pair;  // the --data argument for inputs and targets: "an IDX pair"

@@ -30,9 +30,10 @@ inline constexpr int64_t kHdf5Messages = 10'000;         // in one object header
 inline constexpr Bytes kHdf5CopiedTypeBytes = 8 * kKiB;  // datatype message of a dataset that is copied
 inline constexpr Bytes kHdf5HeapBytes = 1 * kMiB;        // one global heap
 inline constexpr Bytes kHdf5BlockBytes = 16 * kMiB;      // any single structure
-inline constexpr Bytes kHdf5MetadataBytes = 256 * kMiB;  // all structures that are read; at most 8 times the file, too
-inline constexpr int64_t kHdf5Blocks = 1'000'000;        // number of structures that are read
-inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;       // one uncompressed chunk; two are held at a time
+// All structures that are read; also limited to 8 times the file.
+inline constexpr Bytes kHdf5MetadataBytes = 256 * kMiB;
+inline constexpr int64_t kHdf5Blocks = 1'000'000;   // number of structures that are read
+inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;  // one uncompressed chunk; two are held at a time
 
 // The limit on decompressed weights. It applies to small files too: zeros compress well, but trained weights do not.
 inline constexpr int64_t kUnpackedRatio = 100;

@@ -32,8 +32,8 @@ Result<Shape> kernel_shape(const Geometry& geometry, int64_t in, int64_t out, co
 std::vector<int64_t> op_sizes(const Sizes& sizes, int64_t outer = 1);
 std::vector<int64_t> op_pads(const std::vector<KernelWindow>& windows);
 
-// as_image converts an image or a kernel to the form of the ops, whose spatial dimensions are the last but two; the
-// other function converts an op's image to the layer's output.
+// as_image and as_kernel reshape an image or a kernel to the two spatial dimensions of the ops. as_output reshapes an
+// op's image to the layer's output.
 ValueId as_image(const BuildCall& call, ValueId image, size_t rank);
 ValueId as_kernel(const BuildCall& call, ValueId kernel, size_t rank);
 ValueId as_output(const BuildCall& call, ValueId image, size_t rank);

@@ -78,7 +78,7 @@ struct BuildCall {
   std::map<ValueId, ValueId>& statistics;
 
   ValueId in() const { return inputs[0]; }
-  // dimensions of output 0
+  // Dimensions of output 0.
   std::vector<int64_t> output_dims() const { return with_batch(batch, computed.output()).dims; }
   const Shape& shape(ValueId id) const { return b.graph().type(id).shape; }
   ValueId add(const std::string& op, std::vector<ValueId> values, Attrs attrs = {}) const {
@@ -102,7 +102,7 @@ struct Layer {
   Masking masking = Masking::kStops;
   bool couples_samples = false;  // couples samples in training, unless frozen
   bool draws = false;            // draws random numbers in training
-  // its ops take the weights in the variables' dtype, whatever the compute dtype: normalisations
+  // Its ops take the weights in the variables' dtype, whatever the compute dtype: normalisations.
   bool float32_weights = false;
   // Shape errors are kBadGeometry. Features that are unsupported for these shapes are listed in Issues, and a shape is
   // returned anyway.
@@ -115,7 +115,7 @@ using LayerParser = Layer (*)(Config&);
 LayerParser find_layer(std::string_view class_name);
 LayerParser find_operation(std::string_view class_name);  // for keras.ops
 
-// An entry of a class table. Each layers_*.cpp has one table.
+// An entry of a table that maps class names to parsers. Each layers_*.cpp has one such table.
 struct LayerClass {
   std::string_view name;
   LayerParser parse;
@@ -148,7 +148,7 @@ WeightConfig read_weight(Config& config, const std::string& prefix, const std::s
 // Returns the dtype policy of a layer: mixed_bfloat16, mixed_float16 or float32. float64 counts as float32, because the
 // precision is an option of the run. All other policies are listed as unsupported.
 Precision read_policy(Config& config);
-// for objects that never compute in half precision: a mixed policy is unsupported too
+// For objects that never compute in half precision: a mixed policy is unsupported too.
 void check_policy(Config& config);
 
 // Fails unless the sample has `rank` dimensions. Images have 3.

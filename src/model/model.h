@@ -70,7 +70,7 @@ struct Forward {
 // The dtypes of the data. Casts are nodes of the graph.
 struct DataTypes {
   std::vector<DType> inputs, targets;
-  bool sample_weights = false;  // [N] of T, one per output (the data stage multiplies class weights into them)
+  bool sample_weights = false;  // the graph reads sample weights: [N] of T, one per output, with class weights included
 };
 
 // kTrain reads a whole window, kAccumulate one micro-batch of a window.

@@ -45,7 +45,7 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
                          const std::vector<std::string>& outputs, Issues& issues);
 
 // Decides what "accuracy" means, and moves metrics that are not computed to `skipped_metrics`: unknown ones, those of
-// an output without a loss, and those that need other targets than the loss.
+// an output without a loss, and those whose targets differ from the loss's.
 void resolve_metrics(Objective& objective, std::span<const Shape> outputs);
 
 std::string to_text(LossKind kind);

@@ -55,7 +55,7 @@ struct TrainedWeight {
 // Adds clipping and the updates of all weights. The state is persistent: "NAME/m" and so on. Reads the step scalars
 // kLearningRate and kIteration. With both a schedule and loss scaling it also reads kKnownSkips and kRateIfSkipped: the
 // host sets the learning rate for both cases, because it does not know yet whether an overflow made the previous update
-// be skipped. With loss scaling, `gradients` are those of the scaled loss, and nothing changes if one of them is not
+// be skipped. With loss scaling, the gradients are those of the scaled loss, and nothing changes if one of them is not
 // finite.
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
 

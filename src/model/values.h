@@ -36,7 +36,7 @@ inline constexpr const char* kMaskCounted = "mask:counted";
 enum class StepScalar : uint8_t {
   kOne,            // `[]` T, 1: the factor of tallies
   kLearningRate,   // `[]` T
-  kRateIfSkipped,  // `[]` T, the rate if an overflow made the previous update be skipped
+  kRateIfSkipped,  // `[]` T, the rate if an overflow caused the previous update to be skipped
   kKnownSkips,     // `[]` i64, the number of skipped updates for which kLearningRate was computed
   kIteration,      // `[]` i64, the number of this update, starting at 1
   kRandom,         // [2] i64, seed and update number: the key of the random numbers

@@ -180,7 +180,7 @@ OpDef forward_op() {
   };
   op.cases = {{"full", same(f32({2, 5, 3, 4})), attrs(0.5, false), three, {0, 1, 2}},
               {"causal", same(f32({2, 7, 2, 8})), attrs(0.35, true), three, {0, 1, 2}},
-              // the gradients of q and k are rounding noise around 0
+              // The gradients of q and k are rounding noise around 0.
               {"one_position", same(f32({2, 1, 2, 4})), attrs(0.5, true), three, {}},
               {"packed", {f32({2, 7, 3, 2, 8})}, attrs(0.35, true), {"normal"}, {0}},
               {"one_head", same(f32({1, 17, 1, 16})), attrs(0.25, true), three, {0, 1, 2}},

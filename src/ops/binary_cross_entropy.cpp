@@ -49,7 +49,7 @@ struct Loss {
   double slope(double x, double target) const {
     const double t = smoothed(target);
     if (from_logits) return (x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x))) - t;
-    // as in tf.clip_by_value, values equal to a bound pass the gradient
+    // As in tf.clip_by_value, values equal to a bound pass the gradient.
     if (x < kEpsilon || x > 1 - kEpsilon) return 0;
     return -t / x + (1 - t) / (1 - x);
   }

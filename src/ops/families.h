@@ -23,7 +23,7 @@ namespace plimsoll::engine {
 PLIMSOLL_OP_FAMILIES(X)
 #undef X
 
-// The common end of conv2d and matmul: adds input 2, if there is one, to each row of output 0, then applies
+// The last steps of conv2d and matmul: adds input 2, if there is one, to each row of output 0, then applies
 // `activation`.
 void finish_product(const ReferenceCall& call, int64_t rows, int64_t columns);
 

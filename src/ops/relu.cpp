@@ -21,7 +21,7 @@ struct Relu {
     if (!capped && threshold == 0) slope = through_float32(slope);
   }
 
-  // Whether the output tells the sign of the input and its side of the ceiling.
+  // Returns whether the input's sign and its side of the ceiling can be derived from the output.
   bool output_tells() const { return threshold == 0 && slope >= 0 && ceiling > 0; }
 
   double value(double x) const {

@@ -25,7 +25,7 @@ class InferCheck {
   bool require(bool ok, std::string_view wanted);
   bool inputs(size_t count) { return inputs(count, count); }
   bool inputs(size_t least, size_t most);
-  // floating-point inputs of one dtype, or half precision together with float32
+  // Floating-point inputs of one dtype, or half precision together with float32.
   bool floats(std::initializer_list<size_t> which);
   bool all_floats();
   bool mixed_floats();  // all of one dtype, or half precision together with float32
@@ -36,7 +36,7 @@ class InferCheck {
   bool type(size_t input, DType dtype);
 
   bool has(const std::string& key, std::string_view kind);          // kind: integer, real, flag, text or list
-  bool list(const std::string& key, size_t length, int64_t least);  // every number from `least` to 2^31
+  bool list(const std::string& key, size_t length, int64_t least);  // `length` numbers, each from `least` to 2^31
   bool integer(const std::string& key, int64_t least);
   bool real(const std::string& key);
   bool optional_real(const std::string& key) { return !attrs_.has(key) || real(key); }

@@ -149,9 +149,8 @@ TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   EXPECT_EQ(remedy({3, 3, 5, 6}), "np.transpose(x, (0, 3, 2, 1))");
   EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
   EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
-  EXPECT_EQ(remedy({3, 10, 9}),
-            // the same number of elements, but other pictures
-            "an array of shape (N, 6, 5, 3), with the samples first");
+  // The same number of elements, but other pictures.
+  EXPECT_EQ(remedy({3, 10, 9}), "an array of shape (N, 6, 5, 3), with the samples first");
   const DataSpec square = one_in_one_out({4, 4, 3}, 10);
   write_pair({3, 3, 4, 4});
   EXPECT_EQ(error_of(pair(), square).remedies[0],

@@ -286,7 +286,7 @@ TEST_F(EditedHdf5, DatasetsThatShareElementsAreRefused) {
   ASSERT_OK(many);
   text_ = slurp(folder_ / "many.h5");
   for (const auto& each : many->datasets()) {
-    // after two message headers, in the dataspace message
+    // After two message headers, in the dataspace message.
     const auto shape = static_cast<size_t>(each.address) + 16 + 8 + 8;
     text_.replace(shape, 8, number(2000));
     const size_t layout = text_.find("\3\1", shape);

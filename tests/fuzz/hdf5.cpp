@@ -15,7 +15,7 @@ void read_datasets(const WeightsFile& weights) {
     const Bytes bytes = dataset.type.bytes();
     if (bytes > std::min(kLargestRead, left)) continue;
     left -= bytes;
-    // the exact size, so that a write past the end is detected
+    // The exact size, so that a write past the end is detected.
     std::vector<std::byte> buffer(static_cast<size_t>(bytes));
     check_error(weights.read_into(dataset.path, dataset.type, buffer.data()));
   }

@@ -37,7 +37,7 @@ std::vector<BackendUnderTest> backends_under_test() {
   if (backend_named("gpu").built) {
     list.push_back({"gpu_bfloat16", "gpu", DType::kBFloat16});
     list.push_back({"gpu_float16", "gpu", DType::kFloat16});
-    // kernels that need a newer card are replaced by others
+    // Kernels that need a newer card are replaced by others.
     list.push_back({"gpu_as_turing", "gpu", DType::kFloat16, 75});
   }
   return list;

@@ -49,7 +49,7 @@ inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType 
                     (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
                     (op.name == "attention_grad" && i + 1 == one.inputs.size()) ||
                     (op.name.ends_with("_rows") && i != 1) ||
-                    // gradients of float32 layers together with half-precision ones
+                    // Gradients of float32 layers together with half-precision ones.
                     (op.name == "count_not_finite" && i == 1);
   return wide ? DType::kFloat32 : floating;
 }

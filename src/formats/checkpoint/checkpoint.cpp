@@ -26,7 +26,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kMagic[] = "PLMCKPT1";
-// one write and one CRC per piece, so that it is still in the CPU cache for the second
+// One write and one CRC per piece, so that it is still in the CPU cache for the second.
 constexpr int64_t kPiece = kMiB;
 constexpr int64_t kTensorAlignment = 64;  // in the file
 

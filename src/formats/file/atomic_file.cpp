@@ -106,9 +106,9 @@ pid_t writer_of(const std::string& target, const std::string& name) {
   return whole ? pid : 0;
 }
 
-// Removes temporary files of processes that were killed while writing. If the process ran on this machine, the file is
-// removed at once. Otherwise it is removed after an hour, because a machine that shares the folder has its own
-// processes.
+// Removes temporary files of processes that were killed while writing: the process does not exist on this machine, and
+// the file is more than an hour old. The age matters because the writer may run on another machine that shares the
+// folder.
 void remove_leftovers(const std::string& target) {
   constexpr std::chrono::hours kAge{1};
   const std::string name = std::filesystem::path(target).filename().string();
@@ -211,7 +211,7 @@ Status AtomicFile::reserve(int64_t bytes) {
   int rc = 0;
   do rc = ::fallocate(aside_.descriptor(), FALLOC_FL_KEEP_SIZE, 0, bytes);
   while (rc != 0 && errno == EINTR);
-  // other errors mean that the file system cannot reserve space; the write itself will then fail if the disk is full
+  // Other errors mean that the file system cannot reserve space. If the disk is full, the write itself will fail.
   if (rc == 0 || (errno != ENOSPC && errno != EDQUOT)) return {};
   auto error = write_error(errno, target(), fmt::format("reserving space for {}", target()));
   return fail(std::move(error.fact(fmt::format("{} are needed ({} bytes)", format_bytes(bytes), bytes))));

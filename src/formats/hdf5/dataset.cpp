@@ -52,7 +52,7 @@ Status parse_chunk_shape(const Hdf5Reader& reader, Hdf5Cursor& cursor, int rank,
   const bool positive = std::ranges::all_of(dataset.chunk, [](int64_t dim) { return dim > 0; });
   if (dataset.chunk.size() != dataset.shape.size() || !positive ||
       element != static_cast<uint64_t>(dataset.element.bytes))
-    return reader.damaged("a dataset's chunks do not have as many dimensions as the dataset");
+    return reader.damaged("a dataset's chunks do not match its shape or its element size");
   return {};
 }
 

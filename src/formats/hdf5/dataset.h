@@ -37,7 +37,7 @@ struct Hdf5Dataset {
   int64_t bytes = 0;  // size of all elements as stored in the file
 
   Hdf5Storage storage = Hdf5Storage::kContiguous;
-  // address of the elements or of the chunk index; nowhere: every element is the fill value
+  // Address of the elements or of the chunk index; nowhere: every element is the fill value.
   uint64_t address = kHdf5Nowhere;
   std::span<const std::byte> compact;   // the elements themselves
   std::vector<int64_t> chunk;           // the shape of a chunk

@@ -173,7 +173,7 @@ class NameIndex {
       cursor.skip(before_id());
       const auto id = cursor.bytes(heap_.id_bytes());
       cursor.skip(after_id());
-      // too long to be the attribute we look for
+      // Too long to be the attribute we look for.
       if (kind_ == Hdf5Dense::kAttributes && !FractalHeap::is_managed(id)) continue;
       PLIMSOLL_ASSIGN(const auto message, heap_.object(id));
       PLIMSOLL_TRY(take_(message));

@@ -58,7 +58,7 @@ class Hdf5Reader {
 
   const Hdf5Region& region_;
   int64_t blocks_left_, bytes_left_;
-  // by heap and object number; only the last few heaps, which datasets share
+  // By heap and object number; only the last few heaps, which datasets share.
   std::map<uint64_t, std::vector<bool>> marks_;
 };
 

@@ -230,7 +230,7 @@ std::string hdf5_mark_heap(size_t marks) {
   Text heap;
   heap.text("GCOL").u32(1).u64(kHdf5MarkHeapBytes);
   for (size_t i = 1; i <= marks; ++i) heap.u16(i).u16(0).u32(0).u64(8).text("bfloat16");
-  // the size of the free space, including its own head
+  // The size of the free space, including its own head.
   heap.u64(0).u64(static_cast<uint64_t>(kHdf5MarkHeapBytes) - heap.size() + 8);
   return heap.pad_to(static_cast<size_t>(kHdf5MarkHeapBytes)).str();
 }

@@ -79,7 +79,7 @@ class Listing {
     if (group.depth >= limits::kHdf5Depth)
       return reader_.damaged(fmt::format("its groups are nested deeper than {} levels", limits::kHdf5Depth));
     PLIMSOLL_ASSIGN(auto links, read_links(reader_, header));
-    // reversed, so that the first name is visited first
+    // Reversed, so that the first name is visited first.
     for (auto link = links.rbegin(); link != links.rend(); ++link) {
       std::string path = group.path.empty() ? std::move(link->name) : group.path + "/" + link->name;
       path_bytes_ += static_cast<int64_t>(path.size());

@@ -21,7 +21,7 @@ namespace plimsoll::engine {
 struct Dataset {
   std::string path;  // "layers/conv2d/vars/0"
   TensorType type;   // a scalar has no dimensions; a dimension may be 0
-  // empty, or the reason why read_into cannot read it: "text", "its elements lie in another file"
+  // Empty, or the reason why read_into cannot read it: "text", "its elements lie in another file".
   std::string unreadable;
   uint64_t address = 0;    // address of its object header, in the file it was read from
   bool kept = false;       // write_weights() can copy it, even if read_into() cannot read it

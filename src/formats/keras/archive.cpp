@@ -43,8 +43,8 @@ Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry) {
   return {};
 }
 
-// Reads a stored entry, as Keras writes it, in place, and a deflated one from a temporary copy. In both cases the CRC32
-// is checked first, because damage in the weights themselves would not be noticed elsewhere.
+// Reads a stored entry (as Keras writes it) in place, and a deflated entry from a temporary copy. In both cases the
+// CRC32 is checked first, because damage in the weights themselves would not be noticed elsewhere.
 Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, const std::string& label) {
   if (!entry.deflated) {
     PLIMSOLL_TRY(zip.extract(entry, [](std::span<const std::byte>) { return Status{}; }));

@@ -17,9 +17,8 @@ namespace plimsoll::engine {
 struct KerasArchive {
   std::string path;
   nlohmann::json config;
-  std::string
-      // the text as read; it is written back unchanged, because an older Keras may not read what a newer one writes
-      config_text;
+  // The text as read. It is written back unchanged, because an older Keras may not read what a newer one writes.
+  std::string config_text;
   std::string metadata_text;           // "" for a bare .json
   std::optional<WeightsFile> weights;  // empty for a bare .json
   std::optional<ZipReader> zip;  // gives access to the file's other entries, even after the file was renamed or removed
@@ -38,7 +37,7 @@ struct OptimizerVariable {
   TensorType type;
 };
 inline constexpr std::string_view kOptimizerVars = "optimizer/vars";
-// used by a LossScaleOptimizer
+// Used by a LossScaleOptimizer.
 inline constexpr std::string_view kInnerOptimizerVars = "optimizer/inner_optimizer/vars";
 // Returns whether the optimizer state in the file belongs to a LossScaleOptimizer, whatever config.json says.
 bool has_loss_scale_state(const KerasArchive& archive);

@@ -99,7 +99,7 @@ class DirectoryReader {
     std::array<std::byte, kZip64LocatorBytes> locator{};
     if (record_offset < kZip64LocatorBytes) return {};
     PLIMSOLL_TRY(file_.pread_exact(record_offset - kZip64LocatorBytes, locator));
-    // no ZIP64 record: the values in the end record are the real ones
+    // No ZIP64 record: the values in the end record are the real ones.
     if (zip_integer<uint32_t>(locator, 0) != kZip64Locator) return {};
     const auto at = zip_integer<uint64_t>(locator, 8);
     std::array<std::byte, kZip64EndBytes> record{};

@@ -83,7 +83,7 @@ Status ZipWriter::add(const std::string& name, int64_t bytes, const std::functio
 
 Status ZipWriter::add_in_place(const std::string& name, int64_t expected, const std::function<Status()>& produce) {
   Written entry{name, 0, file_.position(), 0};
-  // the header is written before the entry's size is known, so near the limit it gets the ZIP64 form
+  // The header is written before the entry's size is known, so near the limit it gets the ZIP64 form.
   const bool large = expected >= kLimit32 / 2;
   PLIMSOLL_TRY(write_header(entry, large));
   const int64_t begin = file_.position();
