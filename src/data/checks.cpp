@@ -12,7 +12,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// Elements per block between two branches: enough to vectorise, few enough to search the block again.
+// Elements per block. The loop branches once per block: a block is long enough to vectorise, and short enough to be
+// searched again.
 constexpr int64_t kBlock = 2048;
 
 // Data from a file may have any alignment, so elements are loaded with memcpy, which compilers turn into a plain load.

@@ -21,8 +21,8 @@ Layer pooling(Config& c, size_t rank, const std::string& op) {
   int64_t elements = 1;
   for (int64_t size : g.kernel) elements *= size;
   if (op == "max_pool2d" && elements > kLargestMaxWindow)
-    c.issues().unknown(
-        fmt::format("{}: pool_size={}, more than {} elements", where, fmt::join(g.kernel, "x"), kLargestMaxWindow));
+    c.issues().unknown(fmt::format("{}: pool_size={}, which has more than {} elements", where, fmt::join(g.kernel, "x"),
+                                   kLargestMaxWindow));
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));

@@ -1,5 +1,6 @@
 // Ops that only lowering creates. `fused` runs a body of element-wise nodes, with reductions at its end, in one pass.
-// `reorder` changes the layout of values, each separately. Their references run the body node by node and copy.
+// `reorder` changes the layout of values, each separately. The reference of `fused` runs the body node by node; the
+// reference of `reorder` copies.
 #include <cstring>
 
 #include "ops/families.h"

@@ -7,7 +7,7 @@ namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kColumns = 8;  // columns of B processed together
-constexpr int64_t kDepth = 256;  // depth of k per block: a packed block of A stays in the L1 cache
+constexpr int64_t kDepth = 256;  // range of k per block: a packed block of A stays in the L1 cache
 constexpr int64_t kBlockRows =
     32;  // rows of A packed at a time, so that a panel of B is reused while it is in the cache
 constexpr int64_t kChunkColumns = 64;  // columns per task if there are too few rows to distribute

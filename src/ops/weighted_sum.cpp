@@ -1,4 +1,5 @@
-// weighted_sum: scale * sum over rows of weight * v, which is linear in v. A sample's weight applies to rows/N rows.
+// weighted_sum: scale * sum over rows of weight * v, which is linear in v. With N samples, a sample's weight applies to
+// rows/N rows.
 #include "ops/families.h"
 #include "ops/util.h"
 

@@ -145,7 +145,7 @@ Status read_superblock(Hdf5Region& region) {
   }
   region.root = region.address(cursor);
   if (!cursor.ok()) return reader.damaged("it ends inside its superblock");
-  if (end > static_cast<uint64_t>(region.bytes))  // the only address that counts from before the user block
+  if (end > static_cast<uint64_t>(region.bytes))  // the only address that is relative to the start of the file
     return reader.damaged(
         fmt::format("it is truncated: its superblock says {} bytes, but there are only {}", end, region.bytes));
   return {};
