@@ -170,9 +170,9 @@ TEST(Gradients, OfFrozenWeightsCostNoNode) {
   };
   auto frozen = nodes_with(false), all = nodes_with(true);
   EXPECT_EQ(frozen["tanh_grad"], 0);
-  EXPECT_EQ(frozen["matmul"], 1);  // only that of the trained weight
+  EXPECT_EQ(frozen["matmul"], 1);  // the gradient of the trained weight
   EXPECT_EQ(all["tanh_grad"], 1);
-  EXPECT_EQ(all["matmul"], 3);  // those of both weights, and the one between them
+  EXPECT_EQ(all["matmul"], 3);  // the gradients of both weights and of the value between them
 }
 
 TEST(Gradients, AreNoneWhereNoPathLeadsToTheLoss) {

@@ -45,7 +45,7 @@ TEST(JsonText, HoldsAnythingAndNoControls) {
   EXPECT_EQ(nlohmann::json::parse(text).at("name"), "a\x1b\x7f\xc2\x9b");
 }
 
-// The second is of the author's own program, MurmurHash3_x64_128 with seed 0.
+// The second digest comes from the author's own program, MurmurHash3_x64_128 with seed 0.
 TEST(Digest, IsMurmur3) {
   EXPECT_EQ(Digest().text(), "00000000000000000000000000000000");
   Digest digest;

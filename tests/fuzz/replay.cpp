@@ -25,7 +25,7 @@ bool replay(const std::filesystem::path& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-#ifndef __SANITIZE_ADDRESS__  // it reserves all address space
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer reserves all address space
   const rlimit most{rlim_t{2} << 30, rlim_t{2} << 30};
   setrlimit(RLIMIT_AS, &most);
 #endif

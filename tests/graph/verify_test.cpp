@@ -85,7 +85,7 @@ TEST(Verify, RefusesBadUpdates) {
 TEST(Verify, RefusesAWrongProducer) {
   Graph g = sound();
   g.value(g.find("y")).producer = 1;
-  expect_refused(g, "%y is written by node 0 (relu) but names node 1");
+  expect_refused(g, "%y is written by node 0 (relu), but its producer is node 1");
 }
 
 TEST(Verify, RefusesALayoutSmallerThanItsValue) {

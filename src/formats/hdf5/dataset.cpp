@@ -31,7 +31,7 @@ Status parse_dataspace(const Hdf5Reader& reader, std::span<const std::byte> body
   const int kind = version == 2 ? cursor.u8() : 0;
   if (version == 1) cursor.skip(5);
   if (version != 1 && version != 2)
-    return refuse(dataset, fmt::format("its dataspace has version {}", version)), Status{};
+    return refuse(dataset, fmt::format("its dataspace has the unsupported version {}", version)), Status{};
   if (rank > limits::kHdf5Rank)
     return reader.damaged(fmt::format("a dataset has {} dimensions; at most {} are allowed", rank, limits::kHdf5Rank));
   if (kind == kNull) refuse(dataset, "it has no elements");
@@ -91,7 +91,8 @@ Status parse_layout(const Hdf5Reader& reader, std::span<const std::byte> body, H
   const auto& region = reader.region();
   Hdf5Cursor cursor(body);
   const int version = cursor.u8();
-  if (version < 3 || version > 4) return refuse(dataset, fmt::format("its layout has version {}", version)), Status{};
+  if (version < 3 || version > 4)
+    return refuse(dataset, fmt::format("its layout has the unsupported version {}", version)), Status{};
   enum Class { kCompact = 0, kContiguous = 1, kChunked = 2 };
   switch (cursor.u8()) {
     case kCompact:
@@ -125,7 +126,7 @@ Status parse_filters(const Hdf5Reader& reader, std::span<const std::byte> body, 
   const int version = cursor.u8();
   const int count = cursor.u8();
   if (version != 1 && version != 2)
-    return refuse(dataset, fmt::format("its filters have version {}", version)), Status{};
+    return refuse(dataset, fmt::format("its filters have the unsupported version {}", version)), Status{};
   if (version == 1) cursor.skip(6);
   for (int i = 0; i < count && cursor.ok(); ++i) {
     const unsigned id = cursor.u16();

@@ -18,7 +18,7 @@ struct Hdf5Element {
   bool big_endian = false;
   bool opaque = false;                  // bytes without a type of their own; an attribute may give the type
   bool complete = false;                // no part of an element lies elsewhere in the file
-  std::span<const std::byte> datatype;  // the message itself
+  std::span<const std::byte> datatype;  // the datatype message itself
   std::string unreadable;               // why there is no dtype
 };
 

@@ -28,7 +28,7 @@ class ZipWriter {
     int64_t bytes = 0, offset = 0;
     uint32_t crc32 = 0;
   };
-  // Written at the position first, and later again over the first version.
+  // Called twice per entry: first at the position of the file, then to overwrite the first header.
   Status write_header(const Written& entry, bool large);
   AtomicFile& file_;
   std::vector<Written> entries_;
