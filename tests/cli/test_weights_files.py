@@ -174,7 +174,7 @@ def test_weights_that_somebody_packed_are_read(tmp_path):
 
 def test_weights_that_unpack_to_far_more_are_refused_before_they_are(tmp_path):
     model = deflated(tmp_path, {**entries(MODEL), "model.weights.h5": bytes(70 << 20)})
-    refused(203, "plan", model, mentions=["unpacks from", "70.0 MiB"])
+    refused(203, "plan", model, mentions=["decompress from", "70.0 MiB"])
 
 
 def test_what_was_saved_is_read_by_h5py_with_all_its_groups(tmp_path):

@@ -87,7 +87,7 @@ def test_a_card_without_bfloat16_says_what_to_do(tmp_path):
 
 def test_two_mixed_policies_are_listed(tmp_path):
     ended = program.run("plan", saved(tmp_path, "mixed_bfloat16", last="mixed_float16"), "--device", CARD, expect=2)
-    assert "P205" in ended.stderr and "'out' (Activation): dtype=mixed_float16 beside layers of mixed" in ended.stderr
+    assert "P205" in ended.stderr and "'out' (Activation): dtype=mixed_float16, while other layers have mixed" in ended.stderr
 
 
 def test_half_precision_through_and_through_is_listed(tmp_path):

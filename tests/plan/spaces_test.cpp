@@ -141,7 +141,7 @@ TEST_F(Spaces, AQueueIsForCopiesOfItsDirection) {
   for (const char* name : {"d", "a/away"}) {
     plan_ = good;
     node(name).queue = Queue::kToHost;
-    expect_refused("stands on queue to_host, which is for copies alone");
+    expect_refused("is on queue to_host, which is only for copies");
   }
   plan_ = good;
   node("a/sent").queue = Queue::kCompute;  // slower, and right
