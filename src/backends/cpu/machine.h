@@ -1,4 +1,4 @@
-// What the kernels of this backend share: threads, oneDNN's engine, and the constants of the cost model.
+// State shared by all CPU kernels: the number of threads, oneDNN's engine, and the constants of the cost model.
 #pragma once
 
 #include <dnnl.hpp>
@@ -14,15 +14,16 @@ struct Machine {
   dnnl::engine engine;
   dnnl::stream stream;
 
-  // A roofline: whichever of arithmetic (at a kernel's share of the peak) and traffic takes longer, and the start of a
-  // parallel region. Deterministic: nothing is timed.
+  // Roofline estimate: the longer of arithmetic (at `efficiency` of the peak) and memory traffic, plus the time to
+  // start a parallel region. Deterministic, because it uses no timing.
   double seconds(double flops, double efficiency, double bytes) const;
 };
 
 Machine make_machine(int threads);
 DeviceInfo describe(const Machine& machine);
 
-// OpenMP's number of threads belongs to the calling thread; oneDNN reads it when a descriptor is made and when it runs.
+// Sets OpenMP's number of threads. The setting is per calling thread, and oneDNN reads it both when it creates a
+// descriptor and when it runs.
 void use_threads(const Machine& machine);
 
 }  // namespace plimsoll::engine::cpu
