@@ -62,7 +62,7 @@ TEST(CardFile, IsToldFromTheNameOfADevice) {
 }
 
 TEST(CardFile, KeysThatAreUnknownOrMissingAreNamed) {
-  EXPECT_NE(refusal("memory_mb", 1).find("'memory_mb' is no key of a card's profile; is 'memory_mib' meant?"),
+  EXPECT_NE(refusal("memory_mb", 1).find("'memory_mb' is not a key of a card profile; did you mean 'memory_mib'?"),
             std::string::npos);
   const nlohmann::json whole = h200();
   for (const auto& [key, value] : whole.items()) {
