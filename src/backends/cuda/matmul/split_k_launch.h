@@ -1,5 +1,5 @@
-// y = a b + bias?, relu? for few columns and long sums (split_k.h). float32 arithmetic; the order of additions
-// depends on shapes only.
+// y = a b + bias?, relu? for few columns and long sums (split_k.h). The arithmetic is float32; the order of additions
+// depends only on the shapes.
 #pragma once
 
 #include <cuda_runtime_api.h>
