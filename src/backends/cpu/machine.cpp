@@ -15,8 +15,8 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr double kCyclesPerSecond =
-    4.2e9;  // with this value, convolutions reach 0.97 of the computed peak on the cores measured
+// With this value, convolutions reach 0.97 of the computed peak on the cores measured.
+constexpr double kCyclesPerSecond = 4.2e9;
 constexpr double kThreadBandwidth = 16.0e9;   // measured: one core streams 18 to 21 GB/s, two cores 33
 constexpr double kSocketBandwidth = 120.0e9;  // more threads do not help beyond this
 constexpr double kLaunchSeconds = 4.0e-6;     // start of an OpenMP region, or of one oneDNN call

@@ -58,8 +58,8 @@ Result<Recipe> pooling_recipe(const Problem& problem);
 Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, losses, match
 Result<Recipe> reduction_recipe(const Problem& problem);
 Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
-Result<Recipe> shape_recipe(
-    const Problem& problem);  // reshape, concat, slice, broadcast, fill, cast between any two types
+// For reshape, concat, slice, broadcast, fill, and cast between any two types.
+Result<Recipe> shape_recipe(const Problem& problem);
 Result<Recipe> attention_recipe(const Problem& problem);
 Result<Recipe> table_recipe(const Problem& problem);  // embedding
 

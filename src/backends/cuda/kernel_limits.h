@@ -5,8 +5,8 @@ namespace plimsoll::engine::cuda {
 
 // A thread block of the convolutions over few input channels.
 inline constexpr int kFewChannelOutputs = 32;  // output channels
-inline constexpr int kFewChannelNumbers =
-    64;  // elements of an im2col row (taps x channels), including the 1 for the bias
+// Elements of an im2col row (taps x channels), including the 1 for the bias.
+inline constexpr int kFewChannelNumbers = 64;
 inline constexpr int kFewChannelBlocks = 6;  // blocks per multiprocessor: they hide the latency of loading image rows
 inline constexpr int kPooledPixels = 64;     // pixels of one row of the pooled image
 

@@ -15,8 +15,8 @@ namespace plimsoll::engine::cpu {
 namespace {
 
 constexpr int64_t kGatherElements = 65536;  // elements of a block of im2col rows
-constexpr int64_t kSampleChunks =
-    8;  // number of partial weight gradients; constant, so that the sum does not depend on the threads
+// Number of partial weight gradients; constant, so that the sum does not depend on the threads.
+constexpr int64_t kSampleChunks = 8;
 constexpr double kEfficiency = 0.3;
 
 struct Blocks {

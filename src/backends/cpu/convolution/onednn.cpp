@@ -22,8 +22,8 @@ using WeightGradDesc = dnnl::convolution_backward_weights::primitive_desc;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 struct Descs {
-  memory::desc image, weights, bias,
-      result;  // x, w, b, y of the forward pass; bias is an empty descriptor if there is none
+  // Those of the forward pass (x, w, b, y); bias is an empty descriptor if there is none.
+  memory::desc image, weights, bias, result;
   Dims strides, dilations, before, after;
 };
 

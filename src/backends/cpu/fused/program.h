@@ -70,8 +70,8 @@ bool has_tile_form(const std::string& op);
 
 // How a program's shape is cut into tiles and work items.
 struct Tiling {
-  int64_t tile_rows = 1,
-          tile_columns = 1;  // either whole rows (tile_columns = channels) or part of one row (tile_rows = 1)
+  // A tile is either whole rows (tile_columns = channels) or part of one row (tile_rows = 1).
+  int64_t tile_rows = 1, tile_columns = 1;
   int64_t row_chunks = 1, column_chunks = 1;  // number of work items; depends only on the shape
   int64_t length() const { return tile_rows * tile_columns; }
 };

@@ -1,3 +1,6 @@
+// Blocked GEMM with packed panels. C is cut into blocks of kRows x kColumns; per block, kDepth terms of k at a time, A
+// and B are packed and multiplied by the register-blocked micro-kernel of simd/gemm.inl. If C has too few blocks to
+// run in parallel, k is split (split-K) and the partial results are added in order.
 #include "backends/cpu/matmul/gemm.h"
 
 #include <algorithm>
@@ -12,8 +15,8 @@ namespace {
 constexpr int64_t kDepth = 256;  // k-extent of a packed panel, chosen so that panels of A stay in the L2 cache
 constexpr int64_t kRows = 264;   // rows of a block of C: a multiple of every micro-kernel's row count
 constexpr int64_t kColumns = 512;
-constexpr int64_t kItems =
-    16;  // target number of work items; if C has fewer blocks, the k dimension is split (split-K)
+// Target number of work items; if C has fewer blocks, the k dimension is split (split-K).
+constexpr int64_t kItems = 16;
 constexpr int64_t kLeastSlice = 1024;
 constexpr Bytes kMostPartials = 4 * kMiB;
 

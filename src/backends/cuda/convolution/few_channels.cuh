@@ -145,8 +145,8 @@ class FewChannelWeights {
 
  private:
   using M = Matrix<T>;
-  static constexpr int kSteps = kNumbers / M::kStep,
-                       kHeld = M::kStep / 4;  // elements per lane and fragment row in one k step
+  // kHeld: elements per lane and fragment row in one k step.
+  static constexpr int kSteps = kNumbers / M::kStep, kHeld = M::kStep / 4;
 
   uint32_t b_[kSteps][kFewChannelTiles][2];
   int place_[kSteps][kHeld];

@@ -8,8 +8,8 @@
 namespace plimsoll::engine::cuda {
 
 inline constexpr const char* kCudnnKernel = "cudnn";  // weights in kWeightLayout
-inline constexpr const char* kDirectKernel =
-    "direct";  // direct convolution, weights row-major: depthwise or asymmetric padding
+// Direct convolution, weights row-major: depthwise or asymmetric padding.
+inline constexpr const char* kDirectKernel = "direct";
 
 // Whether our tensor-core kernels can be used: the card has compute capability 8.0, and float32 may be rounded to tf32.
 inline bool on_matrix_units(const Card& card, const Convolution& c) {

@@ -1,3 +1,5 @@
+// Kernels around the GEMM of an im2col convolution (im2col.h): writes the im2col rows, pads the weights to the rows'
+// width, and adds up the partial weight gradients.
 #include "backends/cuda/convolution/im2col_launch.h"
 
 #include <algorithm>

@@ -13,8 +13,8 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr int kPixels = 128;  // output pixels per segment
-constexpr int kRow =
-    kFewChannelOutputs + 8;  // row pitch of dy in shared memory; the 8 extra elements avoid bank conflicts
+// Row pitch of dy in shared memory; the 8 extra elements avoid bank conflicts.
+constexpr int kRow = kFewChannelOutputs + 8;
 constexpr int kMostShared = 48 * 1024;
 
 // The image rows under a segment of output pixels.

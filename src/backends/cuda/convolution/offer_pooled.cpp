@@ -8,8 +8,8 @@
 namespace plimsoll::engine::cuda {
 
 Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node) {
-  constexpr double kEfficiency =
-      0.08;  // share of the tensor cores' peak: im2col rows of a few dozen elements leave most of a tile idle
+  // Share of the tensor cores' peak: im2col rows of a few dozen elements leave most of a tile idle.
+  constexpr double kEfficiency = 0.08;
   PLIMSOLL_TRY(require_compute_input(node, 0));
   const Convolution c(node);
   const bool weight_grad = node.node.op == "conv2d_pooled_weight_grad";

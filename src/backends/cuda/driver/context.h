@@ -29,11 +29,10 @@ struct Context {
   // destroys CUDA's primary context, which all users of that card in the process share: each of them then gets the
   // error from its own calls, and none can continue.
   Failures failures;
-  std::string way;                // GpuOptions::way
-  int architecture = 0;           // architecture that code is compiled for: the card's own, even if `card` has another
-                                  // capability (as_capability)
-  cudaStream_t stream = nullptr;  // kernels are enqueued here and captured from here
-  cudaStream_t copies = nullptr;  // copies to the device: batches, and values offloaded to host memory
+  std::string way;                  // GpuOptions::way
+  int architecture = 0;             // code is compiled for the real card, whatever GpuOptions::as_capability is
+  cudaStream_t stream = nullptr;    // kernels are enqueued here and captured from here
+  cudaStream_t copies = nullptr;    // copies to the device: batches, and values offloaded to host memory
   cudaStream_t outgoing = nullptr;  // copies to the host
   cudnnHandle_t dnn = nullptr;      // uses `stream`
   cublasLtHandle_t blas = nullptr;  // called through libraries.h; the library is not linked

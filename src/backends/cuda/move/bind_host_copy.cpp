@@ -65,8 +65,7 @@ BoundKernel bind_host_copy(Context& context, const BoundNode& node) {
   return launching(context, node.node.op, [=, stream = context.stream, from = input(node, 0), to = output(node, 0)] {
     if (end != nullptr) cudaStreamWaitEvent(stream, end->over, 0);
     if (from != to)
-      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault,
-                      stream);  // if the plan did not place the output over the input
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);  // unless output and input share memory
   });
 }
 

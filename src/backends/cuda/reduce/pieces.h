@@ -9,8 +9,8 @@
 namespace plimsoll::engine::cuda {
 
 inline constexpr int kSumThreads = 256;
-inline constexpr int64_t kSumBlocks =
-    512;  // enough to fill a large card; more would only make the final addition longer
+// Enough to fill a large card; more would only make the final addition longer.
+inline constexpr int64_t kSumBlocks = 512;
 
 // Sums over the middle axis of [outer, rows, columns]. A block is `lanes` threads wide, over packs of columns.
 struct ColumnSums {
