@@ -51,7 +51,7 @@ struct BackendEntry {
 
 // Ordered from slowest to fastest.
 std::span<const BackendEntry> backends();
-const BackendEntry& backend_named(std::string_view name);  // `name` must exist
+const BackendEntry& backend_named(std::string_view name);  // `name` must be one of them
 
 // Opens the backend `name`, or returns why this build does not contain it.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view name, const BackendOptions& options);

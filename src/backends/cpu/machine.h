@@ -9,7 +9,7 @@ namespace plimsoll::engine::cpu {
 
 struct Machine {
   int threads = 1;
-  double peak_flops = 0;        // float32, all threads, of the instruction set in use
+  double peak_flops = 0;        // float32 peak of all threads, for the instruction set in use
   double bytes_per_second = 0;  // streaming from memory, all threads
   dnnl::engine engine;
   dnnl::stream stream;

@@ -35,8 +35,8 @@ struct Card {
 // Cards that can be planned for without having them, e.g. "rtx-4090-24g".
 const std::vector<Card>& card_profiles();
 Result<Card> card_from_profile(const std::string& profile);
-// A profile in a JSON file given by the user (docs/gpu.md): whether `device` names such a file, and the card in it.
-// Unknown or missing keys and implausible numbers are error P204.
+// Profiles in JSON files written by users (docs/gpu.md): whether the value of --device is the path of such a file, and
+// the card it describes. Unknown or missing keys and implausible numbers are error P204.
 bool is_profile_file(const std::string& device);
 Result<Card> card_from_file(const std::string& path);
 

@@ -10,7 +10,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// The dtypes of full-size tensors. Arithmetic is float32 in all of them.
+// The dtypes that our kernels accept for full-size tensors. The arithmetic is float32 for all of them.
 inline bool is_compute_dtype(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }

@@ -1,5 +1,6 @@
 // Compiles element-wise nodes to tile instructions, with one function per op. Ops that are a single expression are
-// listed in ops.inl instead.
+// listed in ops.inl instead. A comment after a signature lists the node's inputs (and -> outputs); `?` marks optional
+// ones.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
-// The element-wise instructions. `in` and `out` may be the same address, because an iteration reads before it writes.
-// `omp simd` tells the compiler so; otherwise it would have to assume that the ranges overlap.
+// The element-wise instructions. A comment after a signature lists the inputs, the constants in `f`, and -> the
+// outputs. `in` and `out` may be the same address, because an iteration reads before it writes. `omp simd` tells the
+// compiler so; otherwise it would have to assume that the ranges overlap.
 
 template <typename F>
 inline void map1(const TileCall& c, F f) {

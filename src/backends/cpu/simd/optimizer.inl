@@ -1,4 +1,5 @@
-// Optimizer updates and other element-wise operations on weights.
+// Optimizer updates and other element-wise operations on weights. A comment after a signature lists the inputs, the
+// constants in `f`, and -> the outputs.
 
 void tile_moving_average(const TileCall& c) {  // moving, batch; f: momentum, 1 - momentum
   const float keep = c.f[0], take = c.f[1];
@@ -17,7 +18,7 @@ void tile_unscale(const TileCall& c) {  // g, scale
   const float scale = scalar(c, 1);
   map1(c, [=](float g) { return g / scale; });
 }
-void tile_keep_if(const TileCall& c) {  // new, old, bad
+void tile_keep_if(const TileCall& c) {  // new value, old value, count of non-finite gradient elements
   const bool keep = scalar(c, 2) != 0.0F;
   map2(c, [=](float fresh, float old) { return keep ? old : fresh; });
 }

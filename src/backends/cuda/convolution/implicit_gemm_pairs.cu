@@ -165,7 +165,7 @@ __host__ __device__ inline int numbers_held(const PairedLines& lines) {
 }
 
 // Each warp accumulates 16 pairs x all output channels of the block. Of the 16 rows of an mma's A fragment, row g is
-// the first element of pair g and row g + 8 its second element; the k dimension is the output pixels.
+// the first element of pair g and row g + 8 its second element; the k dimension runs over output pixels.
 constexpr int kWeightThreads = kWeightPairs / 16 * kWarp;
 template <typename T>
 __global__ void __launch_bounds__(kWeightThreads, kBlocks)

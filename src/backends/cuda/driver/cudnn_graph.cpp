@@ -123,7 +123,7 @@ bool build_remembered(DnnPlan& plan, const std::string& key, Bytes grant) {
   return false;
 }
 
-// Builds the fastest of the first engines that can be built. Returns its seconds, or infinity if none runs.
+// Tries the first few engines that can be built and keeps the fastest. Returns its seconds, or infinity if none runs.
 double build_fastest(Context& context, DnnPlan& plan, std::span<const DnnTensor> tensors, const Workspace& workspace) {
   auto addresses = address_map(tensors);
   Stopwatch stopwatch(context.stream);

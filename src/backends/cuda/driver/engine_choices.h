@@ -7,7 +7,8 @@
 
 namespace plimsoll::engine::cuda {
 
-// The key names the problem, the card and the library's version. Keys and choices must not contain tabs or newlines.
+// The key consists of the problem, the card and the library's version. Keys and choices must not contain tabs or
+// newlines.
 std::optional<std::string> remembered_choice(const std::string& key);
 void remember_choice(const std::string& key, const std::string& choice);
 

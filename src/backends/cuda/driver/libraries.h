@@ -79,8 +79,8 @@ struct Nvml {
   int (*process_name)(unsigned pid, char* text, unsigned length);  // null if the driver does not have it
 };
 
-// P603 if the library is missing or lacks a function; the result is cached. Loading cuDNN also sets the handle from
-// which cudnn-frontend takes its functions.
+// Fails with P603 if the library is missing or lacks a function; the result is cached. Loading cuDNN also sets the
+// handle from which cudnn-frontend takes its functions.
 Result<const Cudnn*> load_cudnn();
 Result<const CublasLt*> load_cublas_lt();
 Result<const Nvrtc*> load_nvrtc();

@@ -12,8 +12,8 @@ namespace plimsoll::engine::cuda {
 
 inline constexpr int kSortTile = 2048;  // tokens sorted per block
 inline constexpr int kDigitBits = 8, kDigits = 1 << kDigitBits;
-inline constexpr int kRunOfTokens = 64;  // tokens of one row that are summed beforehand, for rows with many tokens
-inline constexpr int kLongRun = kRunOfTokens * kRunOfTokens;  // the same number of runs
+inline constexpr int kRunOfTokens = 64;  // tokens per run; a run whose tokens all have one row is summed beforehand
+inline constexpr int kLongRun = kRunOfTokens * kRunOfTokens;  // tokens per long run, i.e. a run of kRunOfTokens runs
 
 struct EmbeddingGrad {
   int64_t tokens = 0, rows = 0, width = 0;

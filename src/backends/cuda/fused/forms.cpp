@@ -1,5 +1,5 @@
 // The CUDA code that each element-wise op and channel sum contributes to a fused kernel. The formulas are those of
-// src/ops.
+// src/ops. A comment after a signature lists the node's inputs (and -> outputs); `?` marks optional ones.
 #include <cmath>
 #include <limits>
 

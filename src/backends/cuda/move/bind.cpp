@@ -1,4 +1,4 @@
-// Binds ops that move elements to launches.
+// Binds the data-movement ops (copy, concat, slice, broadcast, pad, upsample, cast, fill, reorder) to kernel launches.
 #include "backends/cuda/move/launch.h"
 
 #include <cuda_bf16.h>
