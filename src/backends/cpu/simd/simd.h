@@ -52,8 +52,8 @@ struct GemmBlock {
   const float* bias;  // bias of these n columns, or null; added with the last part of k
   bool relu;
   bool pack_a;
-  float* a_panels;  // scratch: gemm_a_panel_elements(m, k)
-  float* b_panels;  // scratch: gemm_b_panel_elements(n, k)
+  float* a_panels;  // scratch: k times m rounded up to a multiple of gemm_mr
+  float* b_panels;  // scratch: k times n rounded up to a multiple of gemm_nr
 };
 
 constexpr int64_t kWinogradRows = 2, kWinogradColumns = 4;  // results per tile

@@ -116,7 +116,9 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Attentio
 
 BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention& a) {
   if (a.n * a.h > 65535 || a.d > kWidestHead)
-    return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(node.node.op, a)));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is too large: at most 65535 heads over all samples, each at most {} wide",
+                            text_of(node.node.op, a), kWidestHead));
   const auto checked = [&context, what = node.node.op] { note_enqueued(context, what); };
   const cudaStream_t stream = context.stream;
   const Bound at = tensors_of(node, a);

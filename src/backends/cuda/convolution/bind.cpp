@@ -320,7 +320,7 @@ BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution
 BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   const Convolution c(NodeView{node.graph, node.node});
   const std::string& op = node.node.op;
-  BoundKernel bound = fail(ErrorCode::kUnsupported, "own loops");
+  BoundKernel bound = fail(ErrorCode::kUnsupported, "not bound yet");
   if (node.kernel == kIm2colKernel) {
     bound = bind_few_channels(context, node, c);
     if (bound) return bound;  // it includes the bias gradient
@@ -331,7 +331,8 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   }
   if (!bound) {
     if (bound.error().code != ErrorCode::kUnsupported) return bound;
-    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(op, c)));
+    if (!fits_int(c))
+      return fail(ErrorCode::kUnsupported, fmt::format("{} is too large for 32-bit indices", text_of(op, c)));
     bound = bind_direct(context, node, c);
   }
   return with_bias_gradient(context, node, c, std::move(*bound));

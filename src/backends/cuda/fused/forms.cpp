@@ -149,7 +149,7 @@ void write_adam(FusedWriter& w) {  // w, g, m, v, learning_rate, iteration
            fmt::format("adam_weight({}, {}, {}, {}, {})", decayed, new_m, new_v, alpha, number(attrs.real("epsilon"))));
 }
 
-void write_keep_if(FusedWriter& w) {  // new, old, bad
+void write_keep_if(FusedWriter& w) {  // new value, old value, count of non-finite gradient elements
   const std::string fresh = w.full(0), old = w.full(1);
   w.result(0, fmt::format("{} == 0.0f ? {} : {}", w.scalar(2), fresh, old));
 }
@@ -246,7 +246,7 @@ FusedForm fused_form(const std::string& op) {
   return found == forms().end() ? nullptr : found->second;
 }
 
-// No header of CUDA's: the compiler may be there without them. bf16 conversion is by hand below sm_80.
+// The text includes no CUDA headers, because NVRTC may be installed without them. Below sm_80 it converts bf16 by hand.
 const char* fused_prelude() {
   return
 #define PLIMSOLL_DEVICE_CODE(...) #__VA_ARGS__

@@ -144,7 +144,8 @@ std::string FusedWriter::derived_scalar(const std::string& expression) {
 void FusedWriter::result(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const DType dtype = graph_.type(id).dtype;
-  if (dtype != DType::kFloat32 && !is_half(dtype)) refuse(fmt::format("makes {}", name_of(dtype)));
+  if (dtype != DType::kFloat32 && !is_half(dtype))
+    refuse(fmt::format("writes {}; a fused kernel writes f32, f16 or bf16", name_of(dtype)));
   const std::string name = fresh("t");
   const int index = output_index(id);
   if (index != kNone) stored_.push_back(index);

@@ -13,7 +13,7 @@ struct Product {
   DType dtype = DType::kFloat32;   // type of a, b and bias
   DType result = DType::kFloat32;  // type of y: dtype, or f32
   int64_t count = 1;               // batch count: products of equal size whose matrices are consecutive in a, b and y
-  bool adds = false;               // y += instead of y =
+  bool adds = false;               // accumulate: y += instead of y =
 };
 
 struct ProductAddresses {

@@ -101,7 +101,7 @@ Result<BroadcastShape> broadcast_shape(const Shape& x, const Shape& y) {
     }
   }
   if (sizes.size() > static_cast<size_t>(BroadcastShape::kAxes))
-    return fail(ErrorCode::kUnsupported, "broadcast on a GPU: more than 8 groups of axes");
+    return fail(ErrorCode::kUnsupported, "broadcast on a GPU: more than 8 axes after merging");
   BroadcastShape shape;
   shape.axes = static_cast<int>(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {

@@ -19,7 +19,8 @@ Status check_move(const NodeView& node, size_t i) {
   const Shape& shape = node.in_shape(i);
   if (shape.rank() != 4)
     return refuse(node, fmt::format("only weights [kh,kw,i,o] can be converted, not [{}]", to_text(shape)));
-  if (shape.elements() > kLargestImage) return refuse(node, fmt::format("[{}] is too large", to_text(shape)));
+  if (shape.elements() > kLargestImage)
+    return refuse(node, fmt::format("[{}] has more than 2^30 elements", to_text(shape)));
   return {};
 }
 
