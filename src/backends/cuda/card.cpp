@@ -17,8 +17,8 @@ struct Row {
 
 // Rates are those reached by long copies and large matrix products, not the data sheet's. The H200 was measured (4.3
 // TB/s read plus write, 790 TFLOP/s in bf16, 526 MiB of context). The others are the data sheet's rates times the share
-// that the H200 reaches (0.9 of the bandwidth, 0.8 of the tensor cores with float32 accumulation). Memory is the size
-// that the driver reports.
+// that the H200 reaches (0.9 of the bandwidth, 0.8 of the tensor cores with float32 accumulation). The memory size is
+// the one that the driver reports.
 constexpr Row kRows[] = {
     {"h200-141g", "NVIDIA H200", 90, 132, 143771, 60, 580, 4300, 60, 380, 790, 55},
     {"h100-80g", "NVIDIA H100 80GB HBM3", 90, 132, 81559, 50, 580, 3000, 60, 380, 790, 55},

@@ -39,7 +39,8 @@ inline int most_shared() {
   return known ? bytes : 0;
 }
 
-// Opts a kernel in to that amount. All launches of a kernel set the same value, whatever each of them uses.
+// Allows a kernel to use that amount of shared memory. All launches of a kernel set the same value, whatever each of
+// them uses.
 template <typename Kernel>
 void allow_most_shared(Kernel kernel) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared());

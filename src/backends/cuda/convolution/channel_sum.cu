@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kLanes = 32, kRowsAtOnce = 8;
 
-// Block (x, part) sums 32 channels over one part of the rows. The thread rows of a block are added in a fixed order.
+// Block (x, part) sums 32 channels over one part of the rows. The sums of a block's thread rows are added in a fixed
+// order.
 template <typename T, typename Out>
 __global__ void sum_rows(const T* x, int64_t rows, int64_t channels, Out* out, int64_t parts) {
   __shared__ float shared[kRowsAtOnce][kLanes + 1];

@@ -28,7 +28,7 @@ Bytes parts_bytes(int64_t rows, int64_t columns) {
 }
 
 // Engines copy tensors into other layouts or sum weight gradients in parts: at most the size of the tensors, up to a
-// cap. They also keep tables of their own, so small problems get 1 MiB more.
+// cap. They also keep tables of their own, so that small problems need the additional 1 MiB.
 Bytes library_scratch(const Convolution& c, const NodeView& node) {
   const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
   if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);

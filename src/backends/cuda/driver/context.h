@@ -29,7 +29,7 @@ struct Context {
   // destroys CUDA's primary context, which all users of that card in the process share: each of them then gets the
   // error from its own calls, and none can continue.
   Failures failures;
-  std::string way;                  // GpuOptions::way
+  std::string way;                  // see GpuOptions::way
   int architecture = 0;             // code is compiled for the real card, whatever GpuOptions::as_capability is
   cudaStream_t stream = nullptr;    // kernels are enqueued here and captured from here
   cudaStream_t copies = nullptr;    // copies to the device: batches, and values offloaded to host memory

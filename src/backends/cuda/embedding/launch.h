@@ -36,8 +36,7 @@ struct AdamRows {
   float rest_1 = 0, rest_2 = 0;   // 1 - beta
   float epsilon = 0, decay = 0;
 };
-// If the plan does not cover every row, only rows that occur in the ids change; for the others new_w must already equal
-// w.
+// If the plan does not cover every row, only rows that occur in the ids change; for the others new_w is a copy of w.
 void launch_sgd_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,
                      const SgdRows& update, void* workspace, cudaStream_t stream);
 void launch_adam_rows(const EmbeddingGrad& plan, Element element, const void* dy, const int32_t* ids,

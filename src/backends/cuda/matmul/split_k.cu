@@ -1,5 +1,5 @@
 // Split-K GEMM for few columns (n <= 32) and long sums (split_k.h). The first kernel writes float32 partial sums, one
-// per chunk of k; the second adds the chunks in order and applies bias and relu. All matrices are row-major.
+// per chunk of k; the second adds the chunks in a fixed order and applies bias and relu. All matrices are row-major.
 #include "backends/cuda/matmul/split_k_launch.h"
 
 #include "backends/cuda/common/device.cuh"
@@ -40,8 +40,8 @@ __device__ inline void sum_over_lanes(float (&v)[V], int lane, int& at, float (&
   }
 }
 
-// Block (chunk, tile) computes partial sums over one chunk of k. A warp has kRows rows of a; its lanes hold adjacent k,
-// and N >= n columns in registers.
+// Block (chunk, tile) computes partial sums over one chunk of k. A warp has kRows rows of `a`; its lanes hold adjacent
+// k, and N >= n columns in registers.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     partial_sums(int m, int n, int64_t k, int64_t chunk_terms, const T* __restrict__ a, const T* __restrict__ b,

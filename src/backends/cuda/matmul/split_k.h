@@ -1,5 +1,5 @@
-// Split-K GEMM: y[m,n] = a[m,k] b[k,n] with few columns and a long sum. The product is bound by reading a once, and the
-// tensor cores would be mostly idle. How k is split depends only on the shapes.
+// Split-K GEMM: y[m,n] = a[m,k] b[k,n] with few columns and a long sum. The product is bound by reading `a` once, and
+// the tensor cores would be mostly idle. How k is split depends only on the shapes.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@ namespace plimsoll::engine::cuda {
 inline constexpr const char* kSplitKKernel = "skinny";  // the kernel's name in plans (older name of split-K)
 
 inline constexpr int64_t kSplitKColumns = 32;
-inline constexpr int kSplitKWarps = 8, kSplitKWarpRows = 4;  // warps per block, and rows of a per warp
+inline constexpr int kSplitKWarps = 8, kSplitKWarpRows = 4;  // warps per block, and rows of `a` per warp
 inline constexpr int kSplitKStep = 128;                      // terms of the sum that a block keeps in shared memory
 
 inline bool is_split_k(int64_t m, int64_t n, int64_t k) {
