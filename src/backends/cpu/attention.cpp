@@ -1,5 +1,5 @@
 // attention and attention_grad by online softmax: one pass over the keys of each query with a running maximum, so that
-// no T x T matrix is stored. Plain loops; sums over positions are accumulated in double.
+// no T x T matrix is stored. The code uses plain loops and accumulates sums over positions in double.
 #include <cmath>
 #include <limits>
 

@@ -12,8 +12,8 @@ bool library_takes(const Card& card, const Attention& a) {
   return is_half(a.dtype) && card.capability >= 80 && a.d % 8 == 0 && a.d <= 128 && a.t > 1;
 }
 
-// The forward pass needs very little. The backward pass accumulates dq in float32, with positions and widths rounded up
-// to tiles, plus two sums per row; engines use the same amount again for their own scheduling.
+// The forward pass needs very little workspace. The backward pass accumulates dq in float32, with positions and widths
+// rounded up to tiles, plus two sums per row; engines use the same amount again for their own scheduling.
 Bytes library_scratch(const Attention& a, bool backward) {
   const Bytes rows = a.n * a.h * align_up(a.t, 128), sums = rows * 4;
   if (!backward) return 2 * sums + kMiB;

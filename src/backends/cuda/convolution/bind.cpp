@@ -263,8 +263,8 @@ BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolu
 
 using Ways = std::vector<std::pair<const char*, decltype(&bind_as_it_is)>>;
 
-// Binds the algorithm that a test asks for (GpuOptions::way), or the fastest, which is remembered. kUnsupported if no
-// algorithm works.
+// Binds the algorithm that a test asks for (GpuOptions::way), or the fastest, which is remembered. Returns kUnsupported
+// if no algorithm works.
 BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolution& c, const char* kind,
                          const Ways& ways) {
   if (!context.way.empty()) {

@@ -114,7 +114,7 @@ class FewChannelWeights {
           });
       }
 #pragma unroll
-      for (int q = 0; q < kHeld; ++q) {  // in the order in which along() calls them
+      for (int q = 0; q < kHeld; ++q) {  // the elements k in the order in which along() visits them
         const int k = step * M::kStep + (kHeld == 4 ? 2 * t + q % 2 + q / 2 * 8 : t + 4 * q);
         place_[step][q] = k < s.numbers ? place_of(s, lines, k) : -1;
       }

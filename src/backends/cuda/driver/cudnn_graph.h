@@ -38,7 +38,7 @@ struct ChosenPlan {
   double seconds = 0;  // 0 if it was not measured now
 };
 
-// kUnsupported if no engine supports the problem within the workspace.
+// Returns kUnsupported if no engine supports the problem within the workspace.
 Result<ChosenPlan> choose_plan(Context& context, const DnnProblem& problem, std::span<const DnnTensor> tensors,
                                const Workspace& workspace);
 

@@ -25,7 +25,7 @@ class HeldMemory {
   // call.
   static Result<HeldMemory> open(int ordinal);
 
-  Bytes before() const { return state_->before; }  // bytes at open()
+  Bytes before() const { return state_->before; }  // allocated bytes at open()
   Bytes now() const;                               // 0 before open()
   Bytes peak() const;
   const std::string& counted_by() const { return state_->counted_by; }

@@ -16,7 +16,7 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 struct Library {
-  const char* name;                // for messages
+  const char* name;                // name used in messages
   std::vector<const char*> files;  // newest first
   const char* folder;              // folder inside site-packages/nvidia for CUDA 12 wheels; CUDA 13 wheels share "cu13"
   std::vector<std::string> remedies;

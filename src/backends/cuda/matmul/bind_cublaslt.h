@@ -21,7 +21,7 @@ struct ProductAddresses {
   void* y;
 };
 
-// kUnsupported if cuBLASLt has no engine within the workspace. The measurement overwrites y.
+// Returns kUnsupported if cuBLASLt has no engine within the workspace. The measurement overwrites y.
 BoundKernel bind_product(Context& context, const Product& product, const ProductAddresses& at,
                          const Workspace& workspace);
 
