@@ -19,7 +19,7 @@ struct TileCall {
   void* out[3];
   int64_t n;
   int64_t first;   // index of the tile's first element in the whole tensor, for dropout
-  const float* f;  // constants
+  const float* f;  // constants of the instruction
   const int64_t* i;
 };
 using TileFunction = void (*)(const TileCall&);

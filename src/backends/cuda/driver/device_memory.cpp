@@ -56,8 +56,8 @@ class DeviceMemory final : public Memory {
   bool host_visible() const override { return false; }
   Bytes bytes() const override { return bytes_; }
   Bytes held_bytes() const override {
-    return range_ != nullptr ? range_->mapped()
-                             : align_up(bytes_ + kGuard, 2 * kMiB);  // the driver's allocation granularity
+    constexpr Bytes kGranularity = 2 * kMiB;  // the driver allocates in units of this size
+    return range_ != nullptr ? range_->mapped() : align_up(bytes_ + kGuard, kGranularity);
   }
 
   Status commit(Bytes bytes) override {

@@ -16,7 +16,7 @@ struct SplitKProduct {
   const void *a, *b, *bias;  // bias may be null
   bool relu;
   void* y;
-  float* sums;  // chunks * m * n
+  float* sums;  // chunks * m * n floats of workspace
 };
 
 void launch_split_k(const SplitKProduct& product, cudaStream_t stream);
