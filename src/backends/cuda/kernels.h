@@ -31,6 +31,6 @@ struct KernelEntry {
 // them).
 const KernelEntry* kernel_of(const std::string& op);
 
-Padding best_padding(const NodeView& node);  // for convolutions
+Padding best_padding(const NodeView& node);  // where lowering should put a convolution's padding
 
 }  // namespace plimsoll::engine::cuda

@@ -1,14 +1,13 @@
 // Implicit GEMM for convolutions over few input channels in half precision whose kernels are too large for
 // implicit_gemm.cu, e.g. 7 x 7 x 3, the first layer of many networks. Computes y = relu?(conv(x, w) + bias?) and the
-// partial sums of the weight gradient. x, y and dy are NHWC, w is [o, kh, kw, c]; shapes as in paired_takes(). The
-// caller adds up the partial weight gradients (launch_sum_parts); the input gradient is left to other kernels.
+// partial sums of the weight gradient. x, y and dy are NHWC, w is [o, kh, kw, c]. The caller adds up the partial weight
+// gradients (launch_sum_parts); the input gradient is left to other kernels.
 //
 // A row of the kernel covers kw * c consecutive elements of an image row. The kernels read them from shared memory as
-// pairs: two halves in one 32-bit register of an mma.m16n8k16 fragment. This needs sw * c to be even, so that a pair
-// has the same alignment for every output pixel. Elements of a pair outside the kernel are masked to zero. Example: kw
-// * c = 21, left * c = 9. An image row in shared memory starts at a multiple of 8 elements of the image, so lead = 7
-// elements precede the kernel, and because lead is odd, the first pair starts one element before the kernel (`.` =
-// masked):
+// pairs: two half-precision values in one 32-bit register of an mma.m16n8k16 fragment. Elements of a pair outside the
+// kernel are masked to zero. Example with kw = 7, c = 3 and left = 3: an image row in shared memory starts at a
+// multiple of 8 elements of the image, so lead = 7 elements precede the kernel. Because 7 is odd, the first pair starts
+// one element before the kernel (`.` is a masked element):
 //
 //   offset in the row      0 ... 5    6   7    8   9   10  11   12  13    ...    26  27   28  29
 //   element under kernel              .   0    1   2    3   4    5   6    ...    19  20    .   .
@@ -18,6 +17,12 @@
 // A quad is four pairs, read by the four lanes of a group: 8 elements, i.e. one half of the k dimension of an mma. The
 // next output pixel reads the same pairs sw * c elements further on. Image rows are double buffered: cp.async loads the
 // rows of the next segment (row_segments.cuh) into shared memory while the current segment is multiplied.
+//
+// Supported shapes (paired_takes): dw is 1, so that a kernel row covers consecutive elements; sw * c is even, so that a
+// pair has the same alignment for every output pixel; w * c and o are multiples of 8, for 16-byte copies; strides and
+// dh are at most 64; the kernel has at most 7 rows of at most 12 pairs, because the forward pass keeps all weights in
+// registers; for the weight gradient at most 79 pairs in total, 16 per warp, and one for the bias gradient; two
+// segments fit into shared memory.
 #include <algorithm>
 
 #include "backends/cuda/convolution/few_channels.cuh"
