@@ -2,7 +2,7 @@
 // is the GEMM dw[tap] = x^T dy over all output pixels. A block loads the image rows under a segment of output pixels
 // and the segment's dy into shared memory (double buffered), and each warp multiplies the pixels of one tap with dy.
 // Blocks split the pixels (split-K) and write float32 partial sums, which the caller adds up; the bias gradient is left
-// to the caller too. x and dy are NHWC, dw is [o, kh, kw, c]. The number of output channels must be a multiple of 16
+// to the caller too. x and dy are NHWC, dw is [o, kh, kw, c]. The output channels of a pixel must be a multiple of 16
 // bytes, the size of one asynchronous copy, and two segments must fit into shared memory. cuDNN's kernels leave most of
 // the tensor cores idle for so few channels. float32 inputs are truncated to tf32 by the tensor cores: rounding them
 // first cost a tenth of the time on an H200.
