@@ -25,8 +25,8 @@ __host__ __device__ constexpr int gradient_spread(int size) {
 }
 constexpr int kBlocks = 2;  // blocks per multiprocessor
 
-// Output channels per block. Each warp accumulates them times all input channels of one tap, as many as its registers
-// hold.
+// Output channels per block. For one tap, each warp accumulates a tile of these output channels by all input channels,
+// as large as its registers allow.
 template <int kChannels>
 constexpr int kOutputs = kChannels == 64 ? 32 : 64;
 
