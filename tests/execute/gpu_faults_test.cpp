@@ -117,7 +117,8 @@ TEST_F(GpuFaults, ANeighbourIsPlannedAround) {
 void expect_says_who_holds_it(const std::string& text) {
   EXPECT_NE(text.find("free now: "), std::string::npos) << text;
   // Containers may hide other processes from the driver.
-  EXPECT_TRUE(text.find("held by ") != std::string::npos || text.find("does not say who") != std::string::npos) << text;
+  EXPECT_TRUE(text.find("held by ") != std::string::npos || text.find("does not say which") != std::string::npos)
+      << text;
 }
 
 TEST_F(GpuFaults, ABudgetThatIsNotFreeEndsBeforeAnythingRuns) {
