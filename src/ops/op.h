@@ -1,7 +1,8 @@
 // What the engine knows about an op, in one struct that the op's own file fills in.
 //
 // Layout convention: channels last. Floating tensors of one graph share a dtype T (f32, or f64 in the reference); T is
-// never named by an op, it follows from the inputs. docs/ops.md lists every op with its inputs, outputs and attributes.
+// never named by an op, it follows from the inputs. docs/internals/ops.md lists every op with its inputs, outputs and
+// attributes.
 #pragma once
 
 #include <functional>
