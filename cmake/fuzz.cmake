@@ -1,4 +1,4 @@
-# One program per parser of strangers' files (docs/fuzzing.md). With PLIMSOLL_FUZZ they are libFuzzer's, for clang alone;
+# One program per parser of strangers' files (docs/internals/fuzzing.md). With PLIMSOLL_FUZZ they are libFuzzer's, for clang alone;
 # otherwise they run given files once, and a test of each replays its corpus.
 option(PLIMSOLL_FUZZ "build the fuzz targets with libFuzzer (clang; see the preset fuzz)" OFF)
 

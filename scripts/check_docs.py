@@ -3,7 +3,7 @@
 
 Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
 index docs/errors/README.md lists them all; docs/keras.md lists every layer, loss and schedule that is read; links between Markdown files
-lead somewhere; no source file is longer than 500 lines.
+lead somewhere; docs/memory.svg and README.md show the numbers of bench/results.md; no source file is longer than 500 lines.
 
     scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
 """
@@ -11,6 +11,8 @@ lead somewhere; no source file is longer than 500 lines.
 import pathlib
 import re
 import sys
+
+import draw_memory
 
 MAX_LINES = 500
 # Files that are longer, each with the reason why they are not cut.
@@ -87,7 +89,7 @@ def long_files(root):
 
 def main(arguments):
     root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
-    breaches = [*error_pages(root), *keras_names(root), *links(root), *long_files(root)]
+    breaches = [*error_pages(root), *keras_names(root), *links(root), *draw_memory.breaches(root), *long_files(root)]
     for name, what in breaches:
         print(f"{name}: {what}")
     print(f"check_docs: {len(breaches)} breaches")

@@ -10,7 +10,7 @@ import re
 import sys
 import tempfile
 
-# The path of the data, from the top. docs/concepts.md draws it.
+# The path of the data, from the top. docs/internals/architecture.md draws it.
 ORDER = ["base", "formats", "graph", "ops", "model", "autodiff", "program", "device", "levers", "lower", "plan", "search",
          "backends", "data", "execute", "shrink", "report", "api", "cli"]
 RANK = {name: rank for rank, name in enumerate(ORDER)}

@@ -108,4 +108,4 @@ else
   say "  scripts/venv.sh newest && .venv/bin/python scripts/score_with_keras.py $out/fashion.keras ${test/,/ } $out/evaluate.json"
 fi
 
-title "Where next: README.md, docs/concepts.md, and 'build/plimsoll plan YOUR_MODEL.keras --batch-size 32'"
+title "Where next: README.md, docs/fits.md, and 'build/plimsoll plan YOUR_MODEL.keras --batch-size 32'"

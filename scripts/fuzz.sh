@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets (docs/fuzzing.md), as many at a time as there are processors, and says what each did.
+# Runs the fuzz targets (docs/internals/fuzzing.md), as many at a time as there are processors, and says what each did.
 #
 #   scripts/fuzz.sh [SECONDS [TARGET...]]    each target for SECONDS (60); builds them first
 #   scripts/fuzz.sh --bundle DIR             programs, corpora and the libraries they need in one folder and, packed, in

@@ -4,7 +4,7 @@
 #   scripts/test.sh [--long]
 #
 # Some tests look at a sample: 30 s per fuzz target, 50 mutated files of each kind, one failing allocation at each of some places, no file
-# of 5 GiB. With --long they look at all of it (docs/building.md). FUZZ_SECONDS and MUTATED_FILES replace the numbers.
+# of 5 GiB. With --long they look at all of it (docs/internals/building.md). FUZZ_SECONDS and MUTATED_FILES replace the numbers.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 if [ "${1-}" = --long ]; then

@@ -1,8 +1,8 @@
 // The definition of an op, in one struct that the op's own file fills in.
 //
 // Layout convention: channels last. All floating-point tensors of a graph have one dtype T (f32, or f64 in the
-// reference). Ops never name T; it follows from the inputs. docs/ops.md lists every op with its inputs, outputs and
-// attributes.
+// reference). Ops never name T; it follows from the inputs. docs/internals/ops.md lists every op with its inputs,
+// outputs and attributes.
 #pragma once
 
 #include <functional>

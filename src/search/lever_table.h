@@ -1,5 +1,5 @@
 // The table of levers: all that search, saved plans, reports and flags know about a lever stands in its row.
-// docs/adding-a-lever.md shows how to add one.
+// docs/internals/adding-a-lever.md shows how to add one.
 #pragma once
 
 #include <span>

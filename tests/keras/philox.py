@@ -1,4 +1,4 @@
-"""Philox 4x32-10 and Plimsoll's dropout masks, after docs/ops.md, written anew in numpy."""
+"""Philox 4x32-10 and Plimsoll's dropout masks, after docs/internals/ops.md, written anew in numpy."""
 
 import numpy as np
 
