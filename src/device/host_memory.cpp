@@ -24,7 +24,7 @@ Result<std::byte*> HostMemory::map(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(Error{ErrorCode::kOutOfMemory,
-                      fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
+                      fmt::format("cannot allocate {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
                       {},
                       {"a smaller --budget, or a higher limit (ulimit -v)"}});
   // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets

@@ -316,7 +316,7 @@ def test_the_pace_of_a_resumed_epoch_is_that_of_its_own_steps(tmp_path):
 
 def test_a_log_of_a_pipe_nobody_reads_is_an_error(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    refused(602, *fit("--log", tmp_path / "pipe"), mentions=["nobody reads"], timeout=60)
+    refused(602, *fit("--log", tmp_path / "pipe"), mentions=["no program reads"], timeout=60)
 
 
 def test_two_runs_may_share_the_null_device():

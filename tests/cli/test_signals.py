@@ -173,4 +173,4 @@ def test_the_first_ctrl_c_is_answered_on_a_terminal(tmp_path):
     )
     os.close(inner)
     text = signal_on(outer, process, lambda _: steps_in(log) > 3)
-    assert process.returncode == 5 and "a second Ctrl-C ends at once, unsaved" in text, text
+    assert process.returncode == 5 and "a second Ctrl-C ends at once without saving" in text, text

@@ -184,7 +184,7 @@ def test_a_schedule_and_a_plateau_exclude_each_other(job):
     model.save(folder / "model.keras")
     flags = ("fit", folder / "model.keras", "--data", files["data"], "--reduce-lr-on-plateau", "loss:1:0.5")
     ended = program.run(*flags, expect=2)
-    assert "error P201: --reduce-lr-on-plateau: a schedule" in ended.stderr and "--learning-rate" in ended.stderr
+    assert "error P201: --reduce-lr-on-plateau cannot be combined with the learning rate schedule" in ended.stderr and "--learning-rate" in ended.stderr
     program.run(*flags, "--learning-rate", 0.001)
 
 

@@ -203,5 +203,5 @@ def test_resume_of_a_finished_run_says_that_nothing_is_left(job):
     folder, _, _ = job
     assert finish(start(job, "finished"))[0] == 0
     code, text = finish(start(job, "finished", "--resume"))
-    assert code == 0 and "nothing was left to train" in text and "measured" not in text, text
+    assert code == 0 and "nothing left to train" in text and "measured" not in text, text
     assert_same_file(folder / "finished.keras", folder / "whole.keras")
