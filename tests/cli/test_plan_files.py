@@ -78,11 +78,11 @@ def test_a_plan_that_is_not_there(tmp_path):
 
 
 def test_another_model(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path, model=GOLDEN / "mlp.keras", data=data("mlp")), ["model mlp then, cnn now"])
+    misfit(tmp_path, saved_plan(tmp_path, model=GOLDEN / "mlp.keras", data=data("mlp")), ["model: mlp in the plan, cnn in this run"])
 
 
 def test_another_batch(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path, batch_size=8), ["batch 8 then, 4 now"])
+    misfit(tmp_path, saved_plan(tmp_path, batch_size=8), ["batch: 8 in the plan, 4 in this run"])
 
 
 def test_another_thread_count(tmp_path):
@@ -90,13 +90,13 @@ def test_another_thread_count(tmp_path):
 
 
 def test_another_precision(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path), ["precision float32 then, float64 now"], "--precision", "float64")
+    misfit(tmp_path, saved_plan(tmp_path), ["precision: float32 in the plan, float64 in this run"], "--precision", "float64")
 
 
 def test_another_rounding_of_matrix_work(tmp_path):
     """Not every kernel of a GPU does without tf32."""
     card = ("--device", "rtx-4090-24g")
-    misfit(tmp_path, saved_plan(tmp_path, *card), ["tf32 true then, false now"], *card, "--tf32", "false")
+    misfit(tmp_path, saved_plan(tmp_path, *card), ["tf32: true in the plan, false in this run"], *card, "--tf32", "false")
 
 
 def test_a_number_of_samples_that_leaves_another_last_batch(tmp_path):
