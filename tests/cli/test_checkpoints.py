@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_goes_on_from_the_one_before(tmp_path, harm):
     else:
         newest.unlink()
     ended = program.run(*fit("--epochs", 4, "--checkpoint", run, "--resume", "--save", tmp_path / "s.keras"))
-    assert "going on from the checkpoint before it, of step 10" in ended.stderr and "resuming after step 10" in ended.stderr
+    assert "continuing from the previous checkpoint, of step 10" in ended.stderr and "resuming after step 10" in ended.stderr
     assert (run / "damaged.plimsoll").exists() == (harm != "remove")
     assert (tmp_path / "s.keras").read_bytes() == (tmp_path / "whole.keras").read_bytes()
 
