@@ -1,5 +1,5 @@
-// Memories and queues are data: each memory is packed, checked and saved like any other, and what runs on another queue
-// than compute's keeps its values until somebody has waited for it.
+// Memories and queues: each memory is packed, checked and saved like any other. A node on another queue than the
+// compute queue keeps its values until a node has waited for it.
 #include <gtest/gtest.h>
 
 #include "device/host_backend.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr Bytes kValue = 4096;
 constexpr Space kThird{2};
 
-// Two values wait in the host's memory at the same time, one in a third.
+// Two values are in host memory at the same time, one is in a third memory.
 const char* const kText = R"(graph "copies"
   %x = input f32[32,32] inputs
   %a = matmul(%x, %x) : f32[32,32] activations
@@ -124,7 +124,7 @@ TEST_F(Spaces, ACopyOnAQueueOfItsOwnIsUnderWayUntilItIsWaitedFor) {
   plan_ = good;
   place("a/sent").last = begun;
   expect_refused("'a/sent' is used by node");
-  // Who reads the copy before it was waited for sees half of it.
+  // A node that reads the copy without waiting for it would see an incomplete copy.
   plan_ = good;
   node("a/fetched").inputs[0] = phase().graph.find("a/sent");
   expect_refused("starts a copy of 'a', but no node waits for it");
@@ -144,7 +144,7 @@ TEST_F(Spaces, AQueueIsForCopiesOfItsDirection) {
     expect_refused("stands on queue to_host, which is for copies alone");
   }
   plan_ = good;
-  node("a/sent").queue = Queue::kCompute;  // slower, and right
+  node("a/sent").queue = Queue::kCompute;  // slower, but correct
   EXPECT_TRUE(validate(plan_)) << to_text(validate(plan_).error());
 }
 

@@ -1,6 +1,6 @@
-// A device with memory of its own, made of a host device: the session feeds it, reads back from it and asks it for room
-// as it does a GPU, on machines that have none. Memory that was not asked for faults when it is touched. The test can
-// take its room away, or the whole device.
+// A simulated GPU on top of a host device, for machines without a GPU. The session feeds it, reads back from it and
+// commits memory on it as on a GPU. Accessing memory that was not committed faults. The test can reduce its free
+// memory, or make the whole device fail.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,7 +17,7 @@
 namespace plimsoll::engine::testing {
 
 struct PretendState {
-  Bytes room = std::numeric_limits<Bytes>::max();  // of the arena
+  Bytes room = std::numeric_limits<Bytes>::max();  // most bytes that the arena may take
   Bytes before = 0;                                // held by the program before the device was opened
   Bytes mapped = 0;                                // of the arena
   Bytes staged = 0;                                // of a batch on its way
@@ -30,7 +30,7 @@ struct PretendState {
   // What the session asked whether there is room for.
   Bytes asked_room = 0;
   bool lost = false;
-  Failures failures;  // noted by the test, as by a kernel that could not be started
+  Failures failures;  // filled by the test, as by a kernel that could not start
 };
 
 namespace pretend {
