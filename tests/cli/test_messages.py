@@ -1,4 +1,4 @@
-"""Names, sizes and data as newcomers write them: understood, or refused with what to write instead."""
+"""Names, sizes and data as new users write them: the program understands them, or says what to write instead."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_devices_in_other_words(device):
 
 @pytest.mark.parametrize("device", ("GPU", "GPU:0", "/GPU:0", "/device:GPU:0", "cuda", "cuda:0"))
 def test_gpus_in_other_words(device):
-    """What `gpu` does here, whether there is one or not."""
+    """Other spellings behave like `gpu`, with or without a GPU."""
     ended = program.run("plan", MODEL, "--device", device, "--json", expect=None)
     assert ended.code == program.run("plan", MODEL, "--device", "gpu", expect=None).code
     assert ended.code in (0, 6), ended

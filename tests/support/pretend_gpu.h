@@ -19,15 +19,15 @@ namespace plimsoll::engine::testing {
 struct PretendState {
   Bytes room = std::numeric_limits<Bytes>::max();  // most bytes that the arena may take
   Bytes before = 0;                                // held by the program before the device was opened
-  Bytes mapped = 0;                                // of the arena
-  Bytes staged = 0;                                // of a batch on its way
-  Bytes peak = 0;                                  // of all three together
-  std::vector<Bytes> commits;                      // each time more was taken: up to where
+  Bytes mapped = 0;                                // bytes of the arena
+  Bytes staged = 0;                                // bytes of the staged batch
+  Bytes peak = 0;                                  // largest sum of the three above
+  std::vector<Bytes> commits;                      // the new end of the arena, each time more memory was taken
 
   Bytes held() const { return before + mapped + staged; }
   void count() { peak = std::max(peak, held()); }
 
-  // What the session asked whether there is room for.
+  // The bytes that the session passed to check_room().
   Bytes asked_room = 0;
   bool lost = false;
   Failures failures;  // filled by the test, as by a kernel that could not start
