@@ -133,7 +133,8 @@ int main() {
   std::printf("%-26s %-5s %9s %9s %9s\n", "us", "", "alone", "sums", "applied+sums");
   for (const auto& [type, name] : {std::pair{fe::DataType_t::BFLOAT16, "bf16"}, {fe::DataType_t::HALF, "f16"}})
     for (const Shape& s : kShapes) {
-      if (type == fe::DataType_t::HALF && &s - kShapes >= 4) continue;  // a few shapes, to see whether f16 has more engines
+      if (type == fe::DataType_t::HALF && &s - kShapes >= 4)
+        continue;  // a few shapes, to see whether f16 has more engines
       std::string why;
       std::printf("%lldx%lld %lld -> %lld, %lldx%lld/%lld %s", (long long)s.size, (long long)s.size,
                   (long long)s.channels, (long long)s.filters, (long long)s.kernel, (long long)s.kernel,

@@ -1,12 +1,12 @@
-// Times training steps of GPT-2 small on one GPU. The graph is built from ops, because its layers cannot be imported from
-// Keras yet.
+// Times training steps of GPT-2 small on one GPU. The graph is built from ops, because its layers cannot be imported
+// from Keras yet.
 //
 //   gpt_bench [--batch 16] [--length 1024] [--layers 12] [--steps 30] [--recompute 1] [--profile 1] [--device gpu]
 //
 // The network is that of the peers (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head
 // without bias. The vocabulary of 50,257 is padded to 50,304 columns, so that rows of logits are aligned to 16 bytes. A
-// bias of -30,000 keeps the padded columns out of every softmax. Weights and Adam's state are float32, everything else is
-// bf16, as under mixed_bfloat16.
+// bias of -30,000 keeps the padded columns out of every softmax. Weights and Adam's state are float32, everything else
+// is bf16, as under mixed_bfloat16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -126,8 +126,8 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-// Sets small random weights, unit scales and the mask of the padding; the state stays zero. Weights are pieces of one long
-// random sequence, because 163 million draws would take seconds.
+// Sets small random weights, unit scales and the mask of the padding; the state stays zero. Weights are pieces of one
+// long random sequence, because 163 million draws would take seconds.
 void fill_persistent(const Plan& plan, Memory& memory, double scale) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 0.02F);
@@ -215,8 +215,8 @@ int run(const Flags& flags) {
   require(backend->finish());
   const float first_loss = loss();
   const double first = seconds_since(start);
-  // The memory of the ids is reused after they are read, so they are written again before each timed step. The time does
-  // not depend on the ids, as long as they are valid tokens.
+  // The memory of the ids is reused after they are read, so they are written again before each timed step. The time
+  // does not depend on the ids, as long as they are valid tokens.
   std::vector<double> times;
   for (int i = 0; i < flags.steps; ++i) {
     feed();

@@ -2,8 +2,9 @@
 //
 //   step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--forbid LEVER] [--device gpu]
 //
-// ms is the median over `steps` steps. The wall clock is read only every 10 steps, with a synchronisation, so that steps
-// follow each other as in training. opened_s, planned_s, ready_s and first_step_s count from the start of the process.
+// ms is the median over `steps` steps. The wall clock is read only every 10 steps, with a synchronisation, so that
+// steps follow each other as in training. opened_s, planned_s, ready_s and first_step_s count from the start of the
+// process.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Times single nodes on the CPU backend, at the shapes of the benchmark models. Prints milliseconds (the minimum of several
-// runs), the resulting rates of arithmetic and memory traffic, and the prediction of the cost model.
+// Times single nodes on the CPU backend, at the shapes of the benchmark models. Prints milliseconds (the minimum of
+// several runs), the resulting rates of arithmetic and memory traffic, and the prediction of the cost model.
 //
 //   bench_kernels [THREADS] [FILTER]
 #include <fmt/format.h>
@@ -140,7 +140,8 @@ void fill(const TensorType& type, void* data) {
   }
 }
 
-// Returns the processor time of all threads. On a busy machine, with one thread, it is more accurate than the wall clock.
+// Returns the processor time of all threads. On a busy machine, with one thread, it is more accurate than the wall
+// clock.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
