@@ -64,7 +64,7 @@ void refuse_empty_values(CLI::App& command);
 // Turns an error of the CLI11 parser into our own message. `command` is the first word of the command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command);
 
-// Returns "the model file lists 'auc', but Plimsoll does not compute it" for a skipped metric (also for "val_auc"),
+// Returns "the metric 'auc' is requested, but Plimsoll does not compute it" for a skipped metric (also for "val_auc"),
 // else "".
 std::string skipped_text(const Model& model, const std::string& metric);
 

@@ -200,10 +200,9 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
       ->delimiter(',');
   command.add_option("--allow", flags.allow, "use only these memory levers")->delimiter(',');
   command
-      .add_option(
-          "--batchnorm", flags.batchnorm,
-          "exact: statistics of the whole batch; per-micro-batch: statistics of each micro-batch, which changes "
-          "training")
+      .add_option("--batchnorm", flags.batchnorm,
+                  "BatchNormalization uses statistics of the whole batch (exact) or of each micro-batch "
+                  "(per-micro-batch), which changes training")
       ->check([](const std::string& text) {
         return text == "exact" || text == "per-micro-batch"
                    ? std::string()
@@ -327,7 +326,7 @@ std::string skipped_text(const Model& model, const std::string& metric) {
   const std::string name = metric.starts_with("val_") ? metric.substr(4) : metric;
   const auto& skipped = model.skipped_metrics();
   if (std::find(skipped.begin(), skipped.end(), name) == skipped.end()) return "";
-  return fmt::format("the model file lists '{}', but Plimsoll does not compute it", name);
+  return fmt::format("the metric '{}' is requested, but Plimsoll does not compute it", name);
 }
 
 }  // namespace plimsoll::engine

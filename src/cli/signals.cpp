@@ -34,7 +34,8 @@ struct Text {
 Text &saving_text = *new Text, &lost_text = *new Text;
 bool on_terminal = false, as_json = false;
 
-// From here on only functions that POSIX allows in a signal handler: write, clock_gettime, unlink, _exit.
+// The code below runs in a signal handler. It calls only functions that POSIX allows there: write, clock_gettime,
+// unlink, _exit.
 void print(int fd, const Text& text) {
   const std::string* const current = text.current;
   if (current == nullptr) return;

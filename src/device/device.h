@@ -1,4 +1,4 @@
-// What a backend tells about its device, as plain data. levers, lower, plan and search use only this interface and know
+// Describes a device to the planner, as plain data. levers, lower, plan and search use only this interface and know
 // no backend.
 #pragma once
 

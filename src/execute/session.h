@@ -45,7 +45,7 @@ class Session {
  public:
   // Binds every kernel and does a dry run before any weight is loaded: one node of each kind, or every phase on a
   // device that records phases. Fails with kOverheadAboveBound if the process then holds more outside its arena than
-  // the plan's overhead bound. `held_before` is the device memory that the program held before
+  // the plan's overhead bound. `held_before` is the device memory that the program held before the session
   // (Backend::held_before_bytes, or the process's own bytes on the host). It does not count as overhead; the plan
   // counts it as data (DataDemand). The backend and the model must outlive the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
@@ -124,7 +124,7 @@ class Session {
   Status bind(const Model& model, Plan plan);  // binds the plan and uses it
   Status bind_again();                         // binds every plan to new addresses
   Status check_overhead();
-  Status record(BoundPlan& plan);  // keeps the contents of persistent values
+  Status record(BoundPlan& plan);  // records its phases; keeps the contents of persistent values
   void take(BoundPlan& plan);      // makes it the plan in use
   Status open_queues();
   Result<BoundPhase*> next_accumulate(int64_t count);

@@ -115,7 +115,7 @@ struct Plan {
   Bytes bytes_in(Space space) const;                                             // 0 for a memory that it does not use
   std::vector<PlanMemory> memories() const;                                      // the device's first
   const PhasePlan* phase(PhaseName name) const;                                  // the first of that name, or null
-  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // for whole batches
+  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // not for a tail
   bool micro_batched() const { return batch.micro < batch.effective; }
   // The phase that computes gradients: one run of it per micro-batch.
   PhaseKind gradient_phase() const { return micro_batched() ? PhaseKind::kAccumulate : PhaseKind::kTrain; }

@@ -34,7 +34,7 @@ double finite(const json& j) {
 
 Space space_from(const json& j) {
   const auto space = space_from_text(j.get_ref<const std::string&>());
-  if (!space) throw std::range_error(fmt::format("expected a memory, got {:.40}", j.dump()));
+  if (!space) throw std::range_error(fmt::format("expected a memory space, got {:.40}", j.dump()));
   return *space;
 }
 

@@ -73,7 +73,8 @@ std::string heading(const PlanReport& report) {
         "fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
         report.margin > 0 ? fmt::format(" (the free memory minus a margin of {})", format_bytes(report.margin)) : "");
   else
-    text += fmt::format("does not fit: {} of {}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget));
+    text += fmt::format("does not fit: it needs {}, but the budget is {}\n\n", format_bytes(plan.peak_bytes()),
+                        format_bytes(report.budget));
   return text;
 }
 
@@ -150,7 +151,7 @@ std::string levers_text(const PlanReport& report) {
                         saving(result.unlevered_arena_bytes - plan.arena_bytes, "save", "add"));
   if (searched && plan.batch.effective > 0)
     text += fmt::format(
-        "  without levers {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
+        "  without levers the arena needs {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
         format_bytes(result.bytes_per_sample),
         result.least_bytes > 0 ? "; the smallest plan found needs " + format_bytes(result.least_bytes) : "");
   return text.empty() ? text : "\n" + text;

@@ -94,7 +94,7 @@ void copy_prices(const std::vector<LeverUse>& then, std::vector<LeverUse>& now) 
 tl::unexpected<Error> made_for_else(const GivenPlan& given, std::vector<std::string> facts) {
   return fail(Error{
       code_of(given),
-      fmt::format("{}: this {} was made for something else", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
+      fmt::format("{}: this {} does not match this run", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
       std::move(facts),
       {given.of_checkpoint ? "use the flags that the run was started with, or another --checkpoint folder"
                            : "create it again with the flags and data of this run: plimsoll plan ... --save FILE"}});

@@ -23,7 +23,7 @@ struct AcceptedPlan {
 // lever table. Must be called before any part of the plan is used.
 Status check_plan(const GivenPlan& given, const LeverTable& table = lever_table());
 
-// Compiles a checked plan again and compares. Fails with P211 or P212 if the plan was made for something else, or if
+// Compiles a checked plan again and compares. Fails with P211 or P212 if the plan does not match the request, or if
 // compiling its settings gives another plan. For a checkpoint, the latter is only a note, because its state works with
 // any plan of the same program. Fails with P301 if the plan does not fit the budget.
 Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& request);

@@ -147,7 +147,7 @@ def test_metrics_that_are_not_computed_are_a_warning_and_stay_in_the_file(tmp_pa
 def test_early_stopping_by_a_metric_that_is_not_computed(tmp_path):
     model = with_metrics(tmp_path, [AUC])
     flags = ("--batch-size", 4, "--validation-data", data(), "--early-stopping", "val_auc:2")
-    refused(201, "fit", model, "--data", data(), *flags, mentions=["the model file lists 'auc', but Plimsoll does not compute it"])
+    refused(201, "fit", model, "--data", data(), *flags, mentions=["the metric 'auc' is requested, but Plimsoll does not compute it"])
 
 
 def test_metrics_of_flags_are_for_the_run_alone(tmp_path):

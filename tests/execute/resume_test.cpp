@@ -9,7 +9,7 @@ namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2;
-constexpr int64_t kReads = 3 + 3 + 3;  // per epoch: windows of 6, 6 and 5 samples
+constexpr int64_t kReads = 3 + 3 + 3;  // reads per epoch: windows of 6, 6 and 5 samples, in three micro-batches each
 
 struct Outcome {
   std::map<std::string, std::vector<double>> values;

@@ -161,7 +161,7 @@ def test_layers_made_mixed_by_hand(tmp_path, rng):
 
 
 def test_the_scale_of_a_file_is_not_lost(tmp_path, rng):
-    """A run in float32 does not use the scale. The saved file still has it, and a note says so if the file changes anyway."""
+    """A run in float32 does not use the scale. The saved file keeps it; if a flag changes the config, that has the scale, too."""
     x, y = models.labelled(rng, HALF * BATCH, SHAPE, CLASSES)
     model = network("mixed_float16")
     keras_side.train(model, x, y, BATCH)

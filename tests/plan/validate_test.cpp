@@ -40,7 +40,7 @@ class Validate : public ::testing::TestWithParam<std::tuple<const char*, std::st
     plans_.push_back(compiled(request, 3, 1));
   }
 
-  // Calls `damage` for every phase of every plan. `damage` breaks a copy and calls `refused` each time it could do so.
+  // Calls `damage` for every phase of every plan. `damage` breaks copies of the plan and calls `refused` for each.
   template <typename Damage>
   void each_phase(Damage damage, int at_least = 1) {
     int count = 0;
