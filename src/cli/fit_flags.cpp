@@ -124,7 +124,8 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_option("--epochs", flags.epochs, "number of passes over the data")
       ->check(whole_above_zero())
       ->capture_default_str();
-  command.add_option("--steps-per-epoch", flags.steps_per_epoch, "batches per epoch, if fewer than the data has")
+  command
+      .add_option("--steps-per-epoch", flags.steps_per_epoch, "optimizer steps per epoch, if fewer than the data has")
       ->check(whole_above_zero());
   command
       .add_option("--shuffle", flags.options.data.shuffle,

@@ -1,5 +1,5 @@
-// Describes a device to the planner, as plain data. levers, lower, plan and search use only this interface and know
-// no backend.
+// Describes a device to the planner, as plain data. levers, lower, plan and search use only this interface and depend
+// on no backend.
 #pragma once
 
 #include <cstdint>

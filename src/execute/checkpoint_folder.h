@@ -64,7 +64,7 @@ class CheckpointRotation {
   CheckpointRotation(std::string folder, int64_t keep) : folder_(std::move(folder)), keep_(keep) {}
 
   const std::string& folder() const { return folder_; }
-  // Tells the step of the newest checkpoint in the folder. Called by the code that has read it.
+  // Sets the step of the newest checkpoint in the folder. Called by the code that has read it.
   void found(int64_t step) { newest_ = step; }
   // `best` is the step of the best weights that the checkpoint refers to.
   Status write(int64_t step, std::optional<int64_t> best, const nlohmann::json& header,
