@@ -133,7 +133,7 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
       ->capture_default_str();
   command.add_option("--early-stopping", flags.early_stopping,
                      "METRIC:PATIENCE[:restore-best], e.g. val_loss:3: stop when the metric has not improved for "
-                     "PATIENCE epochs");
+                     "PATIENCE epochs; restore-best: then restore the weights of the best epoch");
   command.add_option("--reduce-lr-on-plateau", flags.reduce_lr,
                      "METRIC:PATIENCE:FACTOR, e.g. val_loss:3:0.2: multiply the learning rate by FACTOR when the "
                      "metric has not improved for PATIENCE epochs");

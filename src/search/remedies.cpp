@@ -102,7 +102,7 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
                          format_bytes(result.least_bytes), result.least_bytes,
                          format_bytes(result.least_bytes - request.budget)));
   const Bytes held = request.data.held_before;
-  error.fact(fmt::format("this is {} arena, {} overhead of the process, {} data buffers{}",
+  error.fact(fmt::format("it consists of {} arena, {} overhead of the process, {} data buffers{}",
                          format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_at_peak()),
                          format_bytes(result.plan.data_bytes - held),
                          held > 0 ? fmt::format(", {} held by the program before the run", format_bytes(held)) : ""));

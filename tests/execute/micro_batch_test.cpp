@@ -25,7 +25,7 @@ Tensors change(const Tensors& before, const Tensors& after) {
 }
 
 struct Case {
-  int64_t micro, window;  // window: its samples; an epoch's last window has fewer than the batch
+  int64_t micro, window;  // samples per micro-batch and per window; an epoch's last window may be smaller
   bool weights;
 };
 
