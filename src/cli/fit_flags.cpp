@@ -143,7 +143,7 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_option("--checkpoint", flags.checkpoint, "folder for checkpoints; --resume continues from them");
   command
       .add_option("--checkpoint-every", flags.checkpoint_every,
-                  "write a checkpoint every N steps (a number), or after each epoch (epoch)")
+                  "a number N: write a checkpoint every N steps; epoch: after each epoch")
       ->capture_default_str();
   command
       .add_option("--keep-checkpoints", flags.keep_checkpoints, "number of checkpoints to keep, including the newest")

@@ -196,9 +196,10 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
       ->capture_default_str();
   command
       .add_option("--forbid", flags.forbid,
-                  fmt::format("memory levers not to use: {}", fmt::join(searched_levers(), ", ")))
+                  fmt::format("levers (ways to save memory) not to use: {}; recompute is gradient checkpointing",
+                              fmt::join(searched_levers(), ", ")))
       ->delimiter(',');
-  command.add_option("--allow", flags.allow, "use only these memory levers")->delimiter(',');
+  command.add_option("--allow", flags.allow, "use only these levers")->delimiter(',');
   command
       .add_option("--batchnorm", flags.batchnorm,
                   "BatchNormalization uses statistics of the whole batch (exact) or of each micro-batch "
