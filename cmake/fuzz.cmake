@@ -1,5 +1,5 @@
-# One program per parser of strangers' files (docs/internals/fuzzing.md). With PLIMSOLL_FUZZ they are libFuzzer's, for clang alone;
-# otherwise they run given files once, and a test of each replays its corpus.
+# One program per parser of untrusted files (docs/internals/fuzzing.md). With PLIMSOLL_FUZZ they are built for libFuzzer, which needs clang.
+# Otherwise each program runs the given files once, and a test runs it on its corpus.
 option(PLIMSOLL_FUZZ "build the fuzz targets with libFuzzer (clang; see the preset fuzz)" OFF)
 
 function(plimsoll_fuzz_target name)

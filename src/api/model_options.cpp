@@ -72,9 +72,9 @@ Result<std::set<std::string>> forbidden_levers(const std::vector<std::string>& f
   for (const std::string& name : allow)
     if (is_in(forbid, name))
       return fail(Error{ErrorCode::kUsage,
-                        fmt::format("--allow {0} --forbid {0}: a lever cannot be both", name),
-                        {"--allow LIST alone forbids every other lever"},
-                        {fmt::format("leave {} out of one of them", name)}});
+                        fmt::format("--allow {0} --forbid {0}: a lever cannot be both allowed and forbidden", name),
+                        {"--allow LIST already forbids every other lever"},
+                        {fmt::format("remove {} from one of the two lists", name)}});
   std::set<std::string> forbidden(forbid.begin(), forbid.end());
   if (!allow.empty())
     for (const std::string& lever : searched_levers())

@@ -1,4 +1,4 @@
-// A session's plans: bound when it is made, added, taken in turn, or replaced between two windows.
+// The plans of a session: bound when the session is created; added, switched or replaced between two windows.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -25,12 +25,12 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
-  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // somebody may have come since it was made
+  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // other processes may have taken memory since the plan was made
   std::unique_ptr<Session> session(new Session(backend, options, held_before));
   PLIMSOLL_ASSIGN(session->arena_, Arena::reserve(backend, plan));
   PLIMSOLL_TRY(session->bind(model, std::move(plan)));
   PLIMSOLL_TRY(session->open_queues());
-  // What planning needed is given back before the arena is used.
+  // Release the memory of planning before the arena is used.
   malloc_trim(0);
   Memory& memory = session->arena_->memory();
   if (memory.host_visible())
@@ -38,13 +38,13 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
   else
     PLIMSOLL_TRY(memory.fill(0, std::byte{0}, memory.bytes()));
   PLIMSOLL_TRY(session->record(*session->bound_));
-  PLIMSOLL_TRY(memory.fill(0, std::byte{0}, session->arena_->persistent_bytes()));  // as a new arena is
+  PLIMSOLL_TRY(memory.fill(0, std::byte{0}, session->arena_->persistent_bytes()));  // a new arena has zeros
   PLIMSOLL_TRY(session->check_overhead());
   return session;
 }
 
-// Added plans are not run before their first step: persistent values would change. On the host the dry run of the first
-// plan has shown what running adds, and what binding adds is measured.
+// Added plans do not run before their first step, because persistent values would change. On the host, the dry run of
+// the first plan has shown the overhead of running, and the overhead of binding is measured.
 Status Session::record(BoundPlan& plan) {
   if (arena_->memory().host_visible()) return {};
   PLIMSOLL_ASSIGN(const HostView kept, arena_->look());
@@ -54,15 +54,15 @@ Status Session::record(BoundPlan& plan) {
 
 Status Session::check_overhead() {
   overhead_measured_ = overhead_now() - held_before_;
-  arena_->memory().trim(arena_->persistent_bytes());  // each phase takes its own when it comes
+  arena_->memory().trim(arena_->persistent_bytes());  // each phase commits its memory when it runs
   int primitives = 0;
   for (const auto& bound : plans_) primitives += bound->primitives();
   const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(primitives);
   if (overhead_measured_ <= bound + held_by_tools()) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
-                    fmt::format("the process holds {} beside its arena, the published bound is {}",
+                    fmt::format("the process holds {} outside its arena, but the published bound is {}",
                                 format_bytes(overhead_measured_), format_bytes(bound)),
-                    {"nothing was trained: the budget could not have been kept"},
+                    {"nothing was trained, because the process might exceed the budget"},
                     {"report this with the output of 'plimsoll doctor'"}});
 }
 
@@ -88,7 +88,7 @@ Status Session::bind_again() {
   return {};
 }
 
-// Looks up once what steps need: nothing is found by name while they run.
+// Looks up all slots that steps need, so that steps do no lookups by name.
 void Session::take(BoundPlan& plan) {
   bound_ = &plan;
   arena_->use(plan.plan());
@@ -106,7 +106,7 @@ void Session::take(BoundPlan& plan) {
   for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(plan.most_samples())));
 }
 
-// What stands between a host that reads files and a device with memory of its own.
+// Opens the feed and the readbacks for a device with its own memory.
 Status Session::open_queues() {
   const Memory& memory = arena_->memory();
   if (memory.host_visible()) return {};
@@ -115,7 +115,7 @@ Status Session::open_queues() {
     batch = std::max(batch, bound->batch_bytes());
     if (bound->batch_bytes() - static_cast<Bytes>(bound->most_arrays()) * kAlignment > bound->plan().data_bytes)
       return fail(ErrorCode::kBadPlan,
-                  fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
+                  fmt::format("the plan has {} for a staged batch, but it needs {}",
                               format_bytes(bound->plan().data_bytes), format_bytes(bound->batch_bytes())));
   }
   feed_.reset();
@@ -141,12 +141,13 @@ Status Session::open_queues() {
 Status Session::check_idle() const {
   PLIMSOLL_TRY(backend_.finish());
   if (readback_ == nullptr || requested_ == collected_) return {};
-  return fail(ErrorCode::kInternal, "plans are changed between windows, once all of them were collected");
+  return fail(ErrorCode::kInternal, "plans can change only between windows, after all windows were collected");
 }
 
 Status Session::use(size_t plan) {
   if (plan >= plans_.size())
-    return fail(ErrorCode::kInternal, fmt::format("there is no plan {}, the session has {}", plan, plans_.size()));
+    return fail(ErrorCode::kInternal,
+                fmt::format("there is no plan {}; the session has {} plans", plan, plans_.size()));
   if (bound_ == plans_[plan].get()) return {};
   PLIMSOLL_TRY(check_idle());
   take(*plans_[plan]);
@@ -190,7 +191,7 @@ Status Session::change_plan(const Model& model, Plan plan) {
   const auto in_use = std::find_if(plans_.begin(), plans_.end(), [&](const auto& b) { return b.get() == bound_; });
   const auto number = static_cast<size_t>(in_use - plans_.begin());
   const auto bind_all = [&](std::vector<std::pair<const Model*, Plan>> plans) -> Status {
-    plans_.clear();  // kernels go before the memory they are bound to
+    plans_.clear();  // kernels must be destroyed before the memory they are bound to
     for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
     for (auto& [shaped, one] : plans) {
       PLIMSOLL_TRY(bind(*shaped, std::move(one)));

@@ -1,4 +1,4 @@
-// Phases for batches of a size that a plan did not foresee.
+// Plans phases for batch sizes that a plan does not have.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 namespace plimsoll::engine {
 namespace {
 
-// The plan's own settings first; in a plan a phase that fits as it is stays without the levers of ordered graphs, and
-// here too. Then more of the levers that the plan uses: a smaller batch may still need a larger workspace.
+// Tries the plan's own settings first. A phase that fits without the kOrderedGraph levers does not use them, here as in
+// a plan. Then tries stronger settings of the levers that the plan uses, because a smaller batch may still need a
+// larger workspace.
 std::vector<LeverSettings> tail_settings(const SearchRequest& request, const Plan& plan) {
   std::vector<LeverSettings> list = {plan.settings};
   for (const Lever& lever : *request.levers) {
@@ -61,7 +62,7 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, Phas
     if (fits(*planned, plan)) return std::move(*planned);
     needed = planned->arena_bytes;
   }
-  return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, the plan has {}",
+  return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, but the plan has {}",
                                                   samples, format_bytes(needed), format_bytes(plan.arena_bytes)));
 }
 

@@ -1,4 +1,4 @@
-// Several plans in one arena: in turn, and one in place of another.
+// Several plans in one arena: plans that take turns, and a plan that replaces another.
 #include <gtest/gtest.h>
 
 #include "execute/probe.h"
@@ -8,7 +8,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// A plan for the session of a run, as `batch` samples in micro-batches of `micro`.
+// Returns a plan for the session of a run, for `batch` samples in micro-batches of `micro`.
 Plan plan_for(const ModelRun& run, int64_t batch, int64_t micro, int recompute = 0) {
   SearchRequest request = run.request;
   request.batch = batch;
@@ -24,7 +24,7 @@ RunOptions options_for(const std::string& device, int64_t batch) {
   return options;
 }
 
-// What a step needs of the one before, from one session to another.
+// Copies the persistent values from one session to another.
 void copy_values(const Session& from, Session& to) {
   const HostView values = require(from.look());
   for (const PersistentSlot& slot : from.persistent())
@@ -69,14 +69,15 @@ TEST(Plans, ThatReplaceOneAnotherGoOnWithTheLossesTheRunWouldHaveHad) {
     const Bytes whole = changed->plan().arena_bytes;
     for (int i = 0; i < 4; ++i) EXPECT_EQ(step(*changed, 0, 12), step(*same, 0, 12)) << device;
 
-    // Micro-batches add in another order: equal up to rounding. The dropped plan's arena is given back.
+    // Micro-batches add in another order, so results are equal up to rounding. The arena of the dropped plan is
+    // released.
     require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 4)));
     Probe(*changed->session).fill_pattern();
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
     EXPECT_EQ(Probe(*changed->session).first_changed_byte(changed->plan().arena_bytes), -1);
     EXPECT_EQ(changed->session->arena_peak_bytes(), changed->plan().arena_bytes);
 
-    // And back: accumulated gradients take no room any more.
+    // Change back: accumulated gradients need no memory any more.
     require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 12)));
     EXPECT_EQ(changed->plan().arena_bytes, whole);
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
@@ -108,7 +109,7 @@ TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
         request.predict_batch = 8;
         return request;
       }(),
-      0, 0);  // made for an arena of its own, with fewer persistent values
+      0, 0);  // made for another arena, with fewer persistent values
   for (const Plan& plan : {moved, foreign}) {
     EXPECT_FALSE(run->session->add_plan(run->open.model, plan));
     EXPECT_FALSE(run->session->change_plan(run->open.model, plan));

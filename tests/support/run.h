@@ -1,4 +1,4 @@
-// A model with its plan and its session, as the commands put them together, for tests that look inside.
+// A model with its plan and its session, set up as the commands do it, for tests that look inside.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ inline std::string golden(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name;
 }
 
-// "cpu" where this build has it, and the reference: the host may look into their arenas, and they repeat themselves to
-// the bit.
+// Returns "cpu" if this build has it, and "reference". Their arenas are host-visible, and their results are
+// reproducible bit for bit.
 inline std::vector<std::string> host_devices() {
   if (backend_named("cpu").built) return {"cpu", "reference"};
   return {"reference"};
 }
-// And "gpu" where there is one.
+// Returns the same, and "gpu" if there is one.
 inline std::vector<std::string> devices() {
   std::vector<std::string> list = host_devices();
   if (backend_named("gpu").available()) list.push_back("gpu");
@@ -41,29 +41,29 @@ inline std::string fast_device() {
   return devices().front();
 }
 
-// The options of a run as tests want them: settings are forced unless a test resets `forced`, nothing bounds the bytes.
+// The options of a run in tests: lever settings are forced unless a test resets `forced`, and the budget is unlimited.
 struct RunOptions : plimsoll::engine::RunOptions {
   RunOptions() {
     device = fast_device();
     threads = 2;
-    tf32 = false;  // its rounding is the user's choice, not an error to allow for
+    tf32 = false;  // tests compare with float32 results, so they must not round to tf32
     batch_size = 32;
     budget = 0;
     seed = 7;
     forced.emplace();
   }
-  bool alone = true;  // false: other sessions of this process hold memory too, which is no overhead of this one
+  bool alone = true;  // false: other sessions of this process also hold memory, which is not overhead of this one
 
   void validates(int64_t batch, int64_t samples = 0) {
     data.validates = true;
     data.validation_batch = batch;
     data.validation_samples = samples;
   }
-  // float32, and float64 on the reference, where the test asks for nothing else.
+  // Unless the test chooses a precision: float64 on the reference device, else float32.
   plimsoll::engine::RunOptions complete() const {
     plimsoll::engine::RunOptions options = *this;
     if (options.precision.empty()) options.precision = device == "reference" ? "float64" : "float32";
-    // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
+    // A GPU driver loaded by earlier tests takes hundreds of megabytes of host memory.
     const bool beside_gpu = device != "gpu" && devices().back() == "gpu";
     if (beside_gpu || !alone) options.resident_before = resident_bytes();
     return options;
@@ -76,7 +76,7 @@ inline std::unique_ptr<Backend> open_device(const std::string& device) {
   return require(open_backend(options.complete()));
 }
 
-// A backend as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
+// A backend that pretends to have its own memory and a link to the host, so that plans with offload run on any machine.
 class LinkedBackend final : public Backend {
  public:
   explicit LinkedBackend(std::unique_ptr<Backend> backend)
@@ -111,14 +111,14 @@ class LinkedBackend final : public Backend {
   LinkedDevice device_;
 };
 
-// A run that throws where it cannot go on, and shows its parts.
+// A run that throws on errors and gives access to its parts.
 class ModelRun {
  public:
   ModelRun(OpenModel model, const RunOptions& options) : whole(start(std::move(model), options)) {}
 
   const Plan& plan() const { return session->plan(); }
 
-  // One optimizer step over `count` samples from `first` on; its loss.
+  // Runs one optimizer step over `count` samples, starting at `first`. Returns its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
     require(whole->step(count, [&](const BatchRequest& piece, const BatchBuffers& into) {
@@ -176,7 +176,7 @@ inline std::unique_ptr<ModelRun> run_of(const plimsoll::Description& model, cons
   return std::make_unique<ModelRun>(require(open_description(described(compiled).description, "", {})), options);
 }
 
-// An array of a file as doubles, whatever floating or integer type it has.
+// Returns an array of a file as doubles. It may have any floating or integer type.
 inline std::vector<double> read_array(const ArraySource& source) {
   std::vector<std::byte> raw(static_cast<size_t>(source.bytes()));
   require(require(File::open_read(source.path)).pread_exact(source.offset, raw));
@@ -216,7 +216,7 @@ inline double largest(const std::vector<double>& list) {
   return most;
 }
 
-// The largest |got - want| as a share of the largest |want|.
+// Returns the largest |got - want| divided by the largest |want|.
 inline double relative_difference(const std::vector<double>& got, const std::vector<double>& want) {
   EXPECT_EQ(got.size(), want.size());
   double most = 0;
@@ -226,7 +226,7 @@ inline double relative_difference(const std::vector<double>& got, const std::vec
   return most == 0 ? 0 : scale == 0 ? INFINITY : most / scale;
 }
 
-// A folder of its own that goes away.
+// A new folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -247,7 +247,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Files that are being written end in ".part" until they are whole.
+// The names of files that are being written end in ".part" until they are complete.
 inline void expect_no_half_files(const TemporaryFolder& folder, const std::string& what = "") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
     EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();
