@@ -19,7 +19,8 @@ void make_backbone(const std::string& path) {
   auto backbone = require(functional({picture}, {features}, "backbone"));
   backbone = require(backbone.compile({.loss = "mse"}));
   auto trained = require(Model::create(backbone, {.batch_size = 32}));
-  require(trained.fit(Data::arrays(random_uniform({64, 32, 32, 3}, 0), random_uniform({64, 32}, 1))));
+  const auto pictures = random_uniform({64, 32, 32, 3}, 0), targets = random_uniform({64, 32}, 1);
+  require(trained.fit(Data::arrays(pictures, targets)));
   require(trained.save(path));
 }
 

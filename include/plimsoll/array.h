@@ -41,6 +41,12 @@ template <typename Range>
 concept ElementRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     Element<std::ranges::range_value_t<Range>>;
 
+/// A container that outlives the expression it is given in: one with a name, or a view such as std::span. A view of a
+/// container that is about to end does not compile.
+template <typename Range>
+concept LastingRange = ElementRange<std::remove_cvref_t<Range>> &&
+    (std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<std::remove_cvref_t<Range>>);
+
 /// The lengths of an array's dimensions, the batch first: {32, 28, 28, 1}.
 using Dims = std::vector<int64_t>;
 
@@ -54,16 +60,16 @@ class ArrayView {
   ArrayView() = default;
 
   /// Views a container, with one dimension.
-  template <ElementRange Range>
-  ArrayView(const Range& values)  // NOLINT(google-explicit-constructor): a vector is an array
+  template <LastingRange Range>
+  ArrayView(Range&& values)  // NOLINT(google-explicit-constructor): a vector is an array
       : ArrayView(values, {static_cast<int64_t>(std::ranges::size(values))}) {}
 
   /// Views a container as an array of this shape. A shape with another number of elements is an error (P402) of the
   /// call that the view is given to.
-  template <ElementRange Range>
-  ArrayView(const Range& values, Dims shape)
+  template <LastingRange Range>
+  ArrayView(Range&& values, Dims shape)
       : data_(std::ranges::data(values)),
-        dtype_(dtype_of<std::ranges::range_value_t<Range>>()),
+        dtype_(dtype_of<std::ranges::range_value_t<std::remove_cvref_t<Range>>>()),
         elements_(static_cast<int64_t>(std::ranges::size(values))),
         shape_(std::move(shape)) {}
 
@@ -128,11 +134,13 @@ class Array {
   }
 
   /// Views the array; the view is valid until the array changes or ends.
-  operator ArrayView() const {  // NOLINT(google-explicit-constructor): an array can be viewed
+  operator ArrayView() const& {  // NOLINT(google-explicit-constructor): an array can be viewed
     return {bytes_.data(), elements_, dtype_, shape_};
   }
+  operator ArrayView() const&& = delete;  ///< A view of an array that is about to end does not compile.
   /// Views `count` of the array's rows (its first dimension) from row `first` on; rows beyond the end are left out.
-  ArrayView rows(int64_t first, int64_t count) const;
+  ArrayView rows(int64_t first, int64_t count) const&;
+  ArrayView rows(int64_t first, int64_t count) const&& = delete;  ///< As above.
 
  private:
   Result<void> check(std::string_view wanted) const;
@@ -159,8 +167,9 @@ struct NamedArray {
 
   /// An array without a name.
   template <typename T>
-  requires std::convertible_to<const T&, ArrayView> NamedArray(const T& values)  // NOLINT(google-explicit-constructor)
-      : array(values) {}
+  requires(std::convertible_to<T, ArrayView> && !std::same_as<std::remove_cvref_t<T>, NamedArray>)
+      NamedArray(T&& values)  // NOLINT(google-explicit-constructor): an array may go without a name
+      : array(std::forward<T>(values)) {}
   /// An array for the input or output of this name.
   NamedArray(std::string of, ArrayView values) : name(std::move(of)), array(std::move(values)) {}
 };
@@ -173,8 +182,9 @@ class Arrays {
   Arrays() = default;
   /// One array, of a model with one input or output.
   template <typename T>
-  requires std::convertible_to<const T&, ArrayView> Arrays(const T& values)  // NOLINT(google-explicit-constructor)
-      : list_{NamedArray(values)} {}
+  requires(std::convertible_to<T, ArrayView> && !std::same_as<std::remove_cvref_t<T>, Arrays>)
+      Arrays(T&& values)  // NOLINT(google-explicit-constructor): one array is enough for one input
+      : list_{NamedArray(std::forward<T>(values))} {}
   /// Several arrays.
   Arrays(std::initializer_list<NamedArray> list) : list_(list) {}
   /// Several arrays.

@@ -63,7 +63,7 @@ Result<Array> Array::copy_of(const ArrayView& view) {
   return array;
 }
 
-ArrayView Array::rows(int64_t first, int64_t count) const {
+ArrayView Array::rows(int64_t first, int64_t count) const& {
   if (shape_.empty() || shape_[0] < 1) return {};
   first = std::clamp<int64_t>(first, 0, shape_[0]);
   count = std::clamp<int64_t>(count, 0, shape_[0] - first);

@@ -47,9 +47,12 @@ TEST(ModelBatch, LabelsOfAnyDtypeAreTheSameLabels) {
   };
   const double wanted = loss(samples.labels);
   const auto given = require(samples.labels.values<int32_t>());
-  expect_same_loss(loss(std::vector<uint8_t>(given.begin(), given.end())), wanted, "uint8");
-  expect_same_loss(loss(std::vector<int64_t>(given.begin(), given.end())), wanted, "int64");
-  expect_same_loss(loss(std::vector<float>(given.begin(), given.end())), wanted, "float");
+  const std::vector<uint8_t> bytes(given.begin(), given.end());
+  const std::vector<int64_t> whole(given.begin(), given.end());
+  const std::vector<float> floats(given.begin(), given.end());
+  expect_same_loss(loss(bytes), wanted, "uint8");
+  expect_same_loss(loss(whole), wanted, "int64");
+  expect_same_loss(loss(floats), wanted, "float");
   expect_same_loss(loss(ArrayView(given, {kBatch, 1})), wanted, "(4, 1)");
 }
 
@@ -57,6 +60,8 @@ TEST(ModelBatch, ShapesDtypesAndCountsAreChecked) {
   plimsoll::Model model = small_trained();
   const Samples samples;
   const auto x = floats_of(samples.x);
+  const std::vector<int32_t> three = {0, 1, 2}, none;
+  const std::vector<float> ones(4, 1), no_pixels;
   const auto step = [&](const ArrayView& view) { return model.step({.x = view, .y = samples.labels}); };
   expect_error(step(ArrayView(x.data(), 16, "complex64", {4, 2, 2, 1})), ErrorCode::kDataShape, {"complex64"});
   expect_error(step(x), ErrorCode::kDataShape, {"(16,)", "(16, 2, 2, 1)", "ArrayView(values, {4, 2, 2, 1})"});
@@ -73,13 +78,11 @@ TEST(ModelBatch, ShapesDtypesAndCountsAreChecked) {
                {"has 2 arrays, the model takes 1"});
   expect_error(model.step({.x = {{"nosuch", samples.x}}, .y = samples.labels}), ErrorCode::kDataShape,
                {"has no 'nosuch'"});
-  expect_error(model.step({.x = samples.x, .y = std::vector<int32_t>{0, 1, 2}}), ErrorCode::kDataShape,
-               {"Batch::y has 3 samples"});
-  expect_error(model.step({.x = samples.x, .y = samples.labels, .sample_weight = std::vector<float>(4, 1)}),
-               ErrorCode::kDataShape, {"options.sample_weights = true"});
+  expect_error(model.step({.x = samples.x, .y = three}), ErrorCode::kDataShape, {"Batch::y has 3 samples"});
+  expect_error(model.step({.x = samples.x, .y = samples.labels, .sample_weight = ones}), ErrorCode::kDataShape,
+               {"options.sample_weights = true"});
   expect_error(model.step(Samples(2 * kBatch).batch()), ErrorCode::kDataShape, {"from 1 to 4 samples", "has 8"});
-  expect_error(model.step({.x = ArrayView(std::vector<float>(), {0, 2, 2, 1}), .y = std::vector<int32_t>()}),
-               ErrorCode::kDataShape, {"Batch::x"});
+  expect_error(model.step({.x = ArrayView(no_pixels, {0, 2, 2, 1}), .y = none}), ErrorCode::kDataShape, {"Batch::x"});
   expect_untouched(model);
 }
 
@@ -92,10 +95,10 @@ TEST(ModelBatch, LabelsOutsideTheClassesAreRefused) {
                  {"Batch::y: sample 2 has the label " + std::to_string(label), "3 classes"});
   }
   const Samples samples;
-  expect_error(model.step({.x = samples.x, .y = std::vector<int64_t>{0, 1, int64_t{1} << 40, 2}}),
-               ErrorCode::kLabelOutOfRange, {"sample 2"});
-  expect_error(model.step({.x = samples.x, .y = std::vector<float>{0, 1, 0.5f, 2}}), ErrorCode::kLabelOutOfRange,
-               {"the label 0.5"});
+  const std::vector<int64_t> large = {0, 1, int64_t{1} << 40, 2};
+  const std::vector<float> halves = {0, 1, 0.5f, 2};
+  expect_error(model.step({.x = samples.x, .y = large}), ErrorCode::kLabelOutOfRange, {"sample 2"});
+  expect_error(model.step({.x = samples.x, .y = halves}), ErrorCode::kLabelOutOfRange, {"the label 0.5"});
   expect_untouched(model);
 }
 
@@ -108,9 +111,9 @@ TEST(ModelBatch, WhatIsNotFiniteIsRefused) {
   }
   expect_untouched(model);
   plimsoll::Model regression = require(plimsoll::Model::create(regression_model(), small_options()));
-  const std::vector<float> x(8);
-  expect_error(regression.step({.x = ArrayView(x, {4, 2}), .y = std::vector<float>{0, 0, 0, NAN}}),
-               ErrorCode::kDataNotFinite, {"Batch::y: sample 3 holds nan"});
+  const std::vector<float> x(8), y = {0, 0, 0, NAN};
+  expect_error(regression.step({.x = ArrayView(x, {4, 2}), .y = y}), ErrorCode::kDataNotFinite,
+               {"Batch::y: sample 3 holds nan"});
 }
 
 TEST(ModelBatch, ALossThatIsNotFiniteIsAnError) {
