@@ -8,6 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 // Keras's name of an element type, "float32" for float; empty for types that no array has.
@@ -54,3 +55,4 @@ struct ArrayView {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

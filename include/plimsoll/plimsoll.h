@@ -24,7 +24,9 @@
 
 #include "plimsoll/array.h"
 #include "plimsoll/error.h"
+#include "plimsoll/version.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 // ---- layers
@@ -158,3 +160,4 @@ class Trainer {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop
