@@ -1,6 +1,6 @@
 # Everything one types. Each target installs what it misses first (scripts/packages.txt), so a fresh machine needs no other step.
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-long fuzz sanitize bench check format tidy clean
+.PHONY: help setup build demo test test-long fuzz sanitize bench reference check format tidy clean
 
 sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
@@ -35,6 +35,10 @@ bench: setup  ## step time and memory beside TensorFlow's
 	@scripts/build.sh plimsoll
 	@scripts/venv.sh newest
 	.venv/bin/python bench/run.py
+
+reference:  ## the reference of the C++ interface in build/reference/html; fails if a public name has no comment
+	@scripts/setup.sh reference
+	@scripts/reference.sh
 
 check:  ## folder order, docs, format
 	@scripts/setup.sh build tests tools
