@@ -46,6 +46,9 @@ class Arena {
   // keeps all others. Nothing may be under way. Returns whether addresses changed: every plan bound here is then bound
   // again.
   Result<bool> make_room(const Plan& plan, bool shrink);
+  // Forgets the persistent values that make_room() has added since kept() was `kept`: the plan that has them is
+  // dropped.
+  void keep_only(std::vector<PersistentSlot> kept) { kept_ = std::move(kept); }
   // From now on persistent() has the accumulated gradients of this plan, for which room was made.
   void use(const Plan& plan);
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "execute/bound_plan.h"
@@ -56,7 +57,8 @@ class Session {
   // (SearchRequest::arena), or place its values alike.
   //
   // Adds a plan beside those that are there, and returns its number; the first one's is 0. The arena grows where it
-  // must. What the process holds then is at most peak_with() of that plan.
+  // must. What the process holds then is at most peak_with() of that plan. On failure the session goes on with the
+  // plans it had.
   Result<size_t> add_plan(const Model& model, Plan plan);
   Status use(size_t plan);
   Bytes peak_with(const Plan& plan) const;
@@ -121,6 +123,15 @@ class Session {
   Status check_idle() const;
   Status bind(const Model& model, Plan plan);  // and uses it
   Status bind_again();                         // every plan, at new addresses
+  // What a change of plans that fails goes back to.
+  struct PlansBefore {
+    std::vector<std::pair<const Model*, Plan>> plans;
+    size_t in_use = 0;  // number of the plan in use
+    std::vector<PersistentSlot> kept;
+  };
+  PlansBefore plans_before() const;
+  Status restore(PlansBefore before);
+  Status bind_all(std::vector<std::pair<const Model*, Plan>> plans);  // in place of all that are there
   Status check_overhead();
   Status record(BoundPlan& plan);  // keeps what persistent values hold
   void take(BoundPlan& plan);      // as the one in use
