@@ -1,6 +1,6 @@
 # All commands for users and developers. Each target first installs the packages that are missing (scripts/packages.txt).
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-long fuzz sanitize bench check format tidy clean
+.PHONY: help setup build demo test test-long fuzz sanitize bench reference check format tidy clean
 
 sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
@@ -35,6 +35,10 @@ bench: setup  ## compares step time and memory with TensorFlow
 	@scripts/build.sh plimsoll
 	@scripts/venv.sh newest
 	.venv/bin/python bench/run.py
+
+reference:  ## the reference of the C++ interface in build/reference/html; fails if a public name has no comment
+	@scripts/setup.sh reference
+	@scripts/reference.sh
 
 check:  ## checks folder order, docs and code format
 	@scripts/setup.sh build tests tools

@@ -7,7 +7,7 @@ execute_process(COMMAND nvidia-smi -L RESULT_VARIABLE no_gpu OUTPUT_QUIET ERROR_
 if(NOT PLIMSOLL_CUDA STREQUAL OFF AND NOT (PLIMSOLL_CUDA STREQUAL IF_GPU AND no_gpu))
   find_program(PLIMSOLL_NVCC nvcc HINTS /usr/local/cuda/bin ENV CUDA_HOME PATH_SUFFIXES bin)
   find_path(PLIMSOLL_CUDNN_INCLUDE cudnn.h HINTS /usr/local/cuda/include)
-  find_path(PLIMSOLL_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${CMAKE_SOURCE_DIR}/.deps/cudnn-frontend/include)
+  find_path(PLIMSOLL_FRONTEND_INCLUDE cudnn_frontend.h HINTS ${PROJECT_SOURCE_DIR}/.deps/cudnn-frontend/include)
   if(PLIMSOLL_NVCC AND PLIMSOLL_CUDNN_INCLUDE AND PLIMSOLL_FRONTEND_INCLUDE)
     set(CMAKE_CUDA_COMPILER ${PLIMSOLL_NVCC})
     # Each architecture is compiled separately, so five take five times as long. Code for 80 also runs on 86 and 89, and on newer cards
@@ -36,11 +36,11 @@ message(STATUS "GPU backend: ${PLIMSOLL_HAS_CUDA}")
 # The names show which files need CUDA to build: *.cu, bind*.cpp, and everything in driver/. All other .cpp files (offers, geometry,
 # sources of fused kernels) build everywhere.
 function(plimsoll_cuda_folder)
-  set(folder ${CMAKE_SOURCE_DIR}/src/backends/cuda)
+  set(folder ${PROJECT_SOURCE_DIR}/src/backends/cuda)
   file(GLOB_RECURSE always CONFIGURE_DEPENDS ${folder}/*.cpp)
   list(FILTER always EXCLUDE REGEX "/driver/|/bind[^/]*$")
   add_library(plimsoll_backends_cuda STATIC ${always})
-  target_include_directories(plimsoll_backends_cuda PUBLIC ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/include)
+  target_include_directories(plimsoll_backends_cuda PUBLIC ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/include)
   target_link_libraries(plimsoll_backends_cuda PUBLIC plimsoll_backends_common)
   if(PLIMSOLL_HAS_CUDA)
     file(GLOB_RECURSE with_cuda CONFIGURE_DEPENDS ${folder}/bind*.cpp ${folder}/driver/*.cpp ${folder}/*.cu)

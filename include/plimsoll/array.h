@@ -15,6 +15,7 @@
 
 #include "plimsoll/error.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// Returns Keras's name of an element type, such as "float32" for float. The name is empty for a type that no array
@@ -200,3 +201,4 @@ class Arrays {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

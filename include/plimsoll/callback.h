@@ -12,6 +12,7 @@
 
 #include "plimsoll/error.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// A number that training or evaluation reports, under Keras's name: "loss", "accuracy", "val_loss".
@@ -123,3 +124,4 @@ class LearningRateScheduler final : public Callback {
 }  // namespace callbacks
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

@@ -8,6 +8,7 @@
 
 #include "plimsoll/array.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// Samples for one call. The first dimension of every array counts the samples and is the same in all of them.
@@ -63,3 +64,4 @@ class Data {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

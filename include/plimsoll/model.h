@@ -16,6 +16,7 @@
 #include "plimsoll/options.h"
 #include "plimsoll/plan.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 namespace engine {
@@ -171,3 +172,4 @@ class Model {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

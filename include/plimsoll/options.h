@@ -9,6 +9,7 @@
 
 #include "plimsoll/array.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// The options that a plan is made with. They mean what the program's flags of the same names mean.
@@ -62,3 +63,4 @@ struct Options {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

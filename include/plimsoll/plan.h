@@ -8,6 +8,7 @@
 
 #include "plimsoll/array.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// What a lever does to the numbers that training computes.
@@ -77,3 +78,4 @@ struct Plan {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

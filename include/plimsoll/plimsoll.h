@@ -33,3 +33,4 @@
 #include "plimsoll/optimizers.h"   // IWYU pragma: export
 #include "plimsoll/options.h"      // IWYU pragma: export
 #include "plimsoll/plan.h"         // IWYU pragma: export
+#include "plimsoll/version.h"      // IWYU pragma: export

@@ -9,6 +9,7 @@
 #include "cli/command.h"
 #include "device/host_room.h"
 #include "formats/file/cache.h"
+#include "plimsoll/version.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -74,7 +75,7 @@ Result<int> doctor(DoctorFlags& flags) {
   const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
   const Budget budget = choose_budget(flags.options, device);
   if (flags.json) {
-    nlohmann::ordered_json json = ordered_object({{"version", "0.1.0"},
+    nlohmann::ordered_json json = ordered_object({{"version", PLIMSOLL_VERSION},
                                                   {"system", std::string(system.sysname) + " " + system.release},
                                                   {"device", ordered_object({{"name", device.name},
                                                                              {"kind", device.kind},
@@ -92,7 +93,7 @@ Result<int> doctor(DoctorFlags& flags) {
     answer(json_text(json) + "\n");
     return 0;
   }
-  answer(fmt::format("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release));
+  answer(fmt::format("plimsoll {} on {} {}\n\n", PLIMSOLL_VERSION, system.sysname, system.release));
   answer(fmt::format("device    {} ({})\n", device.name, device.kind));
   answer(fmt::format("memory    {} free of {}{}\n", format_bytes(device.free_bytes), format_bytes(device.memory_bytes),
                      limited ? ", limited by a cgroup" : ""));

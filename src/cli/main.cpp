@@ -14,6 +14,7 @@
 #include "cli/signals.h"
 #include "device/heap_limit.h"
 #include "formats/file/file.h"
+#include "plimsoll/version.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -87,7 +88,7 @@ std::vector<std::string> plain_words(int argc, char** argv) {
 int run(int argc, char** argv) {
   CLI::App app("Trains Keras models inside a memory budget. Plans every byte before the run, and never uses more.",
                "plimsoll");
-  app.set_version_flag("-V,--version", "plimsoll 0.1.0");
+  app.set_version_flag("-V,--version", "plimsoll " PLIMSOLL_VERSION);
   app.require_subcommand(1);
   app.footer("Example: plimsoll plan fashion-cnn --batch-size 128 --budget 96MiB");
   std::map<CLI::App*, Action> actions;

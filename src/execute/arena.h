@@ -46,6 +46,8 @@ class Arena {
   // as zeros and keeps all others. No work may be enqueued. Returns whether addresses changed; then every plan bound
   // here must be bound again.
   Result<bool> make_room(const Plan& plan, bool shrink);
+  // Forgets the persistent values that make_room() added after kept() was `kept`, because their plan is dropped.
+  void keep_only(std::vector<PersistentSlot> kept) { kept_ = std::move(kept); }
   // From now on persistent() has the accumulated gradients of this plan. Call make_room() for it first.
   void use(const Plan& plan);
 

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "execute/bound_plan.h"
@@ -57,7 +58,7 @@ class Session {
   // session's arena (SearchRequest::arena), or have the same places for persistent values.
   //
   // Adds a plan and returns its number; the first plan has number 0. The arena grows if necessary. Afterwards the
-  // process holds at most peak_with() of that plan.
+  // process holds at most peak_with() of that plan. On failure the session keeps the plans it had.
   Result<size_t> add_plan(const Model& model, Plan plan);
   Status use(size_t plan);
   Bytes peak_with(const Plan& plan) const;
@@ -124,6 +125,15 @@ class Session {
   Status check_idle() const;
   Status bind(const Model& model, Plan plan);  // binds the plan and uses it
   Status bind_again();                         // binds every plan to new addresses
+  // The plans that a failed change goes back to.
+  struct PlansBefore {
+    std::vector<std::pair<const Model*, Plan>> plans;
+    size_t in_use = 0;  // number of the plan in use
+    std::vector<PersistentSlot> kept;
+  };
+  PlansBefore plans_before() const;
+  Status restore(PlansBefore before);
+  Status bind_all(std::vector<std::pair<const Model*, Plan>> plans);  // replaces all plans
   Status check_overhead();
   Status record(BoundPlan& plan);  // records its phases; keeps the contents of persistent values
   void take(BoundPlan& plan);      // makes it the plan in use

@@ -166,19 +166,51 @@ Bytes Session::peak_with(const Plan& plan) const {
   return arena + data + device().overhead_bound(primitives);
 }
 
+Session::PlansBefore Session::plans_before() const {
+  PlansBefore before{{}, 0, arena_->kept()};
+  for (const auto& bound : plans_) {
+    if (bound.get() == bound_) before.in_use = before.plans.size();
+    before.plans.emplace_back(&bound->model(), bound->plan());
+  }
+  return before;
+}
+
+Status Session::bind_all(std::vector<std::pair<const Model*, Plan>> plans) {
+  plans_.clear();  // kernels go before the memory they are bound to
+  for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
+  for (auto& [model, plan] : plans) {
+    PLIMSOLL_TRY(bind(*model, std::move(plan)));
+    PLIMSOLL_TRY(record(*bound_));
+  }
+  return open_queues();
+}
+
+Status Session::restore(PlansBefore before) {
+  arena_->keep_only(std::move(before.kept));
+  PLIMSOLL_TRY(bind_all(std::move(before.plans)));
+  take(*plans_[before.in_use]);
+  return check_overhead();
+}
+
 Result<size_t> Session::add_plan(const Model& model, Plan plan) {
   PLIMSOLL_TRY(check_idle());
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(arena_->check(plan));
   PLIMSOLL_TRY(backend_.check_room(peak_with(plan)));
-  PLIMSOLL_ASSIGN(const bool moved, arena_->make_room(plan, false));
-  if (moved) PLIMSOLL_TRY(bind_again());
-  BoundPlan& before = *bound_;
-  PLIMSOLL_TRY(bind(model, std::move(plan)));
-  PLIMSOLL_TRY(record(*bound_));
-  PLIMSOLL_TRY(open_queues());
-  PLIMSOLL_TRY(check_overhead());
-  take(before);
+  PlansBefore before = plans_before();
+  const auto add = [&]() -> Status {
+    PLIMSOLL_ASSIGN(const bool moved, arena_->make_room(plan, false));
+    if (moved) PLIMSOLL_TRY(bind_again());
+    PLIMSOLL_TRY(bind(model, std::move(plan)));
+    PLIMSOLL_TRY(record(*bound_));
+    PLIMSOLL_TRY(open_queues());
+    return check_overhead();
+  };
+  if (Status added = add(); !added) {
+    PLIMSOLL_TRY(restore(std::move(before)));
+    return fail(std::move(added).error());
+  }
+  take(*plans_[before.in_use]);
   return plans_.size() - 1;
 }
 
@@ -186,30 +218,15 @@ Status Session::change_plan(const Model& model, Plan plan) {
   PLIMSOLL_TRY(check_idle());
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(arena_->check(plan));
-  std::vector<std::pair<const Model*, Plan>> before;
-  for (const auto& bound : plans_) before.emplace_back(&bound->model(), bound->plan());
-  const auto in_use = std::find_if(plans_.begin(), plans_.end(), [&](const auto& b) { return b.get() == bound_; });
-  const auto number = static_cast<size_t>(in_use - plans_.begin());
-  const auto bind_all = [&](std::vector<std::pair<const Model*, Plan>> plans) -> Status {
-    plans_.clear();  // kernels must be destroyed before the memory they are bound to
-    for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
-    for (auto& [shaped, one] : plans) {
-      PLIMSOLL_TRY(bind(*shaped, std::move(one)));
-      PLIMSOLL_TRY(record(*bound_));
-    }
-    PLIMSOLL_TRY(open_queues());
-    return check_overhead();
-  };
+  PlansBefore before = plans_before();
   feed_.reset();
   arena_peak_ = 0;
   std::vector<std::pair<const Model*, Plan>> after;
   after.emplace_back(&model, std::move(plan));
-  if (Status changed = bind_all(std::move(after)); !changed) {
-    PLIMSOLL_TRY(bind_all(std::move(before)));
-    take(*plans_[number]);
-    return changed;
-  }
-  return {};
+  Status changed = bind_all(std::move(after));
+  if (changed) changed = check_overhead();
+  if (!changed) PLIMSOLL_TRY(restore(std::move(before)));
+  return changed;
 }
 
 }  // namespace plimsoll::engine

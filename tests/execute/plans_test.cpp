@@ -118,6 +118,55 @@ TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
   EXPECT_EQ(step(*run, 0, 8), step(*same, 0, 8));
 }
 
+// Fails at the bind() or the held_bytes() that is counted down to.
+struct Faults {
+  int binds_left = -1, looks_left = -1;  // below 0: none fails
+};
+class FaultyBackend final : public ForwardingBackend {
+ public:
+  FaultyBackend(std::unique_ptr<Backend> backend, Faults& faults)
+      : ForwardingBackend(std::move(backend)), faults_(faults) {}
+
+  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
+    if (faults_.binds_left >= 0 && faults_.binds_left-- == 0) return fail(ErrorCode::kOutOfMemory, "no kernel");
+    return ForwardingBackend::bind(node);
+  }
+  Bytes held_bytes() const override {
+    if (faults_.looks_left >= 0 && faults_.looks_left-- == 0) return Bytes{1} << 50;
+    return ForwardingBackend::held_bytes();
+  }
+
+ private:
+  Faults& faults_;
+};
+
+TEST(Plans, ThatCannotBeAddedOrChangedLeaveTheSessionAsItWas) {
+  for (const std::string& device : host_devices()) {
+    Faults faults;
+    RunOptions options = options_for(device, 8);
+    options.wrap_backend = [&](std::unique_ptr<Backend> backend) {
+      return std::make_unique<FaultyBackend>(std::move(backend), faults);
+    };
+    const auto run = run_of(golden("cnn.keras"), options);
+    const auto same = run_of(golden("cnn.keras"), options_for(device, 8));
+    const auto goes_on = [&](const std::string& what) {
+      EXPECT_EQ(run->plan().batch.effective, 8) << what;
+      EXPECT_FALSE(run->session->use(1)) << what << " stays in the list";
+      EXPECT_EQ(step(*run, 0, 8), step(*same, 0, 8)) << device << ", " << what;
+    };
+    const Plan larger = plan_for(*run, 12, 12);
+    for (const Faults& fault : {Faults{0, -1}, Faults{3, -1}, Faults{-1, 0}}) {
+      faults = fault;
+      EXPECT_FALSE(run->session->add_plan(run->open.model, larger)) << device;
+      goes_on("the plan that was not added");
+      faults = fault;
+      EXPECT_FALSE(run->session->change_plan(run->open.model, larger)) << device;
+      goes_on("the plan that did not replace another");
+    }
+    EXPECT_EQ(require(run->session->add_plan(run->open.model, larger)), 1U) << "without a fault it is added";
+  }
+}
+
 TEST(Plans, LayPersistentValuesOutAlikeWhateverTheirPhasesAre) {
   const auto run = run_of(golden("cnn.keras"), options_for(fast_device(), 8));
   SearchRequest request = run->request;

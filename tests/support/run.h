@@ -17,6 +17,7 @@
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
@@ -77,29 +78,12 @@ inline std::unique_ptr<Backend> open_device(const std::string& device) {
 }
 
 // A backend that pretends to have its own memory and a link to the host, so that plans with offload run on any machine.
-class LinkedBackend final : public Backend {
+class LinkedBackend final : public ForwardingBackend {
  public:
   explicit LinkedBackend(std::unique_ptr<Backend> backend)
-      : backend_(std::move(backend)), device_(backend_->device()) {}
+      : ForwardingBackend(std::move(backend)), device_(ForwardingBackend::device()) {}
 
   const Device& device() const override { return device_; }
-  Status check_room(Bytes bytes) const override { return backend_->check_room(bytes); }
-  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
-    return backend_->reserve(space, bytes);
-  }
-  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return backend_->bind(node); }
-  Bytes held_before_bytes() const override { return backend_->held_before_bytes(); }
-  Bytes held_bytes() const override { return backend_->held_bytes(); }
-  Bytes peak_held_bytes() const override { return backend_->peak_held_bytes(); }
-  std::string counted_by() const override { return backend_->counted_by(); }
-  Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
-    return backend_->record(kernels);
-  }
-  Status finish() const override { return backend_->finish(); }
-  Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return backend_->open_feed(bytes); }
-  Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const override {
-    return backend_->open_readback(memory, offset, bytes);
-  }
 
  private:
   class LinkedDevice final : public ForwardingDevice {
@@ -107,7 +91,6 @@ class LinkedBackend final : public Backend {
     using ForwardingDevice::ForwardingDevice;
     double host_bytes_per_second() const override { return 1e9; }
   };
-  std::unique_ptr<Backend> backend_;
   LinkedDevice device_;
 };
 
