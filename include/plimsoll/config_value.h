@@ -22,10 +22,14 @@ class ConfigValue {
   std::string to_json() const;
 
  protected:
+  /// The one that Keras has by this name.
   explicit ConfigValue(const std::string& keras_name);
+  /// An object with this configuration.
   explicit ConfigValue(std::shared_ptr<const engine::ConfigJson> json) : json_(std::move(json)) {}
   // Without move operations an object that was moved from keeps its value.
+  /// Copies share their configuration.
   ConfigValue(const ConfigValue&) = default;
+  /// Copies share their configuration.
   ConfigValue& operator=(const ConfigValue&) = default;
   ~ConfigValue() = default;
 

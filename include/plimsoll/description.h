@@ -43,13 +43,18 @@ class PerOutput {
   using Named = std::vector<std::pair<std::string, T>>;  ///< Pairs of an output's name and its value.
 
   PerOutput() = default;  ///< Nothing.
+  /// One value for all outputs.
   template <typename One>
   requires std::convertible_to<One, T> PerOutput(const One& one)
-      : value_(T(one)) {}                                                     // NOLINT: one value for all outputs
+      : value_(T(one)) {}  // NOLINT: one value for all outputs
+  /// One value per output.
   PerOutput(std::initializer_list<T> list) : value_(std::vector<T>(list)) {}  // NOLINT: one value per output
-  PerOutput(const std::vector<T>& list) : value_(list) {}                     // NOLINT: one value per output
+  /// One value per output.
+  PerOutput(const std::vector<T>& list) : value_(list) {}  // NOLINT: one value per output
+  /// Values by the name of the output.
   PerOutput(std::initializer_list<std::pair<std::string, T>> named) : value_(Named(named)) {}  // NOLINT: by name
-  PerOutput(const Named& named) : value_(named) {}                                             // NOLINT: by name
+  /// Values by the name of the output.
+  PerOutput(const Named& named) : value_(named) {}  // NOLINT: by name
 
   /// Nothing, one value, a list, or named values.
   const std::variant<std::monostate, T, std::vector<T>, Named>& value() const { return value_; }
@@ -65,11 +70,15 @@ class Metrics {
  public:
   using Named = std::vector<std::pair<std::string, std::vector<Metric>>>;  ///< An output's name and its metrics.
 
-  Metrics() = default;                                                                ///< None.
+  Metrics() = default;  ///< None.
+  /// A list of metrics.
   Metrics(std::initializer_list<Metric> list) : value_(std::vector<Metric>(list)) {}  // NOLINT: a list
-  Metrics(const std::vector<Metric>& list) : value_(list) {}                          // NOLINT: a list
-  Metrics(std::initializer_list<std::pair<std::string, std::vector<Metric>>> named)   // NOLINT: by output
+  /// A list of metrics.
+  Metrics(const std::vector<Metric>& list) : value_(list) {}  // NOLINT: a list
+  /// Metrics by the name of the output.
+  Metrics(std::initializer_list<std::pair<std::string, std::vector<Metric>>> named)  // NOLINT: by output
       : value_(Named(named)) {}
+  /// Metrics by the name of the output.
   Metrics(const Named& named) : value_(named) {}  // NOLINT: by output
 
   /// A list, or lists by output.
@@ -97,7 +106,9 @@ struct CompileOptions {
 /// would have made it (P204 for what makes no sense, P205 with a list of everything that is not supported).
 class Description {
  public:
+  /// Copies share the model's description.
   Description(const Description&) = default;
+  /// Copies share the model's description.
   Description& operator=(const Description&) = default;
 
   /// A model as Keras's `model.to_json()` writes it. `compile_config` is the JSON of `model.get_compile_config()`, or
@@ -140,8 +151,11 @@ class Description {
 /// An entry of sequential(): an input, a layer, or a whole model.
 class SequentialItem {
  public:
-  SequentialItem(const Tensor& input) : item_(input) {}       // NOLINT: made by layers::Input()
-  SequentialItem(const Layer& layer) : item_(layer) {}        // NOLINT: a layer is an entry
+  /// What layers::Input() returns.
+  SequentialItem(const Tensor& input) : item_(input) {}  // NOLINT: made by layers::Input()
+  /// A layer.
+  SequentialItem(const Layer& layer) : item_(layer) {}  // NOLINT: a layer is an entry
+  /// A whole model.
   SequentialItem(const Description& model) : item_(model) {}  // NOLINT: a model is an entry
 
   /// The tensor, layer or model.

@@ -22,7 +22,9 @@ struct DescribedLayer;  // a layer's class and configuration
 /// It holds no numbers. Copies are the same tensor; a tensor may be used in several models.
 class Tensor {
  public:
+  /// A copy is the same tensor.
   Tensor(const Tensor&) = default;
+  /// A copy is the same tensor.
   Tensor& operator=(const Tensor&) = default;
 
  private:
@@ -38,7 +40,9 @@ class Tensor {
 /// functional(), which return an error that names the layer.
 class Layer {
  public:
+  /// A copy shares the weights.
   Layer(const Layer&) = default;
+  /// A copy shares the weights.
   Layer& operator=(const Layer&) = default;
 
   /// Calls the layer on one tensor and returns its first output.

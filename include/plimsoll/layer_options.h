@@ -15,6 +15,7 @@
 #include "plimsoll/initializers.h"
 #include "plimsoll/regularizers.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll::layers {
 
 /// A size along each of `Rank` spatial dimensions: one number for all of them, `3`, or one for each, `{3, 5}`. `{}` is
@@ -22,10 +23,12 @@ namespace plimsoll::layers {
 template <size_t Rank>
 class Size {
  public:
-  Size() = default;                   ///< Not given.
+  Size() = default;  ///< Not given.
+  /// The same size along all dimensions.
   Size(int64_t all) : given_(true) {  // NOLINT: one number for all dimensions
     values_.fill(all);
   }
+  /// One size per dimension.
   template <std::convertible_to<int64_t>... Each>
   requires(sizeof...(Each) == Rank && Rank > 1) Size(Each... each)
       : values_{static_cast<int64_t>(each)...}, given_(true) {}  // NOLINT: one per dimension
@@ -47,7 +50,9 @@ struct Sides {
 /// How much is added or cut off along the dimension of a sequence: `1` on both sides, or `{1, 2}`.
 class Margins1D {
  public:
-  Margins1D(int64_t all) : sides_{all, all} {}                         // NOLINT: the same on both sides
+  /// The same on both sides.
+  Margins1D(int64_t all) : sides_{all, all} {}  // NOLINT: the same on both sides
+  /// Each side on its own.
   Margins1D(int64_t before, int64_t after) : sides_{before, after} {}  // NOLINT: before and after
   const Sides& sides() const { return sides_; }                        ///< Before and after.
 
@@ -59,9 +64,12 @@ class Margins1D {
 /// `{{1, 2}, {3, 4}}` at the top, bottom, left and right.
 class Margins2D {
  public:
+  /// The same on all sides.
   Margins2D(int64_t all) : Margins2D(all, all) {}  // NOLINT: the same on all sides
-  Margins2D(int64_t height, int64_t width)         // NOLINT: the same on opposite sides
+  /// The same on opposite sides.
+  Margins2D(int64_t height, int64_t width)  // NOLINT: the same on opposite sides
       : sides_{Sides{height, height}, Sides{width, width}} {}
+  /// Each side on its own.
   Margins2D(const Sides& height, const Sides& width) : sides_{height, width} {}  // NOLINT: each on its own
   const std::array<Sides, 2>& sides() const { return sides_; }                   ///< Of the height and of the width.
 
@@ -263,3 +271,4 @@ struct SoftmaxOptions {
 };
 
 }  // namespace plimsoll::layers
+#pragma GCC visibility pop

@@ -22,15 +22,19 @@ class Schedule : public ConfigValue {
 /// A learning rate: a number or a Schedule.
 class LearningRate : public ConfigValue {
  public:
-  LearningRate(double rate);                                         // NOLINT: a number is a learning rate
+  /// A constant rate.
+  LearningRate(double rate);  // NOLINT: a number is a learning rate
+  /// A rate that changes with the steps.
   LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT: a schedule is a learning rate
 };
 
 /// An optimizer; made by a function in plimsoll::optimizers, or implicitly from a Keras name, "adam".
 class Optimizer : public ConfigValue {
  public:
+  /// The one that Keras has by this name.
   Optimizer(const char* keras_name) : Optimizer(std::string(keras_name)) {}  // NOLINT: a name is an optimizer
-  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}      // NOLINT: a name is an optimizer
+  /// The one that Keras has by this name.
+  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is an optimizer
 
  private:
   friend struct engine::Access;

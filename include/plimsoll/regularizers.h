@@ -13,9 +13,11 @@ namespace plimsoll {
 /// plimsoll::regularizers.
 class Regularizer : public ConfigValue {
  public:
-  Regularizer();                                                                 ///< No penalty.
+  Regularizer();  ///< No penalty.
+  /// The one that Keras has by this name.
   Regularizer(const char* keras_name) : Regularizer(std::string(keras_name)) {}  // NOLINT: a name is a regularizer
-  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}        // NOLINT: a name is a regularizer
+  /// The one that Keras has by this name.
+  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is a regularizer
 
  private:
   friend struct engine::Access;

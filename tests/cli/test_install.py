@@ -102,7 +102,7 @@ def test_sources_inside_another_project(way, tmp_path):
 def test_public_headers_export_what_they_declare(header):
     """In a shared library everything else is hidden. Macros need no export."""
     text = header.read_text()
-    declares = text.count("namespace plimsoll")
+    declares = len(re.findall(r"^namespace plimsoll", text, re.MULTILINE))
     pushed, popped = text.count("#pragma GCC visibility push(default)"), text.count("#pragma GCC visibility pop")
     assert pushed == popped and (pushed > 0) == (declares > 0), "wrap its namespace in #pragma GCC visibility push(default) and pop"
     if pushed:
