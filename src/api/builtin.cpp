@@ -1,28 +1,29 @@
 #include "api/builtin.h"
 
-#include "base/json.h"
-#include "plimsoll/plimsoll.h"
+#include <new>
+
+#include "api/described.h"
 
 namespace plimsoll::engine {
 namespace {
 
 // Convolution and pooling for each number of filters, then one dense layer: the CNNs of "What causes batch size issues
 // in TensorFlow?", from which this project started.
-std::vector<LayerSpec> cnn(int64_t pixels, int64_t channels, const std::vector<int64_t>& filters) {
-  std::vector<LayerSpec> layers = {Input({pixels, pixels, channels})};
+std::vector<SequentialItem> cnn(int64_t pixels, int64_t channels, const std::vector<int64_t>& filters) {
+  std::vector<SequentialItem> list = {layers::Input({pixels, pixels, channels})};
   for (int64_t count : filters) {
-    layers.push_back(Conv2D(count, {3, 3}, {.activation = "relu"}));
-    layers.push_back(MaxPooling2D({2, 2}));
+    list.emplace_back(layers::Conv2D(count, 3, {.activation = "relu"}));
+    list.emplace_back(layers::MaxPooling2D());
   }
-  layers.push_back(Flatten());
-  layers.push_back(Dense(10, {.activation = "softmax"}));
-  return layers;
+  list.emplace_back(layers::Flatten());
+  list.emplace_back(layers::Dense(10, {.activation = "softmax"}));
+  return list;
 }
 
-std::vector<LayerSpec> fashion_cnn() {
-  std::vector<LayerSpec> layers = cnn(28, 1, {32, 64});
-  layers.insert(layers.begin() + 1, Rescaling(1.0 / 255));
-  return layers;
+std::vector<SequentialItem> fashion_cnn() {
+  std::vector<SequentialItem> list = cnn(28, 1, {32, 64});
+  list.insert(list.begin() + 1, layers::Rescaling(1.0 / 255));
+  return list;
 }
 
 }  // namespace
@@ -37,26 +38,24 @@ const std::vector<BuiltinModel>& builtin_models() {
 }
 
 std::optional<Description> builtin_model(const std::string& name) {
-  std::vector<LayerSpec> layers;
+  std::vector<SequentialItem> list;
   if (name == "seed-1")
-    layers = cnn(64, 3, {32});
+    list = cnn(64, 3, {32});
   else if (name == "seed-2")
-    layers = cnn(128, 3, {32, 64});
+    list = cnn(128, 3, {32, 64});
   else if (name == "seed-3")
-    layers = cnn(128, 3, {16, 32});
+    list = cnn(128, 3, {16, 32});
   else if (name == "fashion-cnn")
-    layers = fashion_cnn();
+    list = fashion_cnn();
   else
     return std::nullopt;
   std::string model_name = name;
   for (char& c : model_name)
     if (c == '-') c = '_';
-  Description description;
-  description.config = nlohmann::json::parse(Sequential(layers, model_name).config());
-  description.compile_config = json_object({{"optimizer", nlohmann::json::parse(Adam().config)},
-                                            {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)},
-                                            {"metrics", {"accuracy"}}});
-  return description;
+  auto model = sequential(list, model_name);
+  if (model) model = model->compile({.loss = losses::SparseCategoricalCrossentropy(), .metrics = {"accuracy"}});
+  if (!model && model.error().code == ErrorCode::kOutOfMemory) throw std::bad_alloc();  // nothing else can go wrong
+  return described(*model).description;
 }
 
 }  // namespace plimsoll::engine
