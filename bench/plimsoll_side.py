@@ -1,4 +1,4 @@
-"""Plimsoll's half of the benchmark: segments of training timed from the log, peaks as the kernel counts them."""
+"""Plimsoll's half of the benchmark: times segments of training from the log, and reads memory peaks from the kernel."""
 
 import os
 import pathlib
@@ -11,7 +11,7 @@ import program
 
 THREADS = os.environ.get("BENCH_THREADS", "2")
 LEVERS = program.LEVERS
-WARM_UP = 2  # steps left out: the first touches the arena's pages
+WARM_UP = 2  # steps that are not timed: the first one makes the arena's pages resident
 
 
 class Side:
@@ -25,7 +25,7 @@ class Side:
         return program.plan(self.model, batch_size=batch, budget=budget, forbid=forbid, threads=THREADS)
 
     def fit(self, batch, steps, budget=None):
-        """Runs that many steps: log events and wall seconds, or why it was refused."""
+        """Runs that many steps; returns log events and wall seconds, or the reason of a refusal."""
         log = self.folder / "bench.jsonl"
         log.unlink(missing_ok=True)
         an_epoch = max(1, min(steps, self.samples // batch))
@@ -58,7 +58,7 @@ class Side:
         return {"events": program.read_log(log), "wall": wall}
 
     def time(self, batch, seconds, budget=None):
-        """A segment of about that many seconds of steps."""
+        """Runs a segment of steps that takes about that many seconds."""
         guess = self.step_guess.get(batch)
         if guess is None:
             probe = self.fit(batch, 4)
@@ -72,10 +72,10 @@ class Side:
         times = [e["seconds"] for e in run["events"] if e["event"] == "step"][WARM_UP:]
         done = run["events"][
             -1
-        ]  # its peak is VmHWM, as TensorFlow's; a parent's view (ru_maxrss) would count the parent before exec
+        ]  # the peak is VmHWM, as for TensorFlow; ru_maxrss of a child would include its parent before exec
         return {"times": times, "peak_bytes": done["process_peak_bytes"], "arena_bytes": done["arena_peak_bytes"]}
 
     def start_seconds(self, batch):
-        """Wall seconds of a process that trains one step and exits, less that step as its own log has it."""
+        """Wall seconds of a process that trains one step and exits, minus the logged time of that step."""
         run = self.fit(batch, 1)
         return run["wall"] - next(e["seconds"] for e in run["events"] if e["event"] == "step")

@@ -1,4 +1,4 @@
-"""The benchmark's results as text."""
+"""Writes the results of the benchmark as text."""
 
 import importlib.metadata
 import math
@@ -144,11 +144,11 @@ def write(path, m, results):
     path.write_text(f"""# Plimsoll against TensorFlow on a CPU
 
 Made by `{m['command']}` on {m['date']} in {m['minutes']} minutes. Ratios are Plimsoll's number over TensorFlow's, both measured in this run,
-segments interleaved, medians of all steps; below 1 Plimsoll is faster or smaller. (!) marks what misses its goal.
+with interleaved segments; each is the median of all steps. Below 1, Plimsoll is faster or smaller. (!) marks a missed goal.
 
 - machine: {m['cpu']}, {m['cores']} cores, {' '.join(m['flags'])}; Linux {m['kernel']}; both sides on two threads
 - {m['plimsoll']}; TensorFlow {m['tensorflow']} with Keras {m['keras']}, a bare `tf.function` step, `TF_ENABLE_ONEDNN_OPTS=1`
-- float32, Adam, synthetic data; TensorFlow's batch is a tensor at hand, Plimsoll reads each batch from a file
+- float32, Adam, synthetic data; TensorFlow's batch is already a tensor, Plimsoll reads each batch from a file
 
 {summary(results)}
 

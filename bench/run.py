@@ -1,4 +1,4 @@
-"""Plimsoll against TensorFlow on this machine's CPU, in one run: writes bench/results.md and bench/results.json.
+"""Compares Plimsoll with TensorFlow on this machine's CPU in one run; writes bench/results.md and bench/results.json.
 
     bench/run.py [--quick] [--models fashion,seed_2] [--batches 32,128] [--rounds 3] [--seconds 4]
 
@@ -8,7 +8,7 @@ For each model and batch:
   quarter   --budget at a quarter of TensorFlow's peak
   half      the arena at half of the live set without levers: --budget = overhead + data + half of it
   smallest  the smallest budget whose step is no slower than TensorFlow's, by bisection with at most `--probes` timed runs
-  start     seconds from process start to the first finished step, less one step
+  start     seconds from process start to the end of the first step, minus one step
 Text below the marker in results.md is written by hand and kept."""
 
 import argparse
@@ -41,7 +41,7 @@ def tensorflow(name, batch, seconds):
 
 
 def merge(segments):
-    """Of several segments: the median of all steps, the highest peak; None where it never ran."""
+    """The median of all steps and the highest peak of several segments, or None if no segment ran."""
     good = [s for s in segments if "times" in s]
     if not good:
         return segments[0] if segments else None
@@ -56,14 +56,14 @@ def merge(segments):
 
 
 def budgets(side, batch, peak):
-    """--budget for each condition; the half needs the plan without levers."""
+    """The --budget for each condition; `half` needs the plan without levers."""
     bare = side.plan(batch, forbid=plimsoll_side.LEVERS)
     half = bare["overhead_bytes"] + bare["data_bytes"] + bare["live_set_bytes"] // 2
     return {"free": None, "quarter": peak // 4, "half": half}, bare
 
 
 def smallest_budget(side, batch, limit, seconds, probes, free_peak):
-    """The least budget with a median step of at most `limit` seconds, and what was tried."""
+    """The smallest budget with a median step of at most `limit` seconds, and the budgets that were tried."""
     least = side.plan(batch)["least_bytes"]
     tried = []
 
@@ -127,7 +127,7 @@ def main():
     a.add_argument("--models", default=",".join(models.BENCH_NAMES))
     a.add_argument("--batches", default=None)
     a.add_argument("--rounds", type=int, default=None)
-    a.add_argument("--seconds", type=float, default=None, help="of steps in a segment")
+    a.add_argument("--seconds", type=float, default=None, help="seconds of steps per segment")
     a.add_argument("--probes", type=int, default=6)
     a.add_argument("--quick", action="store_true", help="one short round at batch 32; writes nothing")
     o = a.parse_args()

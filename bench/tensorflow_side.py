@@ -1,9 +1,10 @@
-"""TensorFlow's half of the benchmark, each call a process of its own.
+"""TensorFlow's half of the benchmark. Each call runs in a separate process.
 
     tensorflow_side.py prepare FOLDER BYTES MODEL...     MODEL.keras (compiled with Adam), MODEL_x.npy, MODEL_y.npy of about BYTES
     tensorflow_side.py time MODEL BATCH SECONDS          one JSON line: steps, peak, seconds until the first step
 
-The step is a bare tf.function with oneDNN switched on, its batch already a tensor: TensorFlow at its best on a CPU."""
+The step is a bare tf.function with oneDNN switched on, and its batch is already a tensor. This is the fastest way to use TensorFlow on
+a CPU."""
 
 import time
 

@@ -1,5 +1,5 @@
-# One program per parser of strangers' files (docs/fuzzing.md). With PLIMSOLL_FUZZ they are libFuzzer's, for clang alone;
-# otherwise they run given files once, and a test of each replays its corpus.
+# One program per parser of untrusted files (docs/internals/fuzzing.md). With PLIMSOLL_FUZZ they are built for libFuzzer, which needs clang.
+# Otherwise each program runs the given files once, and a test runs it on its corpus.
 option(PLIMSOLL_FUZZ "build the fuzz targets with libFuzzer (clang; see the preset fuzz)" OFF)
 
 function(plimsoll_fuzz_target name)
@@ -10,10 +10,10 @@ function(plimsoll_fuzz_target name)
   else()
     add_executable(fuzz_${name} tests/fuzz/${name}.cpp)
     target_link_libraries(fuzz_${name} PRIVATE plimsoll_replay)
-    add_test(NAME corpus_${name} COMMAND fuzz_${name} ${CMAKE_SOURCE_DIR}/tests/corpus/${name})
+    add_test(NAME corpus_${name} COMMAND fuzz_${name} ${PROJECT_SOURCE_DIR}/tests/corpus/${name})
     set_tests_properties(corpus_${name} PROPERTIES TIMEOUT 60)
   endif()
-  target_include_directories(fuzz_${name} PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(fuzz_${name} PRIVATE plimsoll_fuzz ${ARGN})
 endfunction()
 
@@ -22,11 +22,11 @@ if(PLIMSOLL_FUZZ OR PLIMSOLL_TESTS)
     add_custom_target(fuzzers)
   else()
     add_library(plimsoll_replay STATIC EXCLUDE_FROM_ALL tests/fuzz/replay.cpp)
-    target_include_directories(plimsoll_replay PRIVATE ${CMAKE_SOURCE_DIR})
+    target_include_directories(plimsoll_replay PRIVATE ${PROJECT_SOURCE_DIR})
     target_link_libraries(plimsoll_replay PUBLIC plimsoll_base)
   endif()
   add_library(plimsoll_fuzz STATIC EXCLUDE_FROM_ALL tests/fuzz/fuzz.cpp tests/fuzz/zip_checksums.cpp)
-  target_include_directories(plimsoll_fuzz PRIVATE ${CMAKE_SOURCE_DIR})
+  target_include_directories(plimsoll_fuzz PRIVATE ${PROJECT_SOURCE_DIR})
   target_link_libraries(plimsoll_fuzz PUBLIC plimsoll_base ZLIB::ZLIB)
   foreach(name zip hdf5 npy npz idx checkpoint)
     plimsoll_fuzz_target(${name} plimsoll_formats)

@@ -4,11 +4,11 @@
 option(PLIMSOLL_UNITY "compile several sources as one: quicker from scratch, slower after an edit" OFF)
 set(PLIMSOLL_UNITY_FILES 8 CACHE STRING "how many sources are compiled as one at most")
 
-# Sets `result` to the names that `source` defines at the margin (functions, types, constants and macros) and `types` to the types among
-# them, without aliases.
+# Sets `result` to the names that `source` defines at the start of a line (functions, types, constants and macros), and `types` to the
+# types among them, without aliases.
 function(plimsoll_names_of source result types)
   file(READ ${source} text)
-  # Lists of CMake end at a semicolon and nest in brackets.
+  # CMake splits lists at semicolons and treats brackets specially, so both are replaced.
   string(REPLACE ";" "=" text "\n${text}")
   string(REPLACE "[" "(" text "${text}")
   string(REPLACE "]" ")" text "${text}")
@@ -45,8 +45,8 @@ if(PLIMSOLL_UNITY)
 endif()
 
 # Gathers the C++ sources of `target` into groups that are compiled as one. Files that define the same name (each op has its own
-# `infer_forward` in an unnamed namespace) go into different groups, so nobody has to invent unique names. A new definition may move a
-# file to another group: CMake runs again when a source changes.
+# `infer_forward` in an unnamed namespace) go into different groups, so names need not be unique. A new definition may move a file to
+# another group, so CMake runs again when a source changes.
 function(plimsoll_unity target)
   if(NOT PLIMSOLL_UNITY)
     return()
@@ -92,10 +92,11 @@ function(plimsoll_unity target)
     list(APPEND names_${group} ${names})
     set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${target}_${group})
   endforeach()
-  # A local variable may have the name of a neighbour's function. Builds without unity warn of what shadows something of its own file.
+  # A local variable may have the name of a function in another file of the group. Builds without unity still warn about shadowing inside
+  # one file.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-shadow>)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    # GCC takes a source that is included for a header, where a type with a member from an unnamed namespace would be a mistake.
+    # GCC treats an included source as a header, and warns about types there with members from an unnamed namespace.
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
   endif()
   set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)

@@ -11,29 +11,31 @@ using namespace plimsoll;
 int main() {
   const int64_t accumulation_steps = 4, batch_size = 32, samples = 1000;
   const auto x_train = random_uniform({samples, 32, 32, 3}, 0);
-  const auto y_train = random_integers(10, samples, 1);
+  const auto y_train = random_integers(10, {samples}, 1);
 
-  const Sequential model({
-      Input({32, 32, 3}),
-      Conv2D(16, {3, 3}, {.activation = "relu"}),
-      MaxPooling2D({2, 2}),
-      Flatten(),
-      Dense(10, {.activation = "softmax"}),
-  });
-  auto trainer = require(Trainer::create(
-      model, Adam(1e-3), SparseCategoricalCrossentropy(),
-      {.batch_size = batch_size, .gradient_accumulation_steps = accumulation_steps, .budget = "256MiB"}));
+  auto model = require(sequential({
+      layers::Input({32, 32, 3}),
+      layers::Conv2D(16, {3, 3}, {.activation = "relu"}),
+      layers::MaxPooling2D({2, 2}),
+      layers::Flatten(),
+      layers::Dense(10, {.activation = "softmax"}),
+  }));
+  model = require(model.compile(
+      {.optimizer = optimizers::Adam({.learning_rate = 1e-3}), .loss = losses::SparseCategoricalCrossentropy()}));
+  auto trained = require(Model::create(
+      model, {.batch_size = batch_size, .gradient_accumulation_steps = accumulation_steps, .budget = "256MiB"}));
 
+  const int64_t window = accumulation_steps * batch_size;
   for (int epoch = 0; epoch < 2; ++epoch) {
-    const auto train_dataset = batches(x_train, y_train, batch_size);
-    for (size_t step = 0; step < train_dataset.size(); ++step) {
-      const bool first = step % accumulation_steps == 0;
-      const bool last = (step + 1) % accumulation_steps == 0 || step + 1 == train_dataset.size();
-      const int64_t done = static_cast<int64_t>(step) * batch_size;
-      if (first) require(trainer.begin(std::min(accumulation_steps * batch_size, samples - done)));
-      require(trainer.accumulate(train_dataset[step]));
-      if (last) std::printf("Loss: %g\n", require(trainer.apply()));
+    for (int64_t first = 0; first < samples; first += window) {
+      const int64_t end = std::min(first + window, samples);
+      require(trained.begin(end - first));
+      for (int64_t at = first; at < end; at += batch_size) {
+        const int64_t count = std::min(batch_size, end - at);
+        require(trained.accumulate({.x = x_train.rows(at, count), .y = y_train.rows(at, count)}));
+      }
+      std::printf("loss %g\n", require(trained.apply()).loss());
     }
   }
-  return trainer.arena_peak_bytes() == trainer.arena_planned_bytes() ? 0 : 1;
+  return trained.arena_peak_bytes() == trained.plan().arena_bytes ? 0 : 1;
 }

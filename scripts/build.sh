@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Configures build/ (the preset release) and builds in it.
 #
-#   scripts/build.sh [--for-demo] [TARGET...]      default: everything: the program, examples, tests
+#   scripts/build.sh [--for-demo] [TARGET...]      default: all targets (program, examples, tests)
 #
-# The GPU backend is built where nvcc is. A new build/ that is made for the demo has it only where a GPU is in this machine too: without
-# one, CUDA would be compiled for nothing. The next build that is not for the demo adds it.
+# The GPU backend is built if nvcc is installed. With --for-demo, a new build/ includes it only if this machine also has a GPU; otherwise
+# compiling CUDA would be wasted time. The next build without --for-demo adds it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,19 +1,21 @@
 #!/usr/bin/env python3
 """Checks that the docs and the code agree.
 
-Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page a code; the
-index docs/errors/README.md lists them all; docs/keras.md lists every layer, loss and schedule that is read; links between Markdown files
-lead somewhere; no source file is longer than 500 lines.
+Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page has a code. The
+index docs/errors/README.md lists them all. docs/keras.md lists every supported layer, loss and schedule. Links between Markdown files
+are not broken. docs/memory.svg and README.md show the numbers of bench/results.md. No source file is longer than 500 lines.
 
-    scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits 1 if there is one
+    scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits with 1 if there is one
 """
 
 import pathlib
 import re
 import sys
 
+import draw_memory
+
 MAX_LINES = 500
-# Files that are longer, each with the reason why they are not cut.
+# Files that may be longer, each with the reason.
 LONG_FILES = {}
 
 CODE = re.compile(r"^\s*(k\w+)\s*=\s*(\d{3}),", re.MULTILINE)
@@ -36,7 +38,7 @@ def error_pages(root):
         if not page.startswith(f"# {code}: "):
             yield f"docs/errors/{code}.md", f"does not begin with '# {code}: '"
         if f"error {code}: " not in page:
-            yield f"docs/errors/{code}.md", "shows no example as it is printed"
+            yield f"docs/errors/{code}.md", "has no example of the printed error"
         if f"Exit code {code[1]}" not in page:
             yield f"docs/errors/{code}.md", f"does not say 'Exit code {code[1]}'"
     index = (folder / "README.md").read_text(encoding="utf-8") if (folder / "README.md").exists() else ""
@@ -46,7 +48,7 @@ def error_pages(root):
 
 
 def keras_names(root):
-    """What the registries of src/model know by Keras's names."""
+    """The Keras names in the registries of src/model."""
     page = (root / "docs/keras.md").read_text(encoding="utf-8")
     known = set()
     for path in sorted((root / "src/model").glob("*.cpp")):
@@ -67,7 +69,7 @@ def links(root):
             continue
         for target in LINK.findall(path.read_text(encoding="utf-8")):
             if not re.match(r"[a-z]+:", target) and not (path.parent / target).exists():
-                yield path.relative_to(root).as_posix(), f"links to {target}, which is not there"
+                yield path.relative_to(root).as_posix(), f"links to {target}, which does not exist"
 
 
 def long_files(root):
@@ -77,17 +79,17 @@ def long_files(root):
         name = path.relative_to(root).as_posix()
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines > MAX_LINES and name not in LONG_FILES:
-            yield name, f"{lines} lines, more than {MAX_LINES}: cut it, or give the reason in scripts/check_docs.py"
+            yield name, f"{lines} lines, more than {MAX_LINES}: split the file, or give the reason in scripts/check_docs.py"
         if lines <= MAX_LINES and name in LONG_FILES:
-            yield name, f"{lines} lines: no longer an exception, take it out of scripts/check_docs.py"
+            yield name, f"{lines} lines: no longer needs an exception, remove it from scripts/check_docs.py"
     for name in LONG_FILES:
         if not (root / name).exists():
-            yield name, "an exception in scripts/check_docs.py for a file that is not there"
+            yield name, "scripts/check_docs.py has an exception for this file, which does not exist"
 
 
 def main(arguments):
     root = pathlib.Path(arguments[0]) if arguments else pathlib.Path(__file__).resolve().parent.parent
-    breaches = [*error_pages(root), *keras_names(root), *links(root), *long_files(root)]
+    breaches = [*error_pages(root), *keras_names(root), *links(root), *draw_memory.breaches(root), *long_files(root)]
     for name, what in breaches:
         print(f"{name}: {what}")
     print(f"check_docs: {len(breaches)} breaches")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks from #include lines that the folders keep their order: a folder of src/ includes only itself and folders above it.
+"""Checks the #include lines: a folder of src/ may include only itself and folders before it in the order.
 
-    scripts/check_folders.py [ROOT]     prints FILE:LINE: RULE for each breach; exits 1 if there is one
+    scripts/check_folders.py [ROOT]     prints FILE:LINE: RULE for each breach; exits with 1 if there is one
     scripts/check_folders.py --self-test
 """
 
@@ -10,22 +10,22 @@ import re
 import sys
 import tempfile
 
-# The path of the data, from the top. docs/concepts.md draws it.
+# The folders in the order of the data flow. docs/internals/architecture.md shows it.
 ORDER = ["base", "formats", "graph", "ops", "model", "autodiff", "program", "device", "levers", "lower", "plan", "search",
          "backends", "data", "execute", "shrink", "report", "api", "cli"]
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
-# Folders that may include less than what stands above them.
+# Folders that may not include all folders before them.
 ONLY = {
-    "formats": ({"base", "formats"}, "formats turn bytes into plain structs and know nothing of learning"),
-    "graph": ({"base", "graph"}, "the graph knows no file format"),
-    "ops": ({"base", "graph", "ops"}, "an op knows no file format"),
+    "formats": ({"base", "formats"}, "formats turn bytes into plain structs and must not depend on training"),
+    "graph": ({"base", "graph"}, "the graph must not depend on a file format"),
+    "ops": ({"base", "graph", "ops"}, "an op must not depend on a file format"),
 }
-# A plan must be possible for a device that is not in this machine.
+# These folders must work for a device that is not in this machine.
 DEVICE_ONLY = {"levers", "lower", "plan", "search"}
-# Headers of libraries that belong to one backend, and are absent where that backend is not built.
+# Headers of libraries that belong to one backend. They are absent if that backend is not built.
 LIBRARIES = {"backends/cpu": re.compile(r"^(dnnl|oneapi/)"), "backends/cuda": re.compile(r"^(cuda|cudnn|cublas)")}
-# The float64 reference and what backends share are always built; every other backend is optional.
+# The float64 reference and the code shared by backends are always built; every other backend is optional.
 ALWAYS_BUILT = ("backends/reference", "backends/common")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
@@ -42,7 +42,7 @@ def includes(path):
 def library_rule(place, target):
     for backend, headers in LIBRARIES.items():
         if headers.match(target) and not place.startswith(backend):
-            return f"<{target}> belongs to {backend}; elsewhere a backend is seen through device/"
+            return f"<{target}> belongs to {backend}; other folders must use a backend through device/"
     return None
 
 
@@ -50,20 +50,20 @@ def source_rule(place, target):
     """Why a file in src/`place` may not include "`target`", or None."""
     folder, other = place.split("/")[0], target.split("/")[0]
     if other == "plimsoll":
-        if place == "base" and target == "plimsoll/error.h":  # errors are the one thing both sides share
+        if place == "base" and target == "plimsoll/error.h":  # only errors are shared by both sides
             return None
         return None if folder in ("api", "cli") else f"src/{folder} is below the public API and must not include it"
     if other not in RANK or "/" not in target:
         return f'"{target}": write includes from src/ ("graph/graph.h")'
     if folder in DEVICE_ONLY and other == "backends":
-        return f"{folder} sees a backend only through device/"
+        return f"{folder} must use a backend only through device/"
     if folder in ONLY and other not in ONLY[folder][0]:
         return f"{folder} must not include {other}: {ONLY[folder][1]}"
     if RANK[other] > RANK[folder]:
-        return f"{folder} must not include {other}, which stands below it in the order"
+        return f"{folder} must not include {other}, which comes after it in the order"
     if folder == other == "backends":
         ours, theirs = "/".join(place.split("/")[:2]), "/".join(target.split("/")[:2])
-        if place == "backends":  # the registry, which knows every backend
+        if place == "backends":  # the registry, which may include every backend
             return None
         if theirs not in (ours, *ALWAYS_BUILT) and target.count("/") > 1:
             return f"{ours} must not include {theirs}: each backend is optional"
@@ -86,7 +86,7 @@ def check(root):
     source = root / "src"
     for folder in sorted(p.name for p in source.iterdir() if p.is_dir()) if source.is_dir() else []:
         if folder not in RANK:
-            breaches.append((f"src/{folder}", 0, f"no place in the order is known for this folder ({', '.join(ORDER)})"))
+            breaches.append((f"src/{folder}", 0, f"this folder is not in the order ({', '.join(ORDER)})"))
             continue
         for path in files_of(source / folder):
             place = path.parent.relative_to(source).as_posix()
@@ -105,7 +105,7 @@ def check(root):
     return breaches
 
 
-# File, its one include, and whether that is a breach.
+# A file, its only include, and whether that is a breach.
 SELF_TEST = [
     ("src/base/bytes.h", '#include "base/error.h"', False),
     ("src/base/bad.h", '#include "graph/graph.h"', True),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Checks that a program was linked so that a fault in it is hard to use: what CMakeLists.txt asks for is what came out.
+"""Checks that a program has the hardening options of CMakeLists.txt, which make bugs harder to exploit.
 
-    scripts/check_hardening.py PROGRAM...     prints what is missing; exits 1 if anything is
+    scripts/check_hardening.py PROGRAM...     prints what is missing; exits with 1 if anything is
 """
 
 import re

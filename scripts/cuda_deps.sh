@@ -1,11 +1,10 @@
 #!/bin/sh
-# Fetches cudnn-frontend's headers from its wheel on PyPI into .deps/cudnn-frontend/include; does nothing when they are
-# those of scripts/requirements-cuda.txt already.
+# Downloads the headers of cudnn-frontend from its wheel on PyPI to .deps/cudnn-frontend/include. Does nothing if they already have the
+# version in scripts/requirements-cuda.txt.
 #
 #   scripts/cuda_deps.sh
 #
-# PYTHON names the interpreter whose pip is asked (default python3). The stamp is written last, so a broken download is
-# made again.
+# PYTHON is the interpreter whose pip is used (default python3). The stamp is written last, so that an incomplete download is repeated.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
@@ -21,7 +20,7 @@ echo "fetching $want into $folder" >&2
 mkdir -p "$root/.deps"
 aside=$(mktemp -d "$root/.deps/fetch.XXXXXX")
 trap 'rm -rf "$aside"' EXIT
-# Headers are the same in every wheel, so one for this machine's Python need not exist.
+# The headers are the same in every wheel, so the wheel need not match this machine's Python.
 "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --dest "$aside" "$want" ||
   "$python" -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --python-version 3.12 \
     --platform manylinux_2_28_x86_64 --dest "$aside" "$want" ||
@@ -35,7 +34,7 @@ with zipfile.ZipFile(wheel) as archive:
     names = archive.namelist()
     heads = [name for name in names if name.endswith("/cudnn_frontend.h") or name == "cudnn_frontend.h"]
     if not heads:
-        sys.exit(f"error: {wheel.name} holds no cudnn_frontend.h")
+        sys.exit(f"error: {wheel.name} does not contain cudnn_frontend.h")
     prefix = min(heads, key=len)[: -len("cudnn_frontend.h")]
     for name in names:
         relative = pathlib.PurePosixPath(name[len(prefix):]) if name.startswith(prefix) else None

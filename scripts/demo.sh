@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
-# The story of Plimsoll in three minutes; `make demo` runs it after the build.
+# Shows what Plimsoll does in three minutes. `make demo` runs it after the build.
 #
-# 1. A model that "can potentially trigger an OOM error" runs twice in a memory cgroup of one size: without levers the kernel
-#    kills it, planned for that size it finishes, with the losses of a run that had all the memory it wanted.
-# 2. A CNN trains on Fashion-MNIST inside a stated budget for the whole process, and real Keras loads what it saved.
+# 1. A model that "can potentially trigger an OOM error" runs twice in a memory cgroup of the same size. Without levers, the kernel kills
+#    it. With a plan for that size, it finishes with the same losses as a run with enough memory.
+# 2. A CNN trains on Fashion-MNIST inside a budget for the whole process, and real Keras loads the saved file.
 #
-# Everything it claims is checked: it exits 1 when something did not hold. What it writes stands in build/demo.
-# DEMO_SIZE and DEMO_BATCH (of part 1; a smaller batch is quicker), DEMO_BUDGET and DEMO_EPOCHS (of part 2) replace what is
-# chosen here.
+# The script checks everything it claims, and exits with 1 if a check fails. Its output files are in build/demo.
+# DEMO_SIZE and DEMO_BATCH (part 1; a smaller batch is faster), DEMO_BUDGET and DEMO_EPOCHS (part 2) replace the default values.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -21,10 +20,10 @@ bold='' plain=''
 if [ -t 1 ] && [ -z "${NO_COLOR-}" ]; then bold=$'\e[1m' plain=$'\e[0m'; fi
 title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 say() { printf '%s\n' "$*"; }
-wrong() { printf '\n%sThe demo did not hold: %s%s\n' "$bold" "$*" "$plain" >&2; exit 1; }
+wrong() { printf '\n%sThe demo failed: %s%s\n' "$bold" "$*" "$plain" >&2; exit 1; }
 type_out() { printf '\n$ %s\n' "$*"; }
 show() { type_out "$@"; "$@"; }
-# Inside a memory cgroup of size $1, or without one where none can be made; messages go to a file.
+# Runs a command in a memory cgroup of size $1, or without one if none can be created. Messages go to a file.
 limited() {
   local size=$1 within=()
   shift
@@ -34,7 +33,7 @@ limited() {
 }
 size() { "${numbers[@]}" size "$1"; }
 
-[ -x $plimsoll ] || wrong "$plimsoll is not there; run 'make demo', which builds it first"
+[ -x $plimsoll ] || wrong "$plimsoll does not exist; run 'make demo', which builds it first"
 cgroup=no
 if reason=$(scripts/in_cgroup.sh 64MiB -- true 2>&1); then cgroup=yes; fi
 
@@ -53,11 +52,11 @@ needs=$("${numbers[@]}" get "$out/free.json" peak_bytes)
 "$plimsoll" plan "${model[@]}" --json >"$out/any.json" || wrong "plan failed"
 least=$("${numbers[@]}" get "$out/any.json" least_bytes)
 limit=${DEMO_SIZE:-$("${numbers[@]}" limit "$needs" "$least")}
-say "The best plan without levers needs $(size "$needs") for the whole process. This machine shall have $limit."
+say "The best plan without levers needs $(size "$needs") for the whole process. The demo gives it only $limit."
 
 rm -f "$out"/{free,killed,planned}.jsonl
-title "   With all the memory it wants"
-show "${fit[@]}" "${no_levers[@]}" --budget "$((2 * needs))" --log "$out/free.jsonl" || wrong "the run with memory free failed"
+title "   With as much memory as it needs"
+show "${fit[@]}" "${no_levers[@]}" --budget "$((2 * needs))" --log "$out/free.jsonl" || wrong "the run with enough memory failed"
 say "Measured peak of the process: $(size "$("${numbers[@]}" 'done' "$out/free.jsonl" process_peak_bytes)")."
 
 if [ "$cgroup" = yes ]; then
@@ -65,27 +64,27 @@ if [ "$cgroup" = yes ]; then
   limited "$limit" "${fit[@]}" "${no_levers[@]}" --budget "$((2 * needs))" --log "$out/killed.jsonl"
   status=$?
   grep -qx oom_killed=yes "$out/cgroup.txt" || wrong "the run without levers was not killed in $limit (exit status $status; its messages: $out/stderr.txt)"
-  say "Killed by the kernel, exit status $status: it asked for more than $limit."
+  say "Killed by the kernel, exit status $status: it needed more than $limit."
 else
-  title "   No memory cgroup can be made here"
+  title "   No memory cgroup can be created here"
   say "${reason#in_cgroup: }"
-  say "So nothing is killed; the measured peaks are shown instead."
+  say "So the kernel does not kill the run; the demo shows the measured peaks instead."
 fi
 
 title "   Planned by Plimsoll for $limit"
 limited "$limit" "${fit[@]}" --budget "$limit" --log "$out/planned.jsonl" ||
   { cat "$out/stderr.txt" >&2; wrong "the run planned for $limit failed"; }
-say "Finished. Levers it pulled: $("${numbers[@]}" levers "$out/planned.jsonl")."
+say "Finished. Levers used: $("${numbers[@]}" levers "$out/planned.jsonl")."
 say
 "${numbers[@]}" losses "$out/free.jsonl" "$out/planned.jsonl" || wrong "the losses differ"
 "${numbers[@]}" peaks "$out/planned.jsonl" || wrong "the run went over its budget"
 
 # ---------------------------------------------------------------------------------------------------------------- part 2
 budget=${DEMO_BUDGET:-64MiB}
-title "2. Fashion-MNIST inside $budget, the whole process counted"
+title "2. Fashion-MNIST inside $budget for the whole process"
 train=$fashion/train-images-idx3-ubyte.gz,$fashion/train-labels-idx1-ubyte.gz
 test=$fashion/t10k-images-idx3-ubyte.gz,$fashion/t10k-labels-idx1-ubyte.gz
-[ -d $fashion ] || wrong "$fashion is not there: scripts/setup.sh installs the package dataset-fashion-mnist"
+[ -d $fashion ] || wrong "$fashion does not exist: scripts/setup.sh installs the package dataset-fashion-mnist"
 
 rm -f "$out/fashion.jsonl"
 show "$plimsoll" plan fashion-cnn --batch-size 128 --budget "$budget" || wrong "plan failed"
@@ -101,11 +100,11 @@ type_out "${evaluate[@]}"
 if [ -x .venv/bin/python ] && .venv/bin/python -c 'import keras' 2>/dev/null; then
   title "   Real Keras loads $out/fashion.keras"
   .venv/bin/python scripts/score_with_keras.py "$out/fashion.keras" "${test%,*}" "${test#*,}" "$out/evaluate.json" 2>"$out/stderr.txt" ||
-    { cat "$out/stderr.txt" >&2; wrong "Keras does not score the same"; }
+    { cat "$out/stderr.txt" >&2; wrong "Keras computes another score"; }
 else
   say
-  say "$out/fashion.keras is an ordinary Keras file. To see real Keras load it and score the same:"
+  say "$out/fashion.keras is an ordinary Keras file. To load it in real Keras and compare the score:"
   say "  scripts/venv.sh newest && .venv/bin/python scripts/score_with_keras.py $out/fashion.keras ${test/,/ } $out/evaluate.json"
 fi
 
-title "Where next: README.md, docs/concepts.md, and 'build/plimsoll plan YOUR_MODEL.keras --batch-size 32'"
+title "Next steps: README.md, docs/fits.md, and 'build/plimsoll plan YOUR_MODEL.keras --batch-size 32'"

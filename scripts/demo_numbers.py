@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Reads the plans and logs that the demo makes: one question a call, the answer on stdout, exit status 1 for a bad one."""
+"""Reads the plans and logs of the demo. Each call prints one answer to stdout, and exits with 1 if a check fails."""
 
 import json
 import sys
 
 MIB = 1024 * 1024
-# Micro-batching adds the same terms in another order: losses agree to float32's rounding, a few units of 2^-24 a step.
+# Micro-batches add the same terms in another order, so losses agree up to float32 rounding: a few units of 2^-24 per step.
 LOSS_BOUND = 1e-5
 
 
 def size(count):
-    """As plimsoll writes sizes: three significant digits."""
+    """A size in the format of plimsoll: three significant digits."""
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while abs(value) >= 1024 and len(units) > 1:
         value /= 1024
@@ -38,7 +38,7 @@ def get(path, key):
 
 
 def limit(needs, least):
-    """Half of what is needed without levers, in whole MiB, but never below the smallest plan with them."""
+    """Half of the bytes needed without levers, in whole MiB, but at least about 1.1 times the smallest plan with levers."""
     print(f"{max(int(needs) // 2, -(-int(least) * 11 // 10)) // MIB}MiB")
 
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets (docs/fuzzing.md), as many at a time as there are processors, and says what each did.
+# Runs the fuzz targets (docs/internals/fuzzing.md), one per processor at a time, and prints the result of each.
 #
-#   scripts/fuzz.sh [SECONDS [TARGET...]]    each target for SECONDS (60); builds them first
-#   scripts/fuzz.sh --bundle DIR             programs, corpora and the libraries they need in one folder and, packed, in
-#                                            DIR.tar.gz, for another machine: DIR/run.sh SECONDS JOBS [TARGET...]
+#   scripts/fuzz.sh [SECONDS [TARGET...]]    builds the targets and runs each for SECONDS (default 60)
+#   scripts/fuzz.sh --bundle DIR             collects programs, corpora and libraries in the folder DIR and in DIR.tar.gz,
+#                                            for another machine; there: DIR/run.sh SECONDS JOBS [TARGET...]
 #
-# What fuzzing adds to a corpus, and what it finds, stays in build-fuzz/found/TARGET/. Exits 1 if anything was found.
+# New inputs and findings are stored in build-fuzz/found/TARGET/. Exits with 1 if anything was found.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 all="architecture zip hdf5 npy npz idx plan checkpoint graph_text"
@@ -21,9 +21,9 @@ bundle() {  # folder
   build
   mkdir -p "$1/lib" "$1/corpus" "$1/dictionaries" || exit
   for target in $all; do
-    # Without lines of source: what is found there is run again here.
+    # Debug information is removed, because findings are run again on this machine.
     objcopy --strip-debug "build-fuzz/fuzz_$target" "$1/fuzz_$target" && cp -r "tests/corpus/$target" "$1/corpus/" || exit
-    # Beside the C library every machine has, what a program is linked with comes along.
+    # Copies all linked libraries except the C library, which every machine has.
     ldd "build-fuzz/fuzz_$target" | awk '$3 ~ /^\// { print $3 }' |
       grep -Ev '/(libc|libm|libdl|libpthread|librt|libresolv)\.so' | xargs -r cp -Lut "$1/lib" || exit
   done

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs built fuzz targets, JOBS at a time, each for SECONDS, and prints what each did. scripts/fuzz.sh calls this here;
-# in a bundle it stands alone as run.sh.
+# Runs fuzz targets that are already built, JOBS at a time, each for SECONDS, and prints the result of each. scripts/fuzz.sh
+# calls this script; a bundle contains it as run.sh.
 #
 #   run.sh SECONDS JOBS [TARGET...]
 #
-# New inputs and findings stay in $FOUND/TARGET/ (found/ beside this script). Exits 1 if anything was found.
+# New inputs and findings are stored in $FOUND/TARGET/ (default: found/ next to this script). Exits with 1 if anything was found.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 programs=${PROGRAMS:-$here} corpus=${CORPUS:-$here/corpus} dictionaries=${DICTIONARIES:-$here/dictionaries}

@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Runs a command in a memory cgroup of a given size, and says how it ended.
+# Runs a command in a memory cgroup of a given size, and prints how it ended.
 #
 #   scripts/in_cgroup.sh [--report FILE] SIZE -- COMMAND [ARGUMENT...]
 #
-# SIZE is written as for plimsoll: 512MiB, 1.5GB, or plain bytes. Swap is limited with it, so the limit is one on memory.
-# The exit status is the command's own (137 when the kernel killed it), or 77 when no cgroup can be made here: the reason is on
-# stderr, and nothing was run. FILE receives lines limit_bytes=, peak_bytes= (0: this kernel does not tell),
-# oom_killed=yes|no, status=. The peak is the cgroup's: it counts page cache and page tables too.
+# SIZE has the form of plimsoll's sizes: 512MiB, 1.5GB, or plain bytes. Swap counts against the limit, too.
+# The exit status is the command's own (137 if the kernel killed it). It is 77 if no cgroup can be created here; then the reason is on
+# stderr, and the command was not run. FILE receives the lines limit_bytes=, peak_bytes= (0: this kernel does not report it),
+# oom_killed=yes|no, status=. The peak is that of the cgroup, which includes page cache and page tables.
 #
-# Hierarchies of version 1 and 2 both serve. In version 1 the group is made below the caller's own. In version 2 a group that
-# holds processes cannot have limited children (the "no internal processes" rule), so there it is made below the nearest
-# ancestor that passes the memory controller on, beside the caller's group.
+# Works with cgroup version 1 and 2. In version 1 the group is created below the caller's group. In version 2 a group that contains
+# processes cannot have limited children (the "no internal processes" rule), so the group is created below the nearest ancestor that
+# passes the memory controller on.
 set -u
 
 readonly cannot=77
@@ -38,7 +38,7 @@ mount_point() {
   awk -v type="$1" -v word="${2-}" '$3 == type && (word == "" || ("," $4 ",") ~ ("," word ",")) { print $2; exit }' /proc/mounts
 }
 
-# The folder of the caller's group: its path below the mount, or the mount itself where a namespace hides that path.
+# The folder of the caller's group: its path below the mount, or the mount itself if a namespace hides that path.
 own_group() {
   if [ -d "$1$2" ]; then echo "$1${2%/}"; else echo "$1"; fi
 }
@@ -57,22 +57,22 @@ find_parent_v2() {
   parent=$(own_group "$root" "$(awk -F: '$1 == 0 { print $3; exit }' /proc/self/cgroup)")
   while :; do
     if [ "$parent" = "$root" ] && ! grep -qw memory "$root/cgroup.subtree_control" 2>/dev/null; then
-      # The true root may pass controllers on although it holds processes; the root of a container's namespace refuses.
+      # The real root may pass controllers on although it contains processes; the root of a container's namespace may not.
       { echo +memory >"$root/cgroup.subtree_control"; } 2>/dev/null
     fi
     if grep -qw memory "$parent/cgroup.subtree_control" 2>/dev/null && [ -w "$parent" ]; then return 0; fi
-    [ "$parent" != "$root" ] || refuse "no group from ours up to $root passes the memory controller on and lets us add to it ($hint)"
+    [ "$parent" != "$root" ] || refuse "no cgroup between this process and $root passes the memory controller on and allows new groups ($hint)"
     parent=${parent%/*}
   done
 }
 
 find_parent_v1 || find_parent_v2 || refuse "no memory cgroup hierarchy is mounted"
 group=$parent/plimsoll-$$
-mkdir "$group" 2>/dev/null || refuse "no right to make $group ($hint)"
+mkdir "$group" 2>/dev/null || refuse "no permission to create $group ($hint)"
 
 cleanup() {
   for _ in 1 2 3 4 5 6 7 8 9 10; do
-    # Only what the command left behind can be in there.
+    # Only processes that the command left behind can be in the group.
     while read -r pid; do kill -KILL "$pid" 2>/dev/null; done <"$group/cgroup.procs"
     rmdir "$group" 2>/dev/null && return
     sleep 0.1
@@ -85,7 +85,7 @@ trap 'exit 143' TERM
 
 if [ $version = 1 ]; then
   { echo "$limit" >"$group/memory.limit_in_bytes"; } 2>/dev/null || refuse "the kernel refused a limit of $limit bytes"
-  # Counts memory and swap together; absent where the kernel does not account for swap.
+  # Limits the sum of memory and swap; absent if the kernel does not account for swap.
   if [ -e "$group/memory.memsw.limit_in_bytes" ]; then echo "$limit" >"$group/memory.memsw.limit_in_bytes"; fi
   events=$group/memory.oom_control
   peak=$group/memory.max_usage_in_bytes
@@ -96,10 +96,10 @@ else
   peak=$group/memory.peak
 fi
 
-# The shell that joins the group becomes the command, so nothing else lives in it. Where joining is refused (a hierarchy that
-# was not delegated to us), the marker stays and nothing has been run. A limit too small for that shell kills it: no refusal.
+# The shell that joins the group becomes the command, so the group contains nothing else. If joining is refused (a hierarchy that was not
+# delegated to us), the marker file stays and the command was not run. If the limit is too small even for that shell, the kernel kills it.
 marker=$(mktemp)
-# This shell's own "Killed" goes to /dev/null: the line below says it better. The command keeps our stderr.
+# The message "Killed" of this shell goes to /dev/null, because the line below says more. The command keeps our stderr.
 exec 3>&2
 {
   bash -c '{ echo $$ >"$1/cgroup.procs"; } 2>/dev/null || exit 1; rm -f "$2"; shift 2; exec "$@"' \

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes random images and labels as .npy files: what the examples of the article train on.
+"""Writes random images and labels as .npy files, for the example models (seed-1 to seed-3).
 
     scripts/make_data.py FOLDER [--samples 256] [--size 128] [--channels 3] [--classes 10] [--seed 0]
 
-leaves FOLDER/x.npy (float32, samples x size x size x channels, multiples of 1/256 in [0, 1)) and FOLDER/y.npy (int64).
-Python alone: it must run on a machine that has no NumPy.
+writes FOLDER/x.npy (float32, samples x size x size x channels, multiples of 1/256 in [0, 1)) and FOLDER/y.npy (int64).
+Does not use NumPy, because it must run on machines without it.
 """
 
 import argparse
@@ -16,14 +16,14 @@ import sys
 
 
 def npy_header(descr, shape):
-    """Version 1.0 of the format: magic, length, a dict literal padded so that the data start at a multiple of 64."""
+    """The header of version 1.0 of the format: magic, length, and a dict literal, padded so that the data start at a multiple of 64."""
     text = "{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }" % (descr, ", ".join(map(str, shape)))
     padding = -(10 + len(text) + 1) % 64
     text += " " * padding + "\n"
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode("ascii")
 
 
-# Byte j of the little-endian float32 k/256, for each k: one bytes.translate a column makes floats at the speed of memcpy.
+# Byte j of the little-endian float32 k/256, for each k. With these, one bytes.translate per column makes floats as fast as memcpy.
 COLUMNS = [bytes(struct.pack("<f", k / 256)[j] for k in range(256)) for j in range(4)]
 
 

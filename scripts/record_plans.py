@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Records the plans of many models, batches, budgets and flags, and compares two such records.
 
-    scripts/record_plans.py PROGRAM OUT.json [--only TEXT] [--jobs N]    plans every combination (minutes; shows each)
-    scripts/record_plans.py --compare A.json B.json                      says what differs; exits 1 if anything does
-    scripts/record_plans.py --list                                       names the combinations
+    scripts/record_plans.py PROGRAM OUT.json [--only TEXT] [--jobs N]    plans every combination (takes minutes; prints each)
+    scripts/record_plans.py --compare A.json B.json                      prints the differences; exits with 1 if there are any
+    scripts/record_plans.py --list                                       lists the combinations
 
-Recorded of a plan are its bytes, seconds and levers and, per phase, the order of nodes with their kernels and workspaces.
-Where values lie is not recorded: two plans that place the same values differently are the same plan here.
+A record contains the bytes, seconds and levers of a plan and, per phase, the order of nodes with their kernels and workspaces.
+It does not contain the places of values: two plans that differ only in these count as equal.
 """
 
 import argparse
@@ -31,8 +31,8 @@ def data(name):
     return f"{GOLDEN}/{name}_x.npy,{GOLDEN}/{name}_y.npy"
 
 
-# Of each row: model, flags, and the budgets in MiB per device. Budgets go down to what recompute, offload and micro-batches reach
-# only together, and below what anything reaches.
+# Each row: model, flags, and the budgets in MiB per device. Some budgets need recompute, offload and micro-batches together, and some
+# are too small for any plan.
 PLANS = [
     ("seed-1", [], {CPU: [NO_BUDGET_TO_SPEAK_OF, 45, 39, 34], "t4-16g": [NO_BUDGET_TO_SPEAK_OF, 510]}),
     ("seed-2", ["--batch-size", "128"], {CPU: [NO_BUDGET_TO_SPEAK_OF, 250, 120, 46, 30]}),
@@ -63,7 +63,7 @@ PLANS = [
     ("resnet50", COMPILED + ["--batch-size", "32", "--precision", "auto"], {"h100-80g": [900]}),
     ("mobilenet_v2", COMPILED + ["--batch-size", "32"], {CPU: [150], "t4-16g": [580]}),
 ]
-# Evaluation and prediction have no plan to save: recorded are their results, and their error where the budget is too small.
+# Evaluation and prediction cannot save a plan, so the record contains their results, or their error if the budget is too small.
 RUNS = [
     ("evaluate", name, ["--data", data(name), "--batch-size", batch], budget)
     for name, batch in (("cnn", "5"), ("mlp", "64"), ("resnet", "8"))
@@ -82,7 +82,7 @@ def combinations():
         for device, sizes in budgets.items():
             for size in sizes:
                 common = ["--device", device, "--budget", f"{size}MiB"]
-                if device != CPU and "--host-budget" not in flags:  # the default is a share of what is free
+                if device != CPU and "--host-budget" not in flags:  # the default depends on the free memory
                     common += ["--host-budget", "64GiB"]
                 words = [pathlib.Path(word).name if str(GOLDEN) in word else word for word in flags]
                 found[" ".join(["plan", model, *words, device, f"{size}MiB"])] = ("plan", model, flags + common)
@@ -106,12 +106,12 @@ def model_file(model, folder):
     return str(path)
 
 
-NODE = re.compile(r"^  %[^=]*= (\w+)\(")  # of a phase's own graph: bodies of fused nodes are indented further
+NODE = re.compile(r"^  %[^=]*= (\w+)\(")  # nodes of a phase's own graph; bodies of fused nodes are indented further
 LAYER = re.compile(r'.*layer="([^"]*)"')
 
 
 def nodes_of(phase):
-    """One text per node: op, layer, kernel and workspace, in the order they run."""
+    """One text per node, in execution order: op, layer, kernel and workspace."""
     heads = []
     for line in phase["graph"].split("\n"):
         if match := NODE.match(line):
@@ -124,7 +124,7 @@ def nodes_of(phase):
         else:
             planned.append((node[0], node[2], node[3]))
     if len(heads) != len(planned):
-        raise SystemExit(f"phase {phase['name']}: {len(heads)} nodes in its graph, {len(planned)} planned")
+        raise SystemExit(f"phase {phase['name']}: {len(heads)} nodes in its graph, but {len(planned)} planned nodes")
     return [f"{head} | {kernel} | {workspace} | {seconds!r}" for head, (kernel, workspace, seconds) in zip(heads, planned)]
 
 
@@ -225,7 +225,7 @@ def main():
     parser.add_argument("program", nargs="?")
     parser.add_argument("out", nargs="?")
     parser.add_argument("--compare", nargs=2, metavar=("A.json", "B.json"))
-    parser.add_argument("--only", default="", help="combinations whose name contains this")
+    parser.add_argument("--only", default="", help="only combinations whose name contains this text")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Loads a .keras file with real Keras, scores it on IDX data and compares with what `plimsoll evaluate --json` said.
+"""Loads a .keras file with real Keras, evaluates it on IDX data and compares with the output of `plimsoll evaluate --json`.
 
     .venv/bin/python scripts/score_with_keras.py MODEL.keras IMAGES.gz LABELS.gz [EVALUATE.json]
 """
@@ -15,7 +15,7 @@ os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 import keras
 import numpy as np
 
-# Float32 sums in another order: the loss agrees to 1e-5; a sample whose two best classes tie to rounding may fall either way.
+# Float32 sums in another order agree to 1e-5. A sample whose two best classes are equal up to rounding may get either class.
 LOSS_BOUND = 1e-5
 SAMPLES_THAT_MAY_TIE = 1
 
@@ -45,7 +45,7 @@ def main(model_path, images_path, labels_path, evaluate_path=None):
     same = (abs(ours["loss"] - scores["loss"]) <= LOSS_BOUND * scores["loss"]
             and abs(accuracy - theirs) <= (SAMPLES_THAT_MAY_TIE + 0.5) / len(labels))
     if not same:
-        print("score_with_keras: they differ", file=sys.stderr)
+        print("score_with_keras: the scores differ", file=sys.stderr)
     return 0 if same else 1
 
 

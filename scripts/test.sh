@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Every test there is, after `make build`; runs on after a failure and says at the end what failed.
+# Runs all tests, after `make build`. Continues after a failure, and prints at the end what failed.
 #
 #   scripts/test.sh [--long]
 #
-# Some tests look at a sample: 30 s per fuzz target, 50 mutated files of each kind, one failing allocation at each of some places, no file
-# of 5 GiB. With --long they look at all of it (docs/building.md). FUZZ_SECONDS and MUTATED_FILES replace the numbers.
+# Some tests try only a sample: 30 s per fuzz target, 50 mutated files of each kind, some of the failing allocations, and no file of
+# 5 GiB. With --long they try everything (docs/internals/building.md). FUZZ_SECONDS and MUTATED_FILES replace the numbers.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 if [ "${1-}" = --long ]; then

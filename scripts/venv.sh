@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the Python environments of the tests: .venv (newest Keras on TensorFlow) and .venv/oldest (Keras 3.0.0).
+# Creates the Python environments of the tests: .venv (newest Keras on TensorFlow) and .venv/oldest (Keras 3.0.0).
 #
-#   scripts/venv.sh [newest|oldest]...        both by default; prints nothing and takes no time when they are up to date
+#   scripts/venv.sh [newest|oldest]...        default: both; prints nothing and takes no time if they are up to date
 #
-# A stamp holds the hash of the requirements and of the interpreter's version; it is written last, so a broken
-# installation is made again. PYTHON names the interpreter (default python3, at least 3.11).
+# A stamp file contains the hash of the requirements and of the interpreter's version. It is written last, so that an incomplete
+# installation is repeated. PYTHON is the interpreter (default python3, at least 3.11).
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
@@ -27,6 +27,6 @@ for which; do
   case $which in
     newest) make_venv "$root/.venv" "$root/scripts/requirements.txt" ;;
     oldest) make_venv "$root/.venv/oldest" "$root/scripts/requirements-oldest.txt" ;;
-    *) echo "error: $which is neither newest nor oldest" >&2; exit 2 ;;
+    *) echo "error: '$which' is not an environment; use newest or oldest" >&2; exit 2 ;;
   esac
 done

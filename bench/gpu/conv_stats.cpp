@@ -1,6 +1,6 @@
-// How far cuDNN goes in fusing BatchNorm around a convolution on this card: a convolution alone, with the sums of its
-// output (BatchNorm's statistics), and with scale, bias and relu (BatchNorm applied) before it too. The fastest engine
-// of each, in microseconds, for shapes of ResNet-50.
+// Measures how well cuDNN fuses BatchNorm with a convolution on this card: the convolution alone; with the sums of its
+// output (BatchNorm's statistics); and also with scale, bias and relu before it (BatchNorm applied). Prints the time of
+// the fastest engine of each, in microseconds, for shapes of ResNet-50.
 //
 //   nvcc -std=c++20 -O2 -arch=native -I CUDNN-FRONTEND bench/gpu/conv_stats.cpp -lcudnn -lnvrtc -o conv_stats &&
 //   ./conv_stats
@@ -25,7 +25,7 @@ struct Shape {
   int64_t size, channels, filters, kernel, stride;
 };
 
-// Of each kind one; all of ResNet-50's but the stem.
+// One shape of each kind: all of ResNet-50's except the first convolution.
 const Shape kShapes[] = {{56, 64, 64, 1, 1},   {56, 64, 64, 3, 1},   {56, 64, 256, 1, 1},   {56, 256, 64, 1, 1},
                          {56, 256, 128, 1, 1}, {56, 128, 128, 3, 2}, {28, 128, 512, 1, 1},  {28, 512, 128, 1, 1},
                          {28, 128, 128, 3, 1}, {28, 256, 256, 3, 2}, {14, 256, 1024, 1, 1}, {14, 1024, 256, 1, 1},
@@ -50,7 +50,7 @@ std::shared_ptr<fe::graph::Tensor_attributes> image(fe::graph::Graph& graph, int
                           .set_data_type(type));
 }
 
-// Microseconds of the fastest engine, or -1 with the reason printed.
+// Returns the microseconds of the fastest engine, or prints the reason and returns -1.
 double fastest(cudnnHandle_t handle, const Shape& s, What what, fe::DataType_t type,
                std::unordered_map<int64_t, void*>& memory, void* workspace, std::string& why) {
   fe::graph::Graph graph;
@@ -133,7 +133,8 @@ int main() {
   std::printf("%-26s %-5s %9s %9s %9s\n", "us", "", "alone", "sums", "applied+sums");
   for (const auto& [type, name] : {std::pair{fe::DataType_t::BFLOAT16, "bf16"}, {fe::DataType_t::HALF, "f16"}})
     for (const Shape& s : kShapes) {
-      if (type == fe::DataType_t::HALF && &s - kShapes >= 4) continue;  // a few, to see whether f16 has more engines
+      if (type == fe::DataType_t::HALF && &s - kShapes >= 4)
+        continue;  // a few shapes, to see whether f16 has more engines
       std::string why;
       std::printf("%lldx%lld %lld -> %lld, %lldx%lld/%lld %s", (long long)s.size, (long long)s.size,
                   (long long)s.channels, (long long)s.filters, (long long)s.kernel, (long long)s.kernel,

@@ -1,11 +1,12 @@
-// Times training steps of GPT-2 small on one GPU, built from ops: the layers are not imported from Keras yet.
+// Times training steps of GPT-2 small on one GPU. The graph is built from ops, because its layers cannot be imported
+// from Keras yet.
 //
 //   gpt_bench [--batch 16] [--length 1024] [--layers 12] [--steps 30] [--recompute 1] [--profile 1] [--device gpu]
 //
-// The peers' network (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head without bias.
-// The vocabulary of 50,257 is padded to 50,304 columns, whose bias of -30,000 keeps them out of every softmax: rows of
-// logits then begin on 16 bytes. Weights and Adam's state are float32, everything between them bf16, as under
-// mixed_bfloat16.
+// The network is that of the peers (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head
+// without bias. The vocabulary of 50,257 is padded to 50,304 columns, so that rows of logits are aligned to 16 bytes. A
+// bias of -30,000 keeps the padded columns out of every softmax. Weights and Adam's state are float32, everything else
+// is bf16, as under mixed_bfloat16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -125,8 +126,8 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-// Small random weights (pieces of one long draw: 163 million draws would take seconds), unit scales, the mask of the
-// padding; state stays zero.
+// Sets small random weights, unit scales and the mask of the padding; the state stays zero. Weights are pieces of one
+// long random sequence, because 163 million draws would take seconds.
 void fill_persistent(const Plan& plan, Memory& memory, double scale) {
   std::mt19937 random(7);
   std::normal_distribution<float> normal(0, 0.02F);
@@ -136,7 +137,7 @@ void fill_persistent(const Plan& plan, Memory& memory, double scale) {
     const auto count = static_cast<size_t>(slot.type.shape.elements());
     if (slot.name == "head/mask") {
       std::vector<uint16_t> mask(count, 0);
-      std::fill(mask.begin() + kVocabulary, mask.end(), uint16_t{0xC6EA});  // -30,000 in bf16, nearly
+      std::fill(mask.begin() + kVocabulary, mask.end(), uint16_t{0xC6EA});  // about -30,000 in bf16
       require(memory.write(slot.offset, mask.data(), slot.type.bytes()));
     } else if (slot.category == Category::kWeights) {
       std::vector<float> values(count, slot.name.ends_with("gamma") ? 1.0F : 0.0F);
@@ -214,8 +215,8 @@ int run(const Flags& flags) {
   require(backend->finish());
   const float first_loss = loss();
   const double first = seconds_since(start);
-  // The ids' place is used again once they were read; the work does not depend on what they are as long as they are
-  // tokens, so they are written anew before each timed stretch and each stretch is one step.
+  // The memory of the ids is reused after they are read, so they are written again before each timed step. The time
+  // does not depend on the ids, as long as they are valid tokens.
   std::vector<double> times;
   for (int i = 0; i < flags.steps; ++i) {
     feed();

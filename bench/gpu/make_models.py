@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the architectures the GPU benchmark trains, as Keras's own JSON.
+"""Writes the architectures for the GPU benchmark as Keras JSON.
 
     bench/gpu/make_models.py [FOLDER]        default: build-models
 
-resnet50 is the network torchvision has (stride in the 3x3 convolution, no bias before BatchNormalization, 1,000 logits), so
-that both sides do the same work; the seeds are those of the peers' script.
+resnet50 is torchvision's network (stride in the 3x3 convolution, no bias before BatchNormalization, 1,000 logits), so that both sides do
+the same work. The seed models are those of bench/gpu/peers.py.
 """
 
 import pathlib
@@ -15,7 +15,7 @@ from keras import layers
 
 
 def convolution(x, filters, size, stride, name, activate=True):
-    # Keras's "same" pads as torchvision does only where the stride is 1.
+    # Keras's "same" padding equals torchvision's only if the stride is 1.
     if size > 1 and stride > 1:
         x = layers.ZeroPadding2D(size // 2, name=f"{name}_pad")(x)
     padding = "same" if stride == 1 else "valid"

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times the peers' training steps on one GPU and prints one JSON line per case, as step_bench does for ours.
+"""Times training steps of the peers (PyTorch, JAX) on one GPU and prints one JSON line per case, as step_bench does for Plimsoll.
 
   bench/gpu/peers.py [--peers eager,compile,autotune,autotune-library,jax] [--works seed64,seed128,resnet50,gpt2] [--precisions fp32,bf16,fp16]
 
-A step is forward, backward and a fused Adam update on synthetic data that already lies on the device. autotune is torch.compile
-with mode="max-autotune"; autotune-library is the same without Triton's products and convolutions, which for ResNet-50 take more
-than eight minutes to try. ms is the median over stretches of 10 steps that follow each other without synchronisation, after a warm-up. allocated/reserved are the allocator's peaks,
-process is what the driver counts for the whole device. Images are channels-last; fp32 means tf32.
+A step is forward, backward and a fused Adam update on synthetic data that is already on the device. autotune is torch.compile with
+mode="max-autotune"; autotune-library is the same without Triton's products and convolutions, which take more than eight minutes to try
+for ResNet-50. ms is the median time per step, after a warm-up, each measured over 10 steps without synchronisation in between.
+allocated and reserved are the allocator's peaks; process is what the driver counts for the whole device. Images are channels-last;
+fp32 means tf32.
 resnet50 and gpt2 have no JAX case here.
 """
 import argparse, gc, json, os, statistics, time
@@ -157,7 +158,7 @@ def main():
             for peer in o.peers.split(","):
                 try:
                     r = run_jax(work, precision, o.steps) if peer == "jax" else run_torch(work, precision, peer, o.steps)
-                except Exception as e:  # a peer that fails is a result too
+                except Exception as e:  # a failure of a peer is also a result
                     r = dict(error=str(e)[:300])
                 if r is not None:
                     r = {k: round(v, 3) if isinstance(v, float) else v for k, v in r.items()}

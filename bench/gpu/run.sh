@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds, tests and times everything on a machine with a GPU, beside PyTorch and JAX, and prints the table of ratios.
+# Builds, tests and times everything on a machine with a GPU, also PyTorch and JAX, and prints a table of ratios.
 #
 #   bench/gpu/run.sh [tests] [memcheck] [ours] [peers] [autotune] [autotune-large] [table]        default: tests ours peers table
 #
-# Needs no oneDNN. With programs in build-bundle (scripts/gpu_bundle.sh, made on another machine) nothing is built. Models come from
-# bench/gpu/make_models.py, which needs Keras: run it where Keras is, or put its files into build-models.
-# JSON lines of all runs gather in $OUT (default build-gpu-results), the table in results.md there. max-autotune takes its time:
-# about three minutes for the CNNs, six for ResNet-50 and GPT-2 (-large).
+# Does not need oneDNN. If build-bundle has programs (scripts/gpu_bundle.sh makes it on another machine), nothing is built. Models come
+# from bench/gpu/make_models.py, which needs Keras; run it on a machine with Keras and copy its files to build-models.
+# The JSON lines of all runs are in $OUT (default build-gpu-results), the table is in results.md there. max-autotune takes about three
+# minutes for the CNNs, and six for ResNet-50 and GPT-2 (autotune-large).
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-build-gpu-results}
@@ -17,7 +17,7 @@ programs=build-bundle
 if [ ! -x "$programs/step_bench" ]; then
   programs=build-gpu
   [ -f .deps/cudnn-frontend/include/cudnn_frontend.h ] || scripts/cuda_deps.sh || exit 1
-  # The compiler here may be newer than ours, and warn of more.
+  # The compiler of this machine may be newer than ours and have more warnings.
   cmake -S . -B "$programs" -G Ninja -DPLIMSOLL_WERROR=OFF -DPLIMSOLL_CPU=OFF -DPLIMSOLL_CUDA=ON -DPLIMSOLL_CUDA_ARCHITECTURES=native >"$out/build.log" 2>&1 &&
     cmake --build "$programs" --target all step_bench gpt_bench -- -k 0 >>"$out/build.log" 2>&1 ||
     { grep -A3 "error:\|FAILED" "$out/build.log" | head -30; exit 1; }
@@ -27,13 +27,13 @@ fi
 export LD_LIBRARY_PATH=$PWD/$programs:${LD_LIBRARY_PATH:-}
 export PLIMSOLL_CACHE=${PLIMSOLL_CACHE:-$PWD/build-gpu-cache}
 
-ours() {  # name, command...: keeps the line, says what failed
+ours() {  # name, command...: appends the JSON line to ours.jsonl, or prints what failed
   local name=$1
   shift
   timeout 240 "$@" >>"$out/ours.jsonl" 2>"$out/$name.err" || { failed=1; echo "$name failed:"; tail -3 "$out/$name.err"; }
 }
 
-in_shards() {  # count, log, command...: a GoogleTest program in so many processes; how many tests ended how
+in_shards() {  # count, log, command...: runs a GoogleTest program in `count` processes; prints how many tests passed, skipped, failed
   local shards=$1 log=$2 shard
   shift 2
   for ((shard = 0; shard < shards; ++shard)); do
@@ -51,7 +51,7 @@ failed=0
 for part; do
   case $part in
     tests)
-      # Memory is counted and taken by some of them: those of training run alone.
+      # Some tests measure or take GPU memory, so only test_ops runs in parallel.
       in_shards 6 "$out/test_ops.log" "$programs/test_ops" || failed=1
       for test in "$programs"/test_*; do
         [ "$test" = "$programs/test_ops" ] || in_shards 1 "$out/$(basename "$test").log" "$test" || failed=1
@@ -67,7 +67,7 @@ for part; do
       ours resnet50 "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --profile 1
       ours resnet50-7g "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --budget 7GiB
       ours gpt2 "$programs/gpt_bench" --profile 1
-      # A second start finds compiled kernels and chosen engines.
+      # A second start finds compiled kernels and chosen engines in the cache.
       ours resnet50-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16
       ours resnet50-7g-warm "$programs/step_bench" build-models/resnet50.json 256 mixed_bfloat16 --budget 7GiB
       ours gpt2-warm "$programs/gpt_bench" ;;
@@ -80,7 +80,7 @@ for part; do
     autotune-large)
       python3 bench/gpu/peers.py --works resnet50,gpt2 --precisions bf16 --peers autotune-library >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
     table) python3 bench/gpu/table.py "$out" | tee "$out/results.md" ;;
-    *) echo "error: $part is none of tests, memcheck, ours, peers, autotune, autotune-large, table" >&2; exit 2 ;;
+    *) echo "error: unknown part '$part'; use tests, memcheck, ours, peers, autotune, autotune-large or table" >&2; exit 2 ;;
   esac
 done
 exit $failed

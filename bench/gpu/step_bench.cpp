@@ -1,8 +1,8 @@
-// Times training steps of one model on one GPU, its batch already there, and prints one JSON line.
+// Times training steps of one model on one GPU, with its batch already on the device, and prints one JSON line.
 //
 //   step_bench MODEL BATCH PRECISION [--steps N] [--budget BYTES] [--forbid LEVER] [--device gpu]
 //
-// ms is the median over `steps` steps, each timed by the wall clock between two synchronisations of 10 steps, so that
+// ms is the median over `steps` steps. The wall clock is read only every 10 steps, with a synchronisation, so that
 // steps follow each other as in training. opened_s, planned_s, ready_s and first_step_s count from the start of the
 // process.
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Uniform pixels, labels in range: never zeros, which run faster than data do.
+// Fills a batch with uniform random pixels and valid labels. Zeros would run faster than real data.
 Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
   uint32_t state = 12345;
   const auto next = [&] { return state = state * 1664525U + 1013904223U; };
@@ -47,7 +47,7 @@ Status fill_batch(const Model& model, int64_t batch, const BatchBuffers& into) {
   return {};
 }
 
-// Each node's time, how far it is above its prediction, and the sums by op.
+// Prints the time of each node, its difference to the prediction, and the sums per op.
 void print_profile(Session& session) {
   const PhasePlan* phase = session.plan().phase(session.plan().gradient_phase());
   const auto seconds = require(Probe(session).measure_nodes(phase->name.kind, phase->samples, 10));
@@ -111,7 +111,7 @@ Flags parse(int argc, char** argv) {
   return flags;
 }
 
-// One optimizer step. `again`: on the batch that came last, which the device still has, where it is in one piece.
+// Runs one optimizer step. `again`: on the last batch, which the device still has if the batch is not split.
 void step(Run& run, bool again) {
   const int64_t batch = run.options().batch_size;
   require(run.begin(batch));
@@ -124,7 +124,7 @@ void step(Run& run, bool again) {
   require(run.apply());
 }
 
-// Milliseconds per step, of stretches of 10 steps that follow each other.
+// Returns the milliseconds per step, each measured over 10 steps in a row.
 std::vector<double> time_steps(Run& run, int steps) {
   constexpr int kTogether = 10;
   Session& session = run.session();

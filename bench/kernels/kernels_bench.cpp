@@ -1,5 +1,5 @@
-// Times single nodes on the CPU backend at the shapes of the models we compare on: milliseconds (the least of several
-// runs), the rates of arithmetic and traffic that makes, what the cost model predicted.
+// Times single nodes on the CPU backend, at the shapes of the benchmark models. Prints milliseconds (the minimum of
+// several runs), the resulting rates of arithmetic and memory traffic, and the prediction of the cost model.
 //
 //   bench_kernels [THREADS] [FILTER]
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ std::vector<Case> all_cases() {
   add_convolution(cases, "resnet20 32/2", {128, 32, 32, 16}, {3, 3, 16, 32}, {128, 16, 16, 32}, 2, down, 1);
   add_convolution(cases, "resnet20 64", {128, 8, 8, 64}, {3, 3, 64, 64}, {128, 8, 8, 64}, 1, same, 1);
   add_convolution(cases, "depthwise 128", {128, 16, 16, 128}, {3, 3, 1, 128}, {128, 16, 16, 128}, 1, same, 128);
-  // 1x1 convolutions of pointwise and depthwise, and the same as matrix products.
+  // 1x1 convolutions of the models pointwise and depthwise, and the same as matrix products.
   struct Pointwise {
     int64_t pixels, in, out;
   };
@@ -124,7 +124,7 @@ void* allocate(Bytes bytes) {
   return std::aligned_alloc(64, static_cast<size_t>(align_up(std::max<Bytes>(bytes, 1))));
 }
 
-// Floats of either sign, valid labels and positions elsewhere.
+// Fills floats with positive and negative values, and other types with valid labels and positions.
 void fill(const TensorType& type, void* data) {
   std::mt19937 random(1);
   if (type.dtype == DType::kFloat32) {
@@ -140,7 +140,8 @@ void fill(const TensorType& type, void* data) {
   }
 }
 
-// Processor time of all threads: on a busy machine the truer figure, when run with one thread.
+// Returns the processor time of all threads. On a busy machine, with one thread, it is more accurate than the wall
+// clock.
 double processor_seconds() {
   timespec t{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);

@@ -1,16 +1,25 @@
-// Arrays that the caller owns, as the C++ interface takes them.
+/// @file
+/// Arrays that go into and come out of a model.
 #pragma once
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <ranges>
+#include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
+#include "plimsoll/error.h"
+
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
-// Keras's name of an element type, "float32" for float; empty for types that no array has.
+/// Returns Keras's name of an element type, such as "float32" for float. The name is empty for a type that no array
+/// can have.
 template <typename T>
 constexpr std::string_view dtype_of() {
   using U = std::remove_cv_t<T>;
@@ -24,33 +33,172 @@ constexpr std::string_view dtype_of() {
   return "";
 }
 
+/// A type that the elements of an array can have.
 template <typename T>
 concept Element = !dtype_of<T>().empty();
 
-// Row-major elements in memory that outlives the call it is given to. Made from a std::vector, std::array or std::span
-// it knows how many there are, and that is checked. A plain pointer does not say: its elements are taken on trust.
-struct ArrayView {
-  static constexpr int64_t kUnknown = -1;
+/// A container that lays its elements out in one piece, such as std::vector<float> or std::span<const int32_t>.
+template <typename Range>
+concept ElementRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
+    Element<std::ranges::range_value_t<Range>>;
 
-  const void* data = nullptr;
-  std::string_view dtype = "float32";  // Keras's name
-  int64_t elements = kUnknown;
+/// A container that outlives the expression it is given in: one with a name, or a view such as std::span. A view of a
+/// container that is about to end does not compile.
+template <typename Range>
+concept LastingRange = ElementRange<std::remove_cvref_t<Range>> &&
+    (std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<std::remove_cvref_t<Range>>);
 
+/// The lengths of an array's dimensions, the batch first: {32, 28, 28, 1}.
+using Dims = std::vector<int64_t>;
+
+/// A row-major array in memory that the caller owns.
+///
+/// A view knows how many elements it has, and every call that takes one compares that number with the shape before it
+/// reads anything. The memory must stay valid for as long as the call's own description says.
+class ArrayView {
+ public:
+  /// A view of nothing: the array is not given.
   ArrayView() = default;
-  ArrayView(std::nullptr_t) {}  // NOLINT: an array that is not given
+
+  /// Views a container, with one dimension.
+  template <LastingRange Range>
+  ArrayView(Range&& values)  // NOLINT(google-explicit-constructor): a vector is an array
+      : ArrayView(values, {static_cast<int64_t>(std::ranges::size(values))}) {}
+
+  /// Views a container as an array of this shape. A shape with another number of elements is an error (P402) of the
+  /// call that the view is given to.
+  template <LastingRange Range>
+  ArrayView(Range&& values, Dims shape)
+      : data_(std::ranges::data(values)),
+        dtype_(dtype_of<std::ranges::range_value_t<std::remove_cvref_t<Range>>>()),
+        elements_(static_cast<int64_t>(std::ranges::size(values))),
+        shape_(std::move(shape)) {}
+
+  /// Views elements of a type that C++ has no name for: `ArrayView(bits, count, "float16", {32, 10})`. `count` elements
+  /// must be there.
+  ArrayView(const void* data, int64_t count, std::string_view dtype, Dims shape)
+      : data_(data), dtype_(dtype), elements_(count), shape_(std::move(shape)) {}
+
+  /// Returns whether there is an array to read.
+  bool given() const { return data_ != nullptr; }
+  /// The first element.
+  const void* data() const { return data_; }
+  /// Keras's name of the element type.
+  std::string_view dtype() const { return dtype_; }
+  /// How many elements there are in memory.
+  int64_t elements() const { return elements_; }
+  /// The lengths of the dimensions.
+  const Dims& shape() const { return shape_; }
+
+ private:
+  const void* data_ = nullptr;
+  std::string_view dtype_ = "float32";
+  int64_t elements_ = 0;
+  Dims shape_;
+};
+
+/// An array that owns its memory: what `predict` and `weight` return.
+class Array {
+ public:
+  /// An array without elements.
+  Array() = default;
+
+  /// Returns an array of zeros. P402 for a shape with a negative length or with more elements than can be counted, and
+  /// for a dtype that does not exist; P604 if there is no memory.
+  static Result<Array> zeros(const Dims& shape, std::string_view dtype = "float32");
+
+  /// Returns a copy of what a view shows, or the view's error.
+  static Result<Array> copy_of(const ArrayView& view);
+
+  /// Keras's name of the element type.
+  const std::string& dtype() const { return dtype_; }
+  /// The lengths of the dimensions.
+  const Dims& shape() const { return shape_; }
+  /// How many elements there are.
+  int64_t elements() const { return elements_; }
+  /// The elements as bytes.
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// The elements as bytes that can be written.
+  std::span<std::byte> bytes() { return bytes_; }
+
+  /// Returns the elements. P402 if T is not the type that they have.
   template <Element T>
-  ArrayView(const T* values) : data(values), dtype(dtype_of<T>()) {}  // NOLINT: as its comment says
+  Result<std::span<const T>> values() const {
+    PLIMSOLL_TRY(check(dtype_of<T>()));
+    return std::span<const T>(reinterpret_cast<const T*>(bytes_.data()), static_cast<size_t>(elements_));
+  }
+  /// Returns the elements, to be written. P402 if T is not the type that they have.
   template <Element T>
-  ArrayView(const T* values, int64_t count) : data(values), dtype(dtype_of<T>()), elements(count) {}
-  template <std::ranges::contiguous_range Range>
-  requires std::ranges::sized_range<Range> && Element<std::ranges::range_value_t<Range>> ArrayView(
-      const Range& values)  // NOLINT: a vector is an array
-      : data(std::ranges::data(values)),
-        dtype(dtype_of<std::ranges::range_value_t<Range>>()),
-        elements(static_cast<int64_t>(std::ranges::size(values))) {}
-  // For element types that C++ has no name for: ArrayView(bits, "float16", count).
-  ArrayView(const void* values, std::string_view keras_dtype, int64_t count)
-      : data(values), dtype(keras_dtype), elements(count) {}
+  Result<std::span<T>> values() {
+    PLIMSOLL_TRY(check(dtype_of<T>()));
+    return std::span<T>(reinterpret_cast<T*>(bytes_.data()), static_cast<size_t>(elements_));
+  }
+
+  /// Views the array; the view is valid until the array changes or ends.
+  operator ArrayView() const& {  // NOLINT(google-explicit-constructor): an array can be viewed
+    return {bytes_.data(), elements_, dtype_, shape_};
+  }
+  operator ArrayView() const&& = delete;  ///< A view of an array that is about to end does not compile.
+  /// Views `count` of the array's rows (its first dimension) from row `first` on; rows beyond the end are left out.
+  ArrayView rows(int64_t first, int64_t count) const&;
+  ArrayView rows(int64_t first, int64_t count) const&& = delete;  ///< As above.
+
+ private:
+  Result<void> check(std::string_view wanted) const;
+
+  std::string dtype_ = "float32";
+  Dims shape_ = {0};
+  int64_t elements_ = 0;
+  std::vector<std::byte> bytes_;
+};
+
+/// Returns float32 numbers drawn evenly from [0, 1), the same ones for the same seed. The array is empty if the shape
+/// has a length that is not above 0.
+Array random_uniform(const Dims& shape, uint64_t seed);
+
+/// Returns int32 numbers drawn evenly from 0 to limit - 1, the same ones for the same seed. The array is empty if the
+/// limit or a length is not above 0.
+Array random_integers(int32_t limit, const Dims& shape, uint64_t seed);
+
+/// An array with the name of the model's input or output that it belongs to. Without a name, the place in the list
+/// decides.
+struct NamedArray {
+  std::string name;  ///< The input's or output's name, or "".
+  ArrayView array;   ///< The elements.
+
+  /// An array without a name.
+  template <typename T>
+  requires(std::convertible_to<T, ArrayView> && !std::same_as<std::remove_cvref_t<T>, NamedArray>)
+      NamedArray(T&& values)  // NOLINT(google-explicit-constructor): an array may go without a name
+      : array(std::forward<T>(values)) {}
+  /// An array for the input or output of this name.
+  NamedArray(std::string of, ArrayView values) : name(std::move(of)), array(std::move(values)) {}
+};
+
+/// The arrays for a model's inputs or outputs: one array, several in the model's order, or several by name, as in
+/// `{{"image", pixels}, {"age", ages}}`.
+class Arrays {
+ public:
+  /// No arrays.
+  Arrays() = default;
+  /// One array, of a model with one input or output.
+  template <typename T>
+  requires(std::convertible_to<T, ArrayView> && !std::same_as<std::remove_cvref_t<T>, Arrays>)
+      Arrays(T&& values)  // NOLINT(google-explicit-constructor): one array is enough for one input
+      : list_{NamedArray(std::forward<T>(values))} {}
+  /// Several arrays.
+  Arrays(std::initializer_list<NamedArray> list) : list_(list) {}
+  /// Several arrays.
+  explicit Arrays(std::vector<NamedArray> list) : list_(std::move(list)) {}
+
+  /// Returns whether no array is given.
+  bool empty() const { return list_.empty(); }
+  /// The arrays in the order they were given.
+  const std::vector<NamedArray>& list() const { return list_; }
+
+ private:
+  std::vector<NamedArray> list_;
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

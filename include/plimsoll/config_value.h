@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 namespace engine {
@@ -34,3 +35,4 @@ class ConfigValue {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

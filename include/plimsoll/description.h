@@ -28,6 +28,7 @@
 #include "plimsoll/losses.h"
 #include "plimsoll/optimizers.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 namespace engine {
@@ -180,3 +181,4 @@ Layer model(const Description& description, const ModelOptions& options = {});
 
 }  // namespace layers
 }  // namespace plimsoll
+#pragma GCC visibility pop

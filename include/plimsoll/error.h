@@ -1,5 +1,7 @@
-// What a user can cause comes back as an Error; what only we can cause is an assert.
-// An error is one line of what, indented facts, then what to do. Its code has a page in docs/errors/.
+/// @file
+/// Errors as values. What a caller can cause is returned as an Error inside a Result; nothing is thrown or printed.
+///
+/// An error says in one line what is wrong, then the facts, then what to do. Each code has a page in docs/errors/.
 #pragma once
 
 #include <stdexcept>
@@ -10,98 +12,117 @@
 #include <utility>
 #include <vector>
 
+#pragma GCC visibility push(default)
+/// The public C++ interface of Plimsoll.
 namespace plimsoll {
 
-// The hundreds digit of a code is the exit code of the program.
+/// What went wrong. The hundreds digit of a code is the exit code of the program.
 enum class ErrorCode : int {
-  kInternal = 101,
-  kUsage = 201,
-  kFileUnreadable = 202,
-  kNotAKerasFile = 203,
-  kBadConfig = 204,
-  kUnsupported = 205,
-  kWeightMissing = 206,
-  kWeightShape = 207,
-  kNotCompiled = 208,
-  kUnknownInputShape = 209,
-  kBadGeometry = 210,
-  kBadPlan = 211,
-  kBadCheckpoint = 212,
-  kBadWeightsFile = 213,
-  kCheckpointInUse = 214,
-  kDoesNotFit = 301,
-  kBatchNormForbidsMicroBatch = 302,
-  kOverheadAboveBound = 303,
-  kPeakAboveBudget = 304,
-  kBadDataFile = 401,
-  kDataShape = 402,
-  kDataNotFinite = 403,
-  kLabelOutOfRange = 404,
-  kDataEmpty = 405,
-  kDataLengths = 406,
-  kInterrupted = 501,
-  kWriteFailed = 601,
-  kNotWritable = 602,
-  kLibraryMissing = 603,
-  kOutOfMemory = 604,
-  kDeviceLost = 605,
-  kNotSaved = 701,
+  kInternal = 101,                    ///< a bug in Plimsoll
+  kUsage = 201,                       ///< a flag or an argument is not valid
+  kFileUnreadable = 202,              ///< a file cannot be read
+  kNotAKerasFile = 203,               ///< this is not a .keras file
+  kBadConfig = 204,                   ///< the configuration is damaged
+  kUnsupported = 205,                 ///< the model asks for something that Plimsoll does not do yet
+  kWeightMissing = 206,               ///< a weight is missing from the file
+  kWeightShape = 207,                 ///< a weight has another shape than the model says
+  kNotCompiled = 208,                 ///< the model was never compiled
+  kUnknownInputShape = 209,           ///< an input has no size
+  kBadGeometry = 210,                 ///< shapes do not go together
+  kBadPlan = 211,                     ///< the plan file cannot be used
+  kBadCheckpoint = 212,               ///< the checkpoint cannot be used
+  kBadWeightsFile = 213,              ///< the weights file is damaged
+  kCheckpointInUse = 214,             ///< the checkpoint folder or the log belongs to another run
+  kDoesNotFit = 301,                  ///< the model does not fit the budget
+  kBatchNormForbidsMicroBatch = 302,  ///< BatchNormalization forbids micro-batches
+  kOverheadAboveBound = 303,          ///< the overhead is larger than its bound
+  kPeakAboveBudget = 304,             ///< the process held more than its budget
+  kBadDataFile = 401,                 ///< a data file is damaged or of an unknown kind
+  kDataShape = 402,                   ///< the data have another shape than the model takes
+  kDataNotFinite = 403,               ///< the data hold NaN or infinity
+  kLabelOutOfRange = 404,             ///< a label is outside the classes of the model
+  kDataEmpty = 405,                   ///< there are no samples
+  kDataLengths = 406,                 ///< arrays of one data set differ in length
+  kInterrupted = 501,                 ///< interrupted, state saved
+  kWriteFailed = 601,                 ///< writing failed
+  kNotWritable = 602,                 ///< a place cannot be written to
+  kLibraryMissing = 603,              ///< a library is missing
+  kOutOfMemory = 604,                 ///< the machine has not enough memory
+  kDeviceLost = 605,                  ///< the device failed
+  kNotSaved = 701,                    ///< interrupted, not saved
 };
 
+/// What went wrong, as values and as text.
 struct Error {
-  ErrorCode code = ErrorCode::kInternal;
-  std::string what;                   // one line, with the values in it
-  std::vector<std::string> facts;     // each one line
-  std::vector<std::string> remedies;  // what to do, most helpful first
+  ErrorCode code = ErrorCode::kInternal;  ///< what kind of error this is
+  std::string what;                       ///< one line, with the values in it
+  std::vector<std::string> facts;         ///< each one line
+  std::vector<std::string> remedies;      ///< what to do, most helpful first
 
+  /// Adds a fact.
   Error& fact(std::string text) {
     facts.push_back(std::move(text));
     return *this;
   }
+  /// Adds a remedy behind those that are there.
   Error& remedy(std::string text) {
     remedies.push_back(std::move(text));
     return *this;
   }
 };
 
-std::string to_text(const Error& error);  // as a terminal shows it, ending in a newline
+/// The error as a terminal shows it, ending in a newline.
+std::string to_text(const Error& error);
 
+/// A value, or the error that prevented it.
 template <typename T>
 using Result = tl::expected<T, Error>;
+/// Success, or the error that prevented it.
 using Status = Result<void>;
 
+/// Makes an error to return from a function whose type is a Result.
 inline tl::unexpected<Error> fail(ErrorCode code, std::string what) {
   return tl::make_unexpected(Error{code, std::move(what), {}, {}});
 }
+/// Makes an error with facts or remedies to return from a function whose type is a Result.
 inline tl::unexpected<Error> fail(Error error) {
   return tl::make_unexpected(std::move(error));
 }
 
-// The value of a result, or an exception that says what to_text() says: for programs that have nothing better to do.
+/// Returns the value of a result. Throws std::runtime_error with the text of to_text() if the result is an error.
 template <typename T>
 T require(Result<T> result) {
   if (!result) throw std::runtime_error(to_text(result.error()));
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-std::string code_name(ErrorCode code);  // "P301"
-int exit_code(ErrorCode code);          // 3
+/// The name of a code in messages and docs, such as "P301".
+std::string code_name(ErrorCode code);
+/// The exit code of the program for a code, such as 3 for kDoesNotFit.
+int exit_code(ErrorCode code);
+/// Every code, in the order of its number.
 const std::vector<ErrorCode>& all_error_codes();
 
 }  // namespace plimsoll
+#pragma GCC visibility pop
 
+/// @cond
 #define PLIMSOLL_CONCAT_(a, b) a##b
 #define PLIMSOLL_CONCAT(a, b) PLIMSOLL_CONCAT_(a, b)
-// Returns the error of `expression`, if it has one. Nothing is copied: tl::expected takes a copy that throws for the
-// end of the program.
+/// @endcond
+
+// Errors are moved: if a copy threw an exception, tl::expected would end the program.
+/// Returns the error of `expression` from the calling function, if there is one.
 #define PLIMSOLL_TRY(expression)                                                                         \
   do {                                                                                                   \
     if (auto&& status_ = (expression); !status_) return tl::make_unexpected(std::move(status_).error()); \
   } while (false)
-// Declares `declaration` with the value of `expression`, or returns its error.
+/// Declares `declaration` with the value of `expression`, or returns its error.
 #define PLIMSOLL_ASSIGN(declaration, expression) \
   PLIMSOLL_ASSIGN_(PLIMSOLL_CONCAT(result_, __LINE__), declaration, expression)
+/// @cond
 #define PLIMSOLL_ASSIGN_(result, declaration, expression)             \
   auto result = (expression);                                         \
   if (!result) return tl::make_unexpected(std::move(result).error()); \
   declaration = std::move(*result)
+/// @endcond

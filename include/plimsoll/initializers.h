@@ -7,6 +7,7 @@
 
 #include "plimsoll/config_value.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// How a weight begins. Implicitly made from a Keras name, "he_normal", or from a function in plimsoll::initializers.
@@ -50,3 +51,4 @@ Initializer Custom(const std::string& class_name, const std::string& config_json
 
 }  // namespace initializers
 }  // namespace plimsoll
+#pragma GCC visibility pop

@@ -9,6 +9,7 @@
 
 #include "plimsoll/config_value.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 namespace engine {
@@ -61,3 +62,4 @@ class Layer {
 };
 
 }  // namespace plimsoll
+#pragma GCC visibility pop

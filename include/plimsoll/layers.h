@@ -16,6 +16,7 @@
 #include "plimsoll/layer.h"
 #include "plimsoll/layer_options.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 namespace layers {
 
@@ -136,3 +137,4 @@ std::vector<Tensor> split(const Tensor& tensor, int64_t sections, int64_t axis);
 
 }  // namespace ops
 }  // namespace plimsoll
+#pragma GCC visibility pop

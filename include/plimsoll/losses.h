@@ -6,6 +6,7 @@
 
 #include "plimsoll/config_value.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// A loss function. Implicitly made from a Keras name, "mse", or from a function in plimsoll::losses.
@@ -69,3 +70,4 @@ Metric Custom(const std::string& class_name, const std::string& config_json = "{
 
 }  // namespace metrics
 }  // namespace plimsoll
+#pragma GCC visibility pop

@@ -9,6 +9,7 @@
 
 #include "plimsoll/config_value.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// A learning rate that depends on the number of updates; made by a function in plimsoll::schedules.
@@ -135,3 +136,4 @@ Optimizer Custom(const std::string& class_name, const std::string& config_json =
 
 }  // namespace optimizers
 }  // namespace plimsoll
+#pragma GCC visibility pop

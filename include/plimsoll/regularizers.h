@@ -6,6 +6,7 @@
 
 #include "plimsoll/config_value.h"
 
+#pragma GCC visibility push(default)
 namespace plimsoll {
 
 /// A penalty on a weight; none by default. Implicitly made from a Keras name, "l2", or from a function in
@@ -30,3 +31,4 @@ Regularizer L1L2(double l1 = 0, double l2 = 0);  ///< Both.
 
 }  // namespace regularizers
 }  // namespace plimsoll
+#pragma GCC visibility pop

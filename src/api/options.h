@@ -17,7 +17,7 @@ namespace plimsoll::engine {
 struct DataOptions {
   std::string data, validation_data, class_weight;  // as the flags of these names have it; empty: none
   double validation_split = 0;
-  int64_t validation_batch = 0;  // 0: the batch size
+  int64_t validation_batch = 0;  // of predictions beside training too; 0: the batch size
   bool shuffle = true;
   bool reads_ahead = true;  // the next batch is read while one is computed: `fit` does, the C++ Trainer does not
 
@@ -26,6 +26,8 @@ struct DataOptions {
   int64_t samples = 0;  // 0: unknown
   bool validates = false;
   int64_t validation_samples = 0;  // 0: unknown
+  bool predicts = false;           // beside training or evaluating
+  bool keeps_windows = false;      // the batches of a window are copied before it begins (api/windows.h)
 };
 
 // Settings of the levers that are used as they are, instead of a search.
@@ -65,6 +67,7 @@ struct RunOptions {
   // Reading the model and planning are refused memory beyond the budget. It is a limit of the whole process: only for
   // a process that does nothing else.
   bool limit_process = false;
+  bool weights_from_caller = false;  // a model without weights may evaluate and predict: a program sets them
   std::function<void(const std::string&)> note;  // is told what a user should know, as it comes up; may be empty
 
   // For tests and experiments: settings instead of a search, and something between the session and the device.

@@ -24,9 +24,11 @@ void ask_for_training(const RunOptions& options, int64_t batch_size, const DataO
     request.batch = std::min(request.batch, data.samples);
     request.partial_window = data.samples % request.batch;
   }
+  const int64_t inference = options.data.validation_batch > 0 ? options.data.validation_batch : batch_size;
+  if (options.data.predicts) request.predict_batch = inference;
   if (!data.validates) return;
   request.evaluate_samples = data.validation_samples;
-  request.evaluate_batch = options.data.validation_batch > 0 ? options.data.validation_batch : batch_size;
+  request.evaluate_batch = inference;
 }
 
 Bytes host_budget_of(const RunOptions& options, const DeviceInfo& device) {
@@ -102,11 +104,19 @@ Result<SearchRequest> make_request(const RunOptions& options, const Model& model
   request.graph.data = data.types;
   request.data = data_demand(model, data.types, data.reads_ahead);
   request.data.held_before = held_before(options, backend);
+  if (options.data.keeps_windows && !device.info().own_memory) {
+    const auto window = checked_multiply(options.batch_size, options.accumulation_steps);
+    const auto bytes = window ? checked_multiply(*window, request.data.per_sample) : std::nullopt;
+    const auto held = bytes ? checked_add(request.data.held_before, *bytes) : std::nullopt;
+    if (!held) return fail(ErrorCode::kUsage, "the batches of a window are too large to count");
+    request.data.held_before = *held;
+  }
   request.batch = 0;
   if (options.mode == Mode::kTrain) ask_for_training(options, options.batch_size, data, request);
   if (options.mode == Mode::kEvaluate) {
     request.evaluate_batch = options.batch_size;
     request.evaluate_samples = data.samples;
+    if (options.data.predicts) request.predict_batch = options.batch_size;
   }
   if (options.mode == Mode::kPredict) {
     request.predict_batch = options.batch_size;

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
   std::unique_ptr<Run> run(new Run(std::move(model), std::move(options)));
   RunOptions& o = run->options_;
   for (const std::string& note : run->open_.notes) o.tell(note);
-  if (o.mode != Mode::kTrain && !run->open_.has_weights())
+  if (o.mode != Mode::kTrain && !run->open_.has_weights() && !o.weights_from_caller)
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("{} has no weights to {} with", run->open_.file,
                                   o.mode == Mode::kEvaluate ? "evaluate" : "predict"),
@@ -138,6 +138,32 @@ Status Run::begin(int64_t samples, int64_t done) {
   return session_->begin(window, done);
 }
 
+// All of a batch's pieces can run before the first one does.
+Status Run::prepare(PhaseKind kind, int64_t samples) {
+  const Plan& plan = session_->plan();
+  const PhasePlan* phase = plan.phase(kind);
+  const int64_t piece = kind == plan.gradient_phase() ? plan.batch.micro : phase != nullptr ? phase->samples : 0;
+  if (piece < 1) return fail(ErrorCode::kBadPlan, fmt::format("the plan has no phase {}", to_text(PhaseName{kind})));
+  PLIMSOLL_TRY(prepare_piece(kind, std::min(piece, samples)));
+  return prepare_piece(kind, samples % piece);
+}
+
+Status Run::prepare_piece(PhaseKind kind, int64_t samples) {
+  if (samples == 0 || session_->can_run(kind, samples)) return {};
+  const Plan& plan = session_->plan();
+  PLIMSOLL_ASSIGN(PhasePlan tail, plan_tail(*request_, plan, kind, samples));
+  const Bytes peak =
+      plan.arena_bytes + plan.data_bytes + request_->device->overhead_bound(session_->primitives() + tail.primitives);
+  if (request_->budget > 0 && peak > request_->budget)
+    return fail(
+        Error{ErrorCode::kDoesNotFit,
+              fmt::format("a batch of {} samples, a size that was not seen before, does not fit in {}", samples,
+                          format_bytes(request_->budget)),
+              {fmt::format("with kernels for it the process would hold up to {}", format_bytes(peak))},
+              {"batches of sizes that were seen before", fmt::format("--budget {}MiB", (peak + kMiB - 1) / kMiB)}});
+  return session_->add_phase(std::move(tail));
+}
+
 Status Run::apply() {
   PLIMSOLL_TRY(session_->apply());
   ++optimizer_.iteration;
@@ -175,6 +201,11 @@ Result<FitResult> Run::fit(const FitOptions& options, FitObserver& observer) {
                                                           options, observer));
   optimizer_ = result.optimizer;
   return result;
+}
+
+Result<FitResult> Run::fit(WindowReader& data, const Validate& validate, const FitOptions& options,
+                           FitObserver& observer) {
+  return plimsoll::engine::fit(*session_, data, validate, optimizer_, options, observer);
 }
 
 Result<std::vector<Metric>> Run::evaluate(const std::atomic<bool>* stop,

@@ -59,6 +59,9 @@ class Run {
     return {};
   }
   Status apply();
+  // Plans phases for a batch of `samples` of a size that was not foreseen, inside the same arena. The kernels of a
+  // phase are overhead: P301 if the budget has no room for them.
+  Status prepare(PhaseKind kind, int64_t samples);
   template <typename Read>
   Status step(int64_t samples, const Read& read) {
     PLIMSOLL_TRY(begin(samples));
@@ -74,6 +77,8 @@ class Run {
 
   // The loop over all of the data.
   Result<FitResult> fit(const FitOptions& options, FitObserver& observer);
+  // The same over windows that a program hands in. `validate` may be empty.
+  Result<FitResult> fit(WindowReader& data, const Validate& validate, const FitOptions& options, FitObserver& observer);
   Result<std::vector<Metric>> evaluate(const std::atomic<bool>* stop,
                                        const std::function<void(int64_t done)>& progress);
   // Predictions in the order of the data: `write` gets each output of each batch, `progress` the samples done.
@@ -103,6 +108,7 @@ class Run {
   Run(OpenModel open, RunOptions options) : options_(std::move(options)), open_(std::move(open)) {}
 
   Result<SearchResult> make_plan(const SearchRequest& request, const RunOptions& options);
+  Status prepare_piece(PhaseKind kind, int64_t samples);
 
   // In the order in which each refers to those before it.
   RunOptions options_;

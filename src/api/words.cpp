@@ -22,10 +22,20 @@ constexpr Option kOptions[] = {
     {"--gradient-accumulation-steps", "options.gradient_accumulation_steps",
      "options.gradient_accumulation_steps = {}"},
     {"--threads", "options.threads", "options.threads = {}"},
+    {"--host-budget", "options.host_budget", "options.host_budget = \"{}\""},
+    {"--device", "options.device", "options.device = \"{}\"", true},
+    {"--precision", "options.precision", "options.precision = \"{}\"", true},
+    {"--batchnorm", "options.batchnorm", "options.batchnorm = \"{}\"", true},
+    {"--forbid", "options.forbid", "options.forbid = {{\"{}\"}}", true},
+    {"--allow", "options.allow", "options.allow = {{\"{}\"}}", true},
+    {"--resume", "FitOptions::resume", "FitOptions::resume"},
+    {"--checkpoint", "FitOptions::checkpoint", "FitOptions::checkpoint"},
+    {"--validation-data", "FitOptions::validation", "FitOptions::validation"},
+    {"--learning-rate", "the optimizer's learning_rate", "learning_rate = {}"},
     {"--seed", "options.seed", "options.seed = {}"},
-    {"--input-shape", "the shape of Input", "Input({{{}}})"},
-    {"--optimizer", "the optimizer", "another optimizer: Adam()", true},
-    {"--loss", "the loss", "another loss: SparseCategoricalCrossentropy()", true},
+    {"--input-shape", "options.input_shape", "options.input_shape = {{{}}}"},
+    {"--optimizer", "the optimizer", "another optimizer: optimizers::Adam()", true},
+    {"--loss", "the loss", "another loss: losses::SparseCategoricalCrossentropy()", true},
 };
 
 // Flags of other programs, which a remedy may well name.

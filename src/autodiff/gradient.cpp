@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Which values depend on one of `wrt`, and so want a gradient if the loss depends on them.
+// Returns, for each value, whether it depends on one of `wrt`. Such a value needs a gradient if the loss depends on it.
 std::vector<bool> reachable_from(const Graph& graph, const std::vector<ValueId>& wrt) {
   std::vector<bool> wants(graph.values.size(), false);
   for (ValueId id : wrt) wants[static_cast<size_t>(id)] = true;
@@ -35,7 +35,7 @@ std::vector<ValueId> append_gradients(GraphBuilder& b, ValueId loss, const std::
   gradients[static_cast<size_t>(loss)] = scale;
 
   for (NodeId id = forward_nodes - 1; id >= 0; --id) {
-    const Node node = b.graph().node(id);  // a copy: adding nodes moves the vector
+    const Node node = b.graph().node(id);  // copied: adding nodes may reallocate the vector
     std::vector<ValueId> output_grads;
     bool any_grad = false;
     for (ValueId out : node.outputs) {

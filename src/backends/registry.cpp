@@ -20,7 +20,7 @@ Status always() {
   return {};
 }
 
-// Of a backend whose one device is the host, which every caller knows.
+// For a backend whose only device is the host, which every caller already knows.
 BackendDescription nothing_to_add() {
   return {};
 }
@@ -48,7 +48,7 @@ constexpr BackendEntry kCpu{
     false,
     []() -> Status {
       return fail(Error{ErrorCode::kLibraryMissing,
-                        "this build has no CPU backend: it was made without oneDNN",
+                        "this build has no CPU backend: it was built without oneDNN",
                         {},
                         {"install libdnnl-dev and build again", "--precision float64   the slow float64 reference"}});
     },
@@ -95,9 +95,9 @@ constexpr BackendEntry kGpu{
     []() -> Status {
       return fail(Error{ErrorCode::kLibraryMissing,
                         "this build has no GPU backend",
-                        {"it was made where nvcc, cuDNN's headers or cudnn-frontend were missing"},
+                        {"nvcc, the cuDNN headers or cudnn-frontend were missing when it was built"},
                         {"scripts/cuda_deps.sh, then make build", "--device cpu",
-                         "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
+                         "--device rtx-4090-24g   with plimsoll plan: plan for a card this machine does not have"}});
     },
     nullptr,
     nothing_to_add};

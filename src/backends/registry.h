@@ -1,5 +1,5 @@
-// The backends of Plimsoll: which are in this build, which can be used on this machine or why not, and how one is
-// opened. Callers ask here by name and know no backend; the rows stand in registry.cpp.
+// The list of backends: which ones this build contains, whether a backend can be used on this machine and if not why,
+// and how to open it. Callers look a backend up by name and include no backend header; the entries are in registry.cpp.
 #pragma once
 
 #include <memory>
@@ -12,21 +12,21 @@
 
 namespace plimsoll::engine {
 
-// What a user chooses about a device. A backend reads what concerns it.
+// The device options a user can set. Each backend reads only the ones that apply to it.
 struct BackendOptions {
-  int threads = 1;             // of the CPU
-  int ordinal = 0;             // N of gpu:N
-  bool tf32 = true;            // whether float32 matrix work may be rounded to tf32
-  bool memory_growth = false;  // whether memory is taken as phases need it
-  // For tests, on a GPU (GpuOptions in cuda.h): kernels as for a card of this compute capability, convolutions this
-  // way.
+  int threads = 1;             // number of CPU threads
+  int ordinal = 0;             // the N of gpu:N
+  bool tf32 = true;            // allow float32 GEMMs and convolutions to round to tf32
+  bool memory_growth = false;  // allocate device memory as phases need it, not all at the start
+  // For tests on a GPU (see GpuOptions in cuda.h): choose kernels as for a card of this compute capability, and force
+  // this convolution algorithm.
   int as_capability = 0;
   std::string way = {};
 };
 
-// A device a backend found, for `doctor`. What it does not have is empty or 0.
+// A device that a backend found, for `plimsoll doctor`. Fields that do not apply to the device are empty or 0.
 struct DeviceDescription {
-  std::string device;  // as --device takes it: "gpu:0"
+  std::string device;  // in the form --device takes, e.g. "gpu:0"
   std::string name;
   std::string compute_capability;  // "9.0"
   bool has_bfloat16 = false;
@@ -37,23 +37,23 @@ struct DeviceDescription {
 
 struct BackendDescription {
   std::vector<DeviceDescription> devices;
-  std::vector<Error> missing;  // each with what installs it; the first says why there is no device where there is none
+  std::vector<Error> missing;  // missing libraries, each with a remedy; if there is no device, the first entry says why
 };
 
 struct BackendEntry {
   const char* name;       // "reference", "cpu", "gpu"
-  DType floating;         // of the graphs it computes
-  bool built;             // false: available() says why, and open() must not be called
-  Status (*available)();  // whether it can be opened on this machine; takes no memory of a device
+  DType floating;         // floating-point type of the graphs this backend computes
+  bool built;             // if false, available() returns the reason and open() must not be called
+  Status (*available)();  // whether open() can work on this machine; allocates no device memory
   Result<std::unique_ptr<Backend>> (*open)(const BackendOptions& options);
   BackendDescription (*describe)();
 };
 
-// In the order in which the fastest comes last.
+// Ordered from slowest to fastest.
 std::span<const BackendEntry> backends();
-const BackendEntry& backend_named(std::string_view name);  // which must be one
+const BackendEntry& backend_named(std::string_view name);  // `name` must be one of them
 
-// Opens the backend `name`, or says why this build has none.
+// Opens the backend `name`, or returns why this build does not contain it.
 Result<std::unique_ptr<Backend>> open_backend(std::string_view name, const BackendOptions& options);
 
 }  // namespace plimsoll::engine

@@ -13,10 +13,10 @@ namespace plimsoll::engine {
 namespace {
 
 struct Unit {
-  std::string_view name;  // in small letters
+  std::string_view name;  // in lower case
   double bytes;
 };
-// A letter alone is binary, as docker, ulimit and SLURM have it.
+// A single letter means a binary unit, as in docker, ulimit and SLURM.
 constexpr Unit kUnits[] = {
     {"", 1.0},       {"b", 1.0},      {"k", 0x1p10},  {"m", 0x1p20},  {"g", 0x1p30},   {"t", 0x1p40},
     {"ki", 0x1p10},  {"mi", 0x1p20},  {"gi", 0x1p30}, {"ti", 0x1p40}, {"kib", 0x1p10}, {"mib", 0x1p20},

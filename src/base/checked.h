@@ -1,5 +1,5 @@
-// Arithmetic on sizes and offsets that came from outside: a result that does not fit is nothing, never another number.
-// Every sum or product of a number that a file, a flag, an API call or another process gave goes through here.
+// Arithmetic on sizes and offsets from outside the process. If a result overflows, it is nullopt, never a wrong number.
+// Every sum or product of a number from a file, a flag, an API call or another process must be computed here.
 #pragma once
 
 #include <concepts>
@@ -20,14 +20,14 @@ constexpr std::optional<T> checked_multiply(T a, T b) {
   return __builtin_mul_overflow(a, b, &product) ? std::nullopt : std::optional<T>(product);
 }
 
-// The next multiple of `alignment`, which must be positive; nothing for a negative number.
+// Returns the next multiple of `alignment`, which must be positive; nullopt if `bytes` is negative.
 constexpr std::optional<int64_t> checked_align_up(int64_t bytes, int64_t alignment) {
   if (bytes < 0) return std::nullopt;
   const auto raised = checked_add(bytes, alignment - 1);
   return raised ? std::optional(*raised / alignment * alignment) : std::nullopt;
 }
 
-// Whether [offset, offset + bytes) lies in [0, size). Computes no sum, so it holds for every number.
+// Returns whether [offset, offset + bytes) lies in [0, size). No sum is computed, so no argument can overflow.
 constexpr bool lies_within(int64_t offset, int64_t bytes, int64_t size) {
   return offset >= 0 && bytes >= 0 && size >= 0 && bytes <= size && offset <= size - bytes;
 }

@@ -57,7 +57,7 @@ std::string Digest::text() const {
   std::copy_n(rest_.begin(), rest_bytes_, tail.begin());
   uint64_t k[2];
   std::memcpy(k, tail.data(), sizeof(k));
-  uint64_t a = first_ ^ mixed_first(k[0]) ^ length_;  // zeros mix to zero
+  uint64_t a = first_ ^ mixed_first(k[0]) ^ length_;  // zeros mix to zero, so unused bytes of k[0] do not matter
   uint64_t b = second_ ^ mixed_second(k[1]) ^ length_;
   a += b;
   b += a;

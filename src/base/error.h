@@ -1,4 +1,4 @@
-// Errors are part of the public interface; inside, they are included by this name.
+// Errors are part of the public interface. The engine's sources include them through this header.
 #pragma once
 
 #include "plimsoll/error.h"  // IWYU pragma: export

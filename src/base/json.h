@@ -1,5 +1,5 @@
-// JSON objects from their fields. nlohmann's own `{{"key", value}}` loses what it has made so far when memory runs out
-// in the middle of it; this does not.
+// Functions that make JSON objects from fields. nlohmann's own `{{"key", value}}` leaks the fields made so far if
+// memory runs out while it is evaluated; these functions do not.
 #pragma once
 
 #include <initializer_list>
@@ -11,7 +11,7 @@ namespace plimsoll::engine {
 template <typename Json>
 struct JsonField {
   const char* key;
-  mutable Json value;  // an initializer list hands out nothing else to move from
+  mutable Json value;  // mutable because the elements of an initializer list are const and could not be moved from
 };
 
 template <typename Json>
@@ -25,7 +25,7 @@ inline nlohmann::json json_object(std::initializer_list<JsonField<nlohmann::json
   return object_of<nlohmann::json>(fields);
 }
 
-// Its fields stay in the order they are given.
+// Keeps the fields in the given order.
 inline nlohmann::ordered_json ordered_object(std::initializer_list<JsonField<nlohmann::ordered_json>> fields) {
   return object_of<nlohmann::ordered_json>(fields);
 }

@@ -1,5 +1,5 @@
-// Numbers of JSON that came from outside. nlohmann's get<int64_t>() converts whatever number there is: 1e300 has no
-// value as an integer, and 2^63 and above becomes negative.
+// Checked reading of numbers from untrusted JSON. nlohmann's get<int64_t>() converts any number: for 1e300 the result
+// is undefined, and numbers from 2^63 up become negative.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace plimsoll::engine {
 
-// A whole number from `least` to `most`; nothing for everything else, 3.0 included.
+// Returns an integer from `least` to `most`; nullopt for anything else, including 3.0.
 inline std::optional<int64_t> whole_number(const nlohmann::json& json, int64_t least,
                                            int64_t most = std::numeric_limits<int64_t>::max()) {
   if (!json.is_number_integer()) return std::nullopt;

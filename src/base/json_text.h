@@ -1,4 +1,4 @@
-// JSON as the program prints it.
+// JSON text as the program prints it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,8 +8,8 @@
 
 namespace plimsoll::engine {
 
-// Never throws for what a text holds: a name or a path need not be UTF-8, and JSON must be. Bytes that are not become
-// U+FFFD.
+// Never throws because of a string's contents. A name or a path need not be UTF-8 but JSON must be, so each invalid
+// byte becomes U+FFFD.
 template <typename Json>
 std::string json_text(const Json& json, int indent = 2) {
   return escape_json_controls(json.dump(indent, ' ', false, Json::error_handler_t::replace));

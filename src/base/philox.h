@@ -1,5 +1,5 @@
-// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a counter in, four
-// uniform words out, no state. Whoever knows the counter can draw the same numbers again, in any order.
+// Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011) maps a counter to four uniform
+// words and has no state. The same counter always gives the same numbers, so they can be drawn again in any order.
 #pragma once
 
 #include <array>
@@ -23,7 +23,7 @@ struct Philox {
     return counter;
   }
 
-  // The upper 24 bits as a float in [0, 1): the same value in float32 and float64.
+  // Returns the upper 24 bits as a float in [0, 1), which has the same value in float32 and float64.
   static float unit(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 };
 

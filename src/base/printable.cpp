@@ -9,10 +9,10 @@ namespace {
 
 struct Character {
   char32_t code = 0;
-  size_t bytes = 0;  // 0: what stands there is not UTF-8
+  size_t bytes = 0;  // 0: the bytes are not UTF-8
 };
 
-// The first character of a text that is not empty (RFC 3629).
+// Returns the first character of a non-empty text (RFC 3629).
 Character first_character(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   if (byte(0) < 0x80) return {byte(0), 1};

@@ -1,4 +1,4 @@
-// Text that may come from a file, a path or another program, made fit to be printed.
+// Makes text from a file, a path or another program safe to print.
 #pragma once
 
 #include <string>
@@ -6,14 +6,14 @@
 
 namespace plimsoll::engine {
 
-// The same text, with whatever could do something to a terminal or forge a line made visible: control characters,
-// DEL and marks that turn the direction of writing become "\x1b" or "\u202e" in letters, bytes that are not UTF-8
-// "\xff". Nothing is longer than four times what it was.
+// Escapes everything that could control a terminal or forge a line. Control characters, DEL and bidirectional marks
+// become text such as "\x1b" or "\u202e"; bytes that are not UTF-8 become text such as "\xff". The result is at most
+// four times as long as the input.
 std::string printable(std::string_view text);
-// The same, but line breaks stay: for text of several lines that we put together.
+// Same as printable(), but keeps line breaks: for text of several lines that Plimsoll composed.
 std::string printable_lines(std::string_view text);
 
-// JSON as nlohmann writes it, with the control characters escaped that JSON allows to stand: DEL and C1.
+// Returns nlohmann's JSON text with DEL and the C1 controls escaped too; JSON allows them unescaped.
 std::string escape_json_controls(std::string json);
 
 }  // namespace plimsoll::engine

@@ -2,7 +2,8 @@
 
 namespace plimsoll::engine {
 
-// A number as float32 holds it. Never inlined: of two such roundings side by side GCC 12's vectoriser makes none.
+// Rounds a number to float32. Must not be inlined: GCC 12's vectoriser removes two such roundings that stand side by
+// side.
 [[gnu::noinline]] inline double through_float32(double value) {
   return static_cast<double>(static_cast<float>(value));
 }

@@ -10,8 +10,8 @@ namespace plimsoll::engine {
 namespace {
 
 constexpr size_t kMostNames = 3;
-constexpr size_t kShortestPart = 2;      // a single letter is contained in nearly every name
-constexpr size_t kLongestCompared = 64;  // what a user types for a name is shorter; a whole file is not worth comparing
+constexpr size_t kShortestPart = 2;      // a single letter occurs in nearly every name
+constexpr size_t kLongestCompared = 64;  // longer texts are not names and are not compared
 
 std::string plain(std::string_view name) {
   std::string text;
@@ -21,7 +21,8 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-// Letters to insert, delete, replace, or swap with their neighbour (optimal string alignment).
+// Returns the optimal string alignment distance: the number of insertions, deletions, replacements and swaps of
+// neighbouring letters.
 size_t distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) d[i][0] = i;

@@ -1,4 +1,4 @@
-// "Did you mean ...": the known names that are nearest to one that is not known.
+// "Did you mean ...": the known names most similar to an unknown one.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace plimsoll::engine {
 
-// Case and the separators '-', '_', '.' and ' ' do not count. In this order: names that are equal then; names that
-// begin with `name`; names that contain it; the one name that differs from it in the fewest letters, if those are no
-// more than a quarter. Empty where nothing is near; at most three names.
+// Returns at most three known names; none if no name is similar. Ignores case and the separators '-', '_', '.' and ' '.
+// Candidates, best first: equal names; names that begin with `name`; names that contain it; the one name with the
+// smallest edit distance, if at most a quarter of the letters differ.
 std::vector<std::string> nearest_names(std::string_view name, const std::vector<std::string>& known);
 
-// "t4-16g", "a100-80g or a100-40g"; "" where nothing is near.
+// Returns the nearest names as text: "t4-16g", "a100-80g or a100-40g", or "" if no name is similar.
 std::string suggestion(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// Element types, shapes, and a typed view of memory somebody else owns.
+// Element types, shapes, and typed views of memory that they do not own.
 #pragma once
 
 #include <cassert>
@@ -31,24 +31,24 @@ enum class DType : uint8_t {
 
 Bytes size_of(DType dtype);
 bool is_floating(DType dtype);
-std::string_view name_of(DType dtype);                        // "f32", "i64", "bool": the word in graph text
-std::optional<DType> dtype_from_name(std::string_view name);  // of either spelling: "f32", "float32"
+std::string_view name_of(DType dtype);                        // "f32", "i64", "bool": the name in graph text
+std::optional<DType> dtype_from_name(std::string_view name);  // accepts both "f32" and "float32"
 std::string_view keras_name(DType dtype);                     // "float32"
 
 inline bool is_half(DType dtype) {
   return dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
-// What statistics, sums and losses over tensors of this dtype are held in.
+// The dtype in which statistics, sums and losses over tensors of `dtype` are kept.
 inline DType wide(DType dtype) {
   return is_half(dtype) ? DType::kFloat32 : dtype;
 }
 
-// A dtype policy, in Keras's words: weights and optimizer state in one dtype, layers computed in another.
+// A Keras dtype policy: weights and optimizer state have one dtype, layers compute in another.
 struct Precision {
   DType variables = DType::kFloat32, compute = DType::kFloat32;
 
   Precision() = default;
-  Precision(DType both) : variables(both), compute(both) {}  // NOLINT: float32 is the policy float32
+  Precision(DType both) : variables(both), compute(both) {}  // NOLINT: implicit, because one dtype is a policy too
   Precision(DType held, DType computed) : variables(held), compute(computed) {}
   bool is_mixed() const { return variables != compute; }
   bool operator==(const Precision&) const = default;
@@ -56,7 +56,7 @@ struct Precision {
 std::string to_text(const Precision& precision);  // "float32", "mixed_bfloat16"
 std::optional<Precision> precision_from_text(std::string_view text);
 
-// Concrete dimensions. Made through checked_shape() from anything a file says, so the product never overflows.
+// Static dimensions. Shapes from a file must be made with checked_shape(), so that the product cannot overflow.
 struct Shape {
   std::vector<int64_t> dims;
 
@@ -75,7 +75,7 @@ struct Shape {
   bool operator==(const Shape&) const = default;
 };
 
-// Dimensions must be positive and the product at most 2^46 elements.
+// Fails unless every dimension is positive and the product is at most 2^46 elements.
 Result<Shape> checked_shape(std::vector<int64_t> dims, std::string_view where);
 std::string to_text(const Shape& shape);  // "128,28,28,1"
 
@@ -88,7 +88,7 @@ struct TensorType {
 };
 std::string to_text(const TensorType& type);  // "f32[128,28,28,1]"
 
-// Memory somebody else owns, row-major.
+// A view of row-major memory. It does not own the memory.
 struct TensorView {
   TensorType type;
   void* data = nullptr;

@@ -1,4 +1,4 @@
-// The word at the end on whether the budget was kept.
+// Checks and reports at the end of a run whether the process stayed inside its budget.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace plimsoll::engine {
 
-// P304 where the process held more than its budget. Called after everything was saved; `saved` says where.
+// Fails with P304 if the process held more than its budget. Called after everything was saved; `saved` says where.
 Status check_peak(const Session& session, const Budget& budget, const std::string& saved);
-// "process peak: 41.2 MiB of 47.0 MiB"; on a GPU also who counted.
+// Returns "process peak: 41.2 MiB of 47.0 MiB", and on a GPU also how the bytes were counted.
 std::string peak_text(const Session& session, const Budget& budget);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// What the commands share: flags, where messages go, how errors end.
+// Shared by all commands: common flags, output of answers and messages, usage errors.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,16 +12,17 @@
 namespace plimsoll::engine {
 
 struct CommonFlags {
-  RunOptions options;  // what the flags say, once resolve() has read the texts
+  RunOptions options;  // filled in by resolve() from the texts below
   std::string budget_text, host_budget_text, batch_text = "32", micro_text = "auto", batchnorm = "exact";
   std::vector<std::string> forbid, allow;
   std::string optimizer, loss, input_shape;
   std::vector<std::string> metrics;
   double learning_rate = 0;
   bool json = false, quiet = false;
-  const CLI::Option* batch_option = nullptr;  // --batch-size, where the command trains
+  const CLI::Option* batch_option = nullptr;  // --batch-size; null for commands that do not train
 
-  // Text to values; kUsage for what does not parse. The options refer to these flags afterwards, for messages.
+  // Parses the texts into `options`. Fails with kUsage if one does not parse. `options.note` refers to these flags
+  // afterwards, so they must outlive the options.
   Status resolve(Mode mode);
 
  private:
@@ -31,12 +32,12 @@ struct CommonFlags {
   Status resolve_overrides();
 };
 
-// MODEL, budgets, the device and what it computes in, --json and --quiet.
+// Adds the flags for budgets, device, precision, input shape, loss and metrics, and --json and --quiet.
 void add_model_flags(CLI::App& command, CommonFlags& flags);
-// --batch-size, --micro-batch, levers, compile overrides.
+// Adds --batch-size, --micro-batch, the lever flags, --optimizer and --learning-rate.
 void add_training_flags(CLI::App& command, CommonFlags& flags);
 
-// All of a text as a number, if it is one.
+// Returns the number if the whole text is one.
 template <typename Number>
 std::optional<Number> read_number(const std::string& text) {
   Number value = 0;
@@ -44,29 +45,31 @@ std::optional<Number> read_number(const std::string& text) {
   return error == std::errc{} && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
 }
 
-// Checks of numbers, with a message that says what is wanted: any number, or whole ones.
+// Validators of numbers. Their messages say what the flag takes.
 CLI::Validator above_zero();
 CLI::Validator whole_above_zero();
 CLI::Validator whole_from_zero();
-// Whether a file to be written is called what it will be: .keras, .npy.
+// Fails with kUsage if the name of an output file does not end in `ending` (.keras, .npy).
 Status check_ending(const std::string& path, const std::string& ending, const std::string& flag);
 
 // Every flag can also be set by an environment variable: --batch-size by PLIMSOLL_BATCH_SIZE.
 void name_environment(CLI::App& command);
 
-// Of a flag that takes one value and is given twice, the last one counts: scripts append flags to those of others.
+// If a flag that takes one value is given twice, the last value counts. Wrapper scripts append flags.
 void last_one_wins(CLI::App& command);
 
-// `--data ""` is what a script with an unset variable says: an error, not a flag left out.
+// Makes `--data ""` an error. A script with an unset variable would write it, and it must not mean "no flag".
 void refuse_empty_values(CLI::App& command);
 
-// What the parser refused, in our words; `command` is the first word of the command line.
+// Turns an error of the CLI11 parser into our own message. `command` is the first word of the command line.
 Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command);
 
-// "'auc' is asked for, but Plimsoll does not compute it", where that is so; also for "val_auc". Else "".
+// Returns "the metric 'auc' is requested, but Plimsoll does not compute it" for a skipped metric (also for "val_auc"),
+// else "".
 std::string skipped_text(const Model& model, const std::string& metric);
 
-// Each command adds its flags and leaves its action in `run`; the action's return is the exit code.
+// Each function adds one command with its flags, and stores the command's action in `actions`. The action returns the
+// exit code.
 using Action = std::function<Result<int>()>;
 void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
@@ -74,17 +77,18 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 
-// Set by the first signal that asks to end (cli/signals.h).
+// True once a signal has asked the program to stop (cli/signals.h).
 const std::atomic<bool>& stop_requested();
 
-// The answer, to stdout; whether it arrived is asked at the end. What names from files could do to a terminal is made
-// harmless here and in tell().
+// Writes the command's result to stdout. Write errors are checked once, when the program ends. Here and in tell(),
+// control characters in names from files are made harmless for the terminal.
 void answer(const std::string& text);
-// To stderr. That nobody reads it any more stops nothing.
+// Writes to stderr. Errors, such as a closed pipe, are ignored.
 void tell(const std::string& text);
-void draw(const std::string& text);  // the same for a terminal, with controls of our own: names in it must be printable
-// Whether stderr is a terminal on which a line can be drawn again.
+// Like tell(), but `text` may contain our own terminal controls. Names in it must already be printable.
+void draw(const std::string& text);
+// Returns whether stderr is a terminal on which a line can be drawn again.
 bool can_redraw();
-void message(const CommonFlags& flags, const std::string& text);  // a line of it, unless --quiet
+void message(const CommonFlags& flags, const std::string& text);  // writes one line to stderr, unless --quiet
 
 }  // namespace plimsoll::engine

@@ -9,7 +9,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// As Python writes a float.
+// Returns the number as Python prints a float.
 std::string number_text(double value) {
   if (std::isnan(value)) return "nan";
   std::string text = fmt::format("{}", value);
@@ -17,7 +17,7 @@ std::string number_text(double value) {
   return text;
 }
 
-// A field with what CSV gives a meaning to stands in quotes, as Python's csv module writes it.
+// Quotes a field that contains a comma, a quote or a line break, as Python's csv module does.
 std::string quoted(const std::string& name) {
   if (name.find_first_of(",\"\r\n") == std::string::npos) return name;
   std::string text = "\"";
@@ -25,12 +25,12 @@ std::string quoted(const std::string& name) {
   return text + "\"";
 }
 
-// The lines before that of `first_epoch`, the header included.
+// Returns the header and the lines of the epochs before `first_epoch`.
 std::string lines_before(const std::string& text, int64_t first_epoch) {
   size_t end = 0;
   while (end < text.size()) {
     const size_t next = text.find('\n', end);
-    if (next == std::string::npos) break;  // cut short
+    if (next == std::string::npos) break;  // an incomplete line
     int64_t epoch = -1;
     const auto parsed = std::from_chars(text.data() + end, text.data() + next, epoch);
     if (parsed.ec == std::errc{} && epoch >= first_epoch) break;
@@ -54,7 +54,7 @@ Result<CsvLog> CsvLog::open(const std::string& path, int64_t first_epoch, bool w
   return log;
 }
 
-// Without validation CSVLogger still has columns for it, with "NA" in them.
+// Without validation, CSVLogger still writes val_ columns, filled with "NA".
 void CsvLog::epoch(const EpochEvent& event) {
   if (!file_) return;
   std::vector<Metric> columns = event.metrics;

@@ -11,8 +11,8 @@ namespace plimsoll::engine {
 
 class CsvLog {
  public:
-  // "" writes nothing. `first_epoch`: of a resumed run the one it goes on with; lines of it and of later ones, left by
-  // a run that was killed before its next checkpoint, are removed. 0 starts a new file.
+  // An empty path writes nothing. `first_epoch` is the epoch at which a resumed run continues, or 0 for a new file.
+  // Lines of that epoch and later ones, left by a run that was killed before its next checkpoint, are removed.
   static Result<CsvLog> open(const std::string& path, int64_t first_epoch, bool with_learning_rate);
   void epoch(const EpochEvent& event);
   Status failed() const;

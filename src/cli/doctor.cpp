@@ -9,13 +9,14 @@
 #include "cli/command.h"
 #include "device/host_room.h"
 #include "formats/file/cache.h"
+#include "plimsoll/version.h"
 
 namespace plimsoll::engine {
 namespace {
 
 struct DoctorFlags : CommonFlags {};
 
-// What is missing, why it is thought so, and what to do about it here.
+// Prints what is missing, the facts, and the remedies that apply to the machine. Remedies that are flags are left out.
 void print_missing(const std::string& heading, const Error& error) {
   answer(fmt::format("{}{}\n", heading, error.what));
   for (const std::string& fact : error.facts) answer(fmt::format("            {}\n", fact));
@@ -40,7 +41,7 @@ void print_gpus() {
   answer(fmt::format("profiles  cards to plan for: {}, or a file: --device CARD.json\n", profiles));
 }
 
-// {"gpus": [...], "missing": [...], "profiles": [...]}: what print_gpus() says, for machines.
+// Adds the contents of print_gpus() as JSON: {"gpus": [...], "missing": [...], "profiles": [...]}.
 void add_gpus(nlohmann::ordered_json& json) {
   for (const char* key : {"gpus", "missing", "profiles"}) json[key] = nlohmann::ordered_json::array();
   for (const cuda::Card& card : cuda::card_profiles()) json["profiles"].push_back(card.profile);
@@ -70,11 +71,11 @@ Result<int> doctor(DoctorFlags& flags) {
   struct statvfs disk {};
   const bool disk_known = statvfs(".", &disk) == 0;
   const Bytes disk_free = disk_known ? static_cast<Bytes>(disk.f_bavail) * static_cast<Bytes>(disk.f_frsize) : 0;
-  // Less than the machine has to give: the rest is behind a limit of this process's cgroups.
+  // If the device has less free memory than the machine has available, a cgroup of this process limits it.
   const bool limited = device.free_bytes < available_host_bytes() / 10 * 9;
   const Budget budget = choose_budget(flags.options, device);
   if (flags.json) {
-    nlohmann::ordered_json json = ordered_object({{"version", "0.1.0"},
+    nlohmann::ordered_json json = ordered_object({{"version", PLIMSOLL_VERSION},
                                                   {"system", std::string(system.sysname) + " " + system.release},
                                                   {"device", ordered_object({{"name", device.name},
                                                                              {"kind", device.kind},
@@ -92,11 +93,11 @@ Result<int> doctor(DoctorFlags& flags) {
     answer(json_text(json) + "\n");
     return 0;
   }
-  answer(fmt::format("plimsoll 0.1.0 on {} {}\n\n", system.sysname, system.release));
+  answer(fmt::format("plimsoll {} on {} {}\n\n", PLIMSOLL_VERSION, system.sysname, system.release));
   answer(fmt::format("device    {} ({})\n", device.name, device.kind));
   answer(fmt::format("memory    {} free of {}{}\n", format_bytes(device.free_bytes), format_bytes(device.memory_bytes),
                      limited ? ", limited by a cgroup" : ""));
-  answer(fmt::format("budget    {} by default (--budget says otherwise)\n", format_bytes(budget.bytes)));
+  answer(fmt::format("budget    {} by default (--budget changes it)\n", format_bytes(budget.bytes)));
   answer(fmt::format("disk      {} free in this folder\n", format_bytes(disk_free)));
   answer(fmt::format("kernels   {}\n", device.library));
   const auto cache = cache_folder();
@@ -109,10 +110,10 @@ Result<int> doctor(DoctorFlags& flags) {
 
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
-  CLI::App* command = app.add_subcommand("doctor", "what this machine has, and what is missing");
+  CLI::App* command = app.add_subcommand("doctor", "show what this machine has, and what is missing");
   command->add_option("--threads", flags->options.threads, "compute threads (default: all cores)")
       ->check(whole_from_zero());
-  command->add_flag("--json", flags->json, "as JSON");
+  command->add_flag("--json", flags->json, "print JSON");
   command->footer("Example: plimsoll doctor");
   actions[command] = [flags] { return doctor(*flags); };
 }

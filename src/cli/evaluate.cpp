@@ -19,7 +19,7 @@ struct InferenceFlags : CommonFlags {
   std::string output;
 };
 
-// A run with the weights of the file.
+// Opens, plans and binds a run, and loads the weights of the file.
 Result<std::unique_ptr<Run>> start(InferenceFlags& flags, Mode mode) {
   PLIMSOLL_TRY(flags.resolve(mode));
   PLIMSOLL_ASSIGN(auto run, Run::open(flags.options));
@@ -30,10 +30,10 @@ Result<std::unique_ptr<Run>> start(InferenceFlags& flags, Mode mode) {
   return run;
 }
 
-// "1280/10000" on a terminal, redrawn.
+// Redraws "1280/10000 samples" on a terminal.
 void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
   if (flags.quiet || !can_redraw()) return;
-  draw(fmt::format("\r{}/{} samples{}", done, samples, done == samples ? "\n" : ""));  // never shorter than before
+  draw(fmt::format("\r{}/{} samples{}", done, samples, done == samples ? "\n" : ""));  // the line never gets shorter
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
@@ -58,7 +58,7 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   return 0;
 }
 
-// One file per output, of all of its predictions.
+// One file per output of the model.
 struct PredictionFiles {
   std::vector<NpyWriter> writers;
   std::vector<std::string> paths;
@@ -110,7 +110,8 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
   command->add_option("MODEL", flags->options.model, "a .keras file")->required();
   add_model_flags(*command, *flags);
   command
-      ->add_option("--batch-size", flags->batch_text, "samples at a time, or auto; fewer where the budget asks for it")
+      ->add_option("--batch-size", flags->batch_text,
+                   "samples processed at once, or auto; fewer if the budget requires it")
       ->capture_default_str();
   return command;
 }
@@ -119,7 +120,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
 
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
-  CLI::App* command = add_command(app, "evaluate", "loss and metrics over data, inside the budget", flags);
+  CLI::App* command = add_command(app, "evaluate", "compute loss and metrics on data, inside the budget", flags);
   command->add_option("--data", flags->options.data.data, array_format_help(true))->required();
   command->footer("Example: plimsoll evaluate out.keras --data x_test.npy,y_test.npy --json");
   actions[command] = [flags] {
@@ -130,9 +131,10 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
 
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
-  CLI::App* command = add_command(app, "predict", "predictions in the order of the data, inside the budget", flags);
+  CLI::App* command =
+      add_command(app, "predict", "write predictions in the order of the data, inside the budget", flags);
   command->add_option("--data", flags->options.data.data, array_format_help(false))->required();
-  command->add_option("--output", flags->output, "write predictions here, as .npy")->required();
+  command->add_option("--output", flags->output, "write the predictions to this .npy file")->required();
   command->footer("Example: plimsoll predict out.keras --data x_test.npy --output predictions.npy");
   actions[command] = [flags] {
     install_signal_handlers(kStopping, flags->json);

@@ -19,24 +19,27 @@
 namespace plimsoll::engine {
 namespace {
 
-// The observer that writes the log and draws the bar.
+// Writes the logs and draws the progress bar.
 class Watcher : public FitObserver {
  public:
   Watcher(const FitFlags& flags, ProgressBar& bar, RunLog& log, CsvLog& csv)
       : flags_(flags), bar_(bar), log_(log), csv_(csv) {}
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override {
+  Status on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows, FitControl&) override {
     bar_.on_epoch_begin(epoch, epochs, windows);
+    return {};
   }
-  void on_step(const StepEvent& event) override {
+  Status on_step(const StepEvent& event, FitControl&) override {
     log_.step(event);
     bar_.on_step(event);
+    return {};
   }
-  void on_epoch_end(const EpochEvent& event) override {
+  Status on_epoch_end(const EpochEvent& event, FitControl&) override {
     nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
     for (const Metric& metric : event.metrics) metrics[metric.name] = metric.value;
     log_.write(ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}}));
     csv_.epoch(event);
     bar_.on_epoch_end(event);
+    return {};
   }
   void on_note(const std::string& text) override { bar_.on_note(text); }
   void on_checkpoint(int64_t step) override { say_when_lost(lost_by_signal(flags_, step)); }
@@ -70,7 +73,7 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
                          {"step_seconds", plan.step_seconds}});
 }
 
-// Where an interrupted run leaves its weights when there is no checkpoint folder.
+// Returns the file in which an interrupted run saves its weights if there is no checkpoint folder.
 std::string interrupted_path(const std::string& save) {
   std::string path = save.empty() ? "plimsoll.keras" : save;
   return path.insert(path.rfind(".keras"), ".interrupted");
@@ -85,7 +88,7 @@ class FitCommand {
     PLIMSOLL_ASSIGN(const auto folder, take_checkpoint_folder(flags_));
     PLIMSOLL_ASSIGN(run_, Run::open(flags_.options));
     PLIMSOLL_TRY(plan());
-    PLIMSOLL_TRY(run_->backend().check_room(0));  // a card that can only be planned for has none
+    PLIMSOLL_TRY(run_->backend().check_room(0));  // fails for a card that is only a profile to plan for
     tell_plan();
     PLIMSOLL_TRY(run_->bind());
     if (!tools_note().empty()) message(flags_, std::string(tools_note()));
@@ -123,15 +126,15 @@ class FitCommand {
     PLIMSOLL_TRY(check_data_flags(flags_.options.data));
     PLIMSOLL_TRY(check_ending(flags_.save, ".keras", "--save"));
     PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
-    // Found out now, not after the training.
+    // Find out before the training, not after it, whether the files can be created.
     if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
     if (callbacks_.save_best) PLIMSOLL_TRY(PathAside::create(callbacks_.save_best->path));
     PLIMSOLL_ASSIGN(every_, parse_every(flags_.checkpoint_every));
     return {};
   }
 
-  // The plan of the checkpoint to go on from, that of --plan, or one that is searched for. What a resumed run must
-  // share with its checkpoint is compared before anything is planned.
+  // Takes the plan of the checkpoint to resume from or of --plan, or searches for one. A resumed run is compared with
+  // its checkpoint before anything is planned.
   Status plan() {
     PLIMSOLL_ASSIGN(const auto given, run_->within_planning_limit([&] { return given_plan(flags_); }));
     if (given) run_->take_batch_of(given->plan);
@@ -163,7 +166,7 @@ class FitCommand {
       message(flags_, fmt::format("no checkpoint in {} yet: starting from the beginning", flags_.checkpoint));
     }
     if (flags_.save.empty() && flags_.checkpoint.empty() && flags_.save_best.empty())
-      message(flags_, "note: neither --save nor --checkpoint: the trained weights will not be kept");
+      message(flags_, "note: without --save, --save-best or --checkpoint the trained weights are not saved");
     return {};
   }
 
@@ -222,8 +225,8 @@ class FitCommand {
   Result<int> interrupted(const FitResult& result) const {
     if (!flags_.checkpoint.empty()) {
       nothing_to_lose();
-      message(flags_,
-              fmt::format("interrupted; state saved in {}: go on with --resume", checkpoint_path(flags_.checkpoint)));
+      message(flags_, fmt::format("interrupted; state saved in {}: continue with --resume",
+                                  checkpoint_path(flags_.checkpoint)));
     } else {
       const std::string path = interrupted_path(flags_.save);
       PLIMSOLL_TRY(run_->save(path));
@@ -254,11 +257,11 @@ class FitCommand {
     }
     if (session().arena_peak_bytes() == 0 && result.stopped_early)
       return message(flags_,
-                     "nothing was left to train: the run of the checkpoint was stopped early; a larger patience of "
-                     "--early-stopping goes on");
+                     "nothing left to train: early stopping ended the run of this checkpoint; to continue it, give "
+                     "--early-stopping a larger patience");
     if (session().arena_peak_bytes() == 0)
-      return message(flags_, fmt::format("nothing was left to train: the checkpoint has seen all {} epochs; --epochs N "
-                                         "with more of them goes on",
+      return message(flags_, fmt::format("nothing left to train: the checkpoint has completed all {} epochs; to "
+                                         "continue, give a larger --epochs",
                                          flags_.epochs));
     message(flags_,
             fmt::format("arena: {} planned, {} measured; {}", format_bytes(done["arena_planned_bytes"].get<Bytes>()),
@@ -278,7 +281,7 @@ class FitCommand {
 
 void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<FitFlags>();
-  CLI::App* command = app.add_subcommand("fit", "trains inside the budget and writes the model back");
+  CLI::App* command = app.add_subcommand("fit", "train a model inside the budget and save it");
   command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name")->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
@@ -289,7 +292,8 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
       "out.keras");
   actions[command] = [flags] {
     install_signal_handlers(
-        "interrupted: finishing this micro-batch, then saving; a second Ctrl-C ends at once, unsaved", flags->json);
+        "interrupted: finishing this micro-batch, then saving; a second Ctrl-C ends at once without saving",
+        flags->json);
     say_when_lost(lost_by_signal(*flags, std::nullopt));
     return FitCommand(*flags).run();
   };

@@ -55,7 +55,7 @@ SaveBest parse_save_best(const std::string& text) {
   return {text.substr(at + kEnding.size()), text.substr(0, at + kEnding.size() - 1)};
 }
 
-// A metric that the run does not compute would never decide anything.
+// Fails if the run does not compute `metric`: a callback that watches it would never act.
 Status check_metric(const std::string& flag, const std::string& metric, const Model& model,
                     const std::vector<Tally>& tallies, bool validates) {
   std::vector<std::string> names;
@@ -64,7 +64,7 @@ Status check_metric(const std::string& flag, const std::string& metric, const Mo
     for (const Tally& tally : tallies) names.push_back("val_" + tally.name);
   if (std::find(names.begin(), names.end(), metric) != names.end()) return {};
   Error error{ErrorCode::kUsage,
-              fmt::format("{}: this run computes no '{}'", flag, metric),
+              fmt::format("{}: this run does not compute '{}'", flag, metric),
               {fmt::format("it computes {}", fmt::join(names, ", "))},
               {}};
   if (const std::string why = skipped_text(model, metric); !why.empty()) error.fact(why);
@@ -109,9 +109,9 @@ Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& 
     if (!model.optimizer().schedule.is_null())
       return fail(Error{
           ErrorCode::kUsage,
-          "--reduce-lr-on-plateau: a schedule sets the learning rate of this model's optimizer",
-          {"Keras refuses the two together as well"},
-          {"--learning-rate 0.001   a constant rate instead of the schedule", "leave --reduce-lr-on-plateau out"}});
+          "--reduce-lr-on-plateau cannot be combined with the learning rate schedule of this model's optimizer",
+          {"Keras refuses this combination, too"},
+          {"--learning-rate 0.001   uses a constant rate instead of the schedule", "remove --reduce-lr-on-plateau"}});
   }
   if (!callbacks.save_best) return {};
   std::string& metric = callbacks.save_best->metric;
@@ -121,36 +121,44 @@ Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& 
 }
 
 void add_fit_flags(CLI::App& command, FitFlags& flags) {
-  command.add_option("--epochs", flags.epochs, "passes over the data")
+  command.add_option("--epochs", flags.epochs, "number of passes over the data")
       ->check(whole_above_zero())
       ->capture_default_str();
   command
       .add_option("--steps-per-epoch", flags.steps_per_epoch, "optimizer steps per epoch, if fewer than the data has")
       ->check(whole_above_zero());
-  command.add_option("--shuffle", flags.options.data.shuffle, "a new order each epoch, set by --seed")
+  command
+      .add_option("--shuffle", flags.options.data.shuffle,
+                  "shuffle the samples before each epoch; --seed determines the order")
       ->capture_default_str();
   command.add_option("--early-stopping", flags.early_stopping,
-                     "METRIC:PATIENCE[:restore-best], as val_loss:3: stop when it has not improved for so many epochs");
+                     "METRIC:PATIENCE[:restore-best], e.g. val_loss:3: stop when the metric has not improved for "
+                     "PATIENCE epochs; restore-best: then restore the weights of the best epoch");
   command.add_option("--reduce-lr-on-plateau", flags.reduce_lr,
-                     "METRIC:PATIENCE:FACTOR, as val_loss:3:0.2: then multiply the learning rate by the factor");
+                     "METRIC:PATIENCE:FACTOR, e.g. val_loss:3:0.2: multiply the learning rate by FACTOR when the "
+                     "metric has not improved for PATIENCE epochs");
   command.add_option("--save-best", flags.save_best,
-                     "FILE.keras[:METRIC]: write the model after each epoch that is the best so far (default: the "
-                     "metric of --early-stopping, else val_loss, else loss)");
-  command.add_option("--checkpoint", flags.checkpoint, "folder for checkpoints, which --resume continues from");
-  command.add_option("--checkpoint-every", flags.checkpoint_every, "STEPS or epoch")->capture_default_str();
-  command.add_option("--keep-checkpoints", flags.keep_checkpoints, "how many checkpoints to keep, the newest included")
+                     "FILE.keras[:METRIC]: write the model after each epoch that is the best so far (default metric: "
+                     "that of --early-stopping, else val_loss, else loss)");
+  command.add_option("--checkpoint", flags.checkpoint, "folder for checkpoints; --resume continues from them");
+  command
+      .add_option("--checkpoint-every", flags.checkpoint_every,
+                  "a number N: write a checkpoint every N steps; epoch: after each epoch")
+      ->capture_default_str();
+  command
+      .add_option("--keep-checkpoints", flags.keep_checkpoints, "number of checkpoints to keep, including the newest")
       ->check(whole_above_zero())
       ->capture_default_str();
-  command.add_flag("--resume", flags.resume, "go on from the newest whole checkpoint, if there is one");
-  command.add_option("--save", flags.save, "write the trained model here, as .keras");
-  command.add_option("--plan", flags.plan, "run this plan, saved by plimsoll plan --save");
-  command.add_option("--seed", flags.options.seed, "of the shuffle, dropout and initial weights")
+  command.add_flag("--resume", flags.resume, "continue from the newest undamaged checkpoint, if there is one");
+  command.add_option("--save", flags.save, "write the trained model to this .keras file");
+  command.add_option("--plan", flags.plan, "use this plan, saved by plimsoll plan --save");
+  command.add_option("--seed", flags.options.seed, "random seed for shuffling, dropout and initial weights")
       ->check(whole_from_zero())
       ->capture_default_str();
-  command.add_option("--log", flags.log, "write the run here, one JSON object per line");
+  command.add_option("--log", flags.log, "write a log of the run to this file, one JSON object per line");
   command.add_option("--csv-log", flags.csv_log,
-                     "write loss and metrics of each epoch here, as Keras's CSVLogger does");
-  command.add_flag("--profile", flags.profile, "where the time goes: each node measured beside predicted");
+                     "write loss and metrics of each epoch to this file, like Keras's CSVLogger");
+  command.add_flag("--profile", flags.profile, "print the measured and the predicted time of each node");
 }
 
 }  // namespace plimsoll::engine

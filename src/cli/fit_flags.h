@@ -1,4 +1,4 @@
-// The flags of `fit` and what they say.
+// The flags of `fit`, and the parsing of their values.
 #pragma once
 
 #include "cli/data_flags.h"
@@ -14,11 +14,13 @@ struct FitFlags : CommonFlags {
 
 void add_fit_flags(CLI::App& command, FitFlags& flags);
 
-// --checkpoint-every: steps, 0 for the end of each epoch.
+// Returns the number of steps given by --checkpoint-every, or 0 for "epoch".
 Result<int64_t> parse_every(const std::string& text);
-// --early-stopping, --reduce-lr-on-plateau and --save-best; the metric of the last is empty where it is not given.
+// Parses --early-stopping, --reduce-lr-on-plateau and --save-best. The metric of --save-best stays empty if it was not
+// given.
 Result<CallbackOptions> parse_callbacks(const FitFlags& flags);
-// Chooses what --save-best watches, and refuses what this run does not compute.
+// Chooses the metric of --save-best if none was given. Fails with kUsage if a callback watches a metric that this run
+// does not compute.
 Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& tallies, bool validates,
                           const Model& model);
 

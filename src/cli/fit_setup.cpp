@@ -15,7 +15,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Files of the sizes that will be written, all at once; gone again when this goes.
+// Reserves disk space for all files that will be written. The destructor removes the reserved files.
 class Reservation {
  public:
   Status add(const std::string& path, Bytes bytes) {
@@ -23,7 +23,7 @@ class Reservation {
     files_.push_back(std::move(file));
     auto room = files_.back().reserve(bytes);
     if (!room)
-      return fail(std::move(room.error().fact("nothing was trained: this is found out before the first step")));
+      return fail(std::move(room.error().fact("nothing was trained yet: disk space is checked before the first step")));
     return {};
   }
 
@@ -39,12 +39,12 @@ Result<Plan> read_plan(const std::string& path) {
                       {},
                       {"plimsoll plan ... --save FILE"}});
   };
-  if (file.size() > limits::kJsonBytes) return no_plan(fmt::format("{} of something", format_bytes(file.size())));
+  if (file.size() > limits::kJsonBytes) return no_plan(fmt::format("too large ({})", format_bytes(file.size())));
   std::string text(static_cast<size_t>(file.size()), '\0');
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
   const auto json = parse_json(text, path, ErrorCode::kBadPlan);
   if (!json) return no_plan("not JSON");
-  if (!json->is_object() || !json->contains("format")) return no_plan("JSON of something else");
+  if (!json->is_object() || !json->contains("format")) return no_plan("this JSON is not a plan");
   auto plan = plan_from_json(*json);
   if (!plan) plan.error().what = fmt::format("{}: {}", path, plan.error().what);
   return plan;
@@ -54,21 +54,7 @@ Result<Plan> read_plan(const std::string& path) {
 
 Result<std::optional<FolderLock>> take_checkpoint_folder(const FitFlags& flags) {
   if (flags.checkpoint.empty()) return std::nullopt;
-  PLIMSOLL_ASSIGN(FolderLock lock, FolderLock::take(flags.checkpoint));
-  if (!lock.locks())
-    message(flags, fmt::format("note: the file system of {} has no locks: two runs in it would not be noticed",
-                               flags.checkpoint));
-  if (!flags.resume && holds_checkpoint(flags.checkpoint))
-    return fail(
-        Error{ErrorCode::kCheckpointInUse,
-              fmt::format("{} holds the checkpoint of an earlier run, and --resume was not given", flags.checkpoint),
-              {},
-              {"--resume   continues that run", "--checkpoint OTHER_DIR   starts a new one"}});
-  if (flags.resume) {
-    PLIMSOLL_ASSIGN(const std::string told, settle_checkpoints(flags.checkpoint));
-    if (!told.empty()) message(flags, told);
-  }
-  return lock;
+  return take_checkpoint_folder(flags.checkpoint, flags.resume, [&](const std::string& note) { message(flags, note); });
 }
 
 Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags) {
@@ -115,7 +101,7 @@ Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const 
   const bool restores = callbacks.early_stopping && callbacks.early_stopping->restore_best;
   if (flags.checkpoint.empty())
     return restores ? reservation.add(best_weights_beside(flags.save), expected_best_weights_bytes(session)) : Status();
-  // One is being written while as many as are kept are there already.
+  // While a new checkpoint is written, all kept ones still exist.
   constexpr int64_t kMostTried = 16;
   const int64_t there =
       holds_checkpoint(flags.checkpoint) ? 1 + static_cast<int64_t>(older_checkpoints(flags.checkpoint).size()) : 0;
@@ -132,8 +118,8 @@ Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step) {
   if (step)
     return lost.fact(fmt::format("lost: the training after step {}, the last checkpoint", *step))
         .remedy(fmt::format("--resume   continues from {}", checkpoint_path(flags.checkpoint)));
-  return lost.fact("lost: all training of this run, nothing was saved yet")
-      .remedy("after the first Ctrl-C, wait for the message that says where it is saved");
+  return lost.fact("lost: all training of this run; nothing was saved yet")
+      .remedy("after the first Ctrl-C, wait for the message that says where the training is saved");
 }
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// What `fit` makes sure of before it trains.
+// What `fit` checks and prepares before it trains.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,27 @@
 
 namespace plimsoll::engine {
 
-// The checkpoint folder, if there is one, for this run alone: P214 if another run uses it, or if it holds a checkpoint
-// and --resume was not given. With --resume its newest checkpoint is whole afterwards.
+// Locks the checkpoint folder, if --checkpoint was given. Fails with P214 if another run uses the folder, or if it
+// holds a checkpoint and --resume was not given. With --resume, damaged checkpoints are set aside, so that the newest
+// one is whole afterwards.
 Result<std::optional<FolderLock>> take_checkpoint_folder(const FitFlags& flags);
 
-// A plan made before: of the checkpoint to go on from, or saved by `plan`. None: it is searched for.
+// Returns the plan of the checkpoint to resume from, or the plan of --plan. Returns none if the plan must be searched
+// for.
 Result<std::optional<GivenPlan>> given_plan(const FitFlags& flags);
 
-// What a resumed run must share with the one that wrote its checkpoint, and of its validation data what it should.
+// `run`: settings and data that a resumed run must share with the run that wrote its checkpoint. `validation`: the
+// validation data, which should be the same.
 struct FitIdentity {
   nlohmann::json run = nlohmann::json::object(), validation;
 };
 Result<FitIdentity> identity_of(const FitFlags& flags, const Run& run);
 
-// P601 unless there is room for every file that the run will write, as far as the system tells.
+// Fails with P601 if the disk has no room for all files that the run will write, as far as the system reports it.
 Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const Run& run);
 
-// What a second signal says is lost: everything after `step`, the last checkpoint; all of the run if there is none.
+// Returns the error that a second signal prints. It says what is lost: the training after `step`, the step of the last
+// checkpoint, or the whole run if there is no checkpoint.
 Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step);
 
 }  // namespace plimsoll::engine

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <iterator>
 
+#include "api/model_options.h"
 #include "base/printable.h"
 #include "base/suggest.h"
 #include "cli/command.h"
@@ -52,28 +53,10 @@ Error unknown_name(std::string message, const std::string& name, const std::vect
   error.fact(fmt::format("{}: {}", kind, fmt::join(known, ", ")));
   if (const std::string meant = suggestion(name, known); !meant.empty())
     return error.remedy("did you mean " + meant + "?");
-  return error.remedy("one of these");
+  return error.remedy("use one of these");
 }
 
-Status check_levers(const std::vector<std::string>& names) {
-  for (const std::string& name : names)
-    if (const auto known = searched_levers(); std::find(known.begin(), known.end(), name) == known.end())
-      return fail(unknown_name(fmt::format("there is no lever '{}'", name), name, known, "levers"));
-  return {};
-}
-
-// One of each lever is allowed, or forbidden, or neither is said.
-Status check_contradiction(const std::vector<std::string>& forbid, const std::vector<std::string>& allow) {
-  for (const std::string& name : allow)
-    if (std::find(forbid.begin(), forbid.end(), name) != forbid.end())
-      return fail(Error{ErrorCode::kUsage,
-                        fmt::format("--allow {0} --forbid {0}: a lever cannot be both", name),
-                        {"--allow LIST alone forbids every other lever"},
-                        {fmt::format("leave {} out of one of them", name)}});
-  return {};
-}
-
-// A name that Keras does not have is a slip: what a flag says is checked before the model is opened.
+// Catches typing mistakes before the model is opened: fails if Keras has no such name.
 Status check_keras_name(const std::string& flag, const std::string& name, const KerasNames& names, const char* what) {
   if (name.empty() || name[0] == '{' || name[0] == '[' || in_keras(names, name) || in_keras(names, lower_case(name)))
     return {};
@@ -91,9 +74,9 @@ Status check_metrics(const std::vector<std::string>& metrics) {
       PLIMSOLL_TRY(check_keras_name("--metrics", name, metric_names(), "metric"));
     } else if (metrics.size() > 1) {
       return fail(Error{ErrorCode::kUsage,
-                        fmt::format("--metrics {}: 'none' stands alone", fmt::join(metrics, ",")),
+                        fmt::format("--metrics {}: 'none' cannot be combined with metrics", fmt::join(metrics, ",")),
                         {},
-                        {"--metrics none", "leave 'none' out"}});
+                        {"--metrics none", "remove 'none'"}});
     }
   }
   return {};
@@ -122,13 +105,13 @@ CLI::Validator whole_above_zero() {
 }
 
 CLI::Validator whole_from_zero() {
-  return number_check<int64_t>("NONNEGATIVE", "a whole number from 0 on", [](int64_t n) { return n >= 0; });
+  return number_check<int64_t>("NONNEGATIVE", "a whole number, 0 or above", [](int64_t n) { return n >= 0; });
 }
 
 Status check_ending(const std::string& path, const std::string& ending, const std::string& flag) {
   if (path.empty() || path.ends_with(ending)) return {};
   return fail(Error{ErrorCode::kUsage,
-                    fmt::format("{} {}: the file that is written is a {} file", flag, path, ending),
+                    fmt::format("{} {}: the file name must end in {}", flag, path, ending),
                     {},
                     {fmt::format("{} {}", flag, std::filesystem::path(path).replace_extension(ending).string())}});
 }
@@ -136,75 +119,84 @@ Status check_ending(const std::string& path, const std::string& ending, const st
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option(
       "--budget", flags.budget_text,
-      "bytes the whole process may hold: 512MiB, 2GiB, 4G (GiB), 1.5GB (default: what is free, less a margin)");
+      "memory the whole process may use: 512MiB, 2GiB, 4G (GiB), 1.5GB (default: the free memory minus a margin)");
   command.add_option(
       "--host-budget", flags.host_budget_text,
-      "with --device gpu: bytes of the host's memory that values may wait in (default: three quarters of "
-      "what is free; 0: none)");
+      "with --device gpu: host memory that offloaded tensors may use (default: three quarters of the free memory; "
+      "0: none)");
   command
       .add_option("--device", flags.options.device,
                   "auto, cpu, gpu, gpu:N (also GPU:0, /GPU:0, cuda:0), or a card to plan for: rtx-4090-24g (plimsoll "
-                  "doctor lists them), CARD.json (a profile of your own, docs/gpu.md)")
+                  "doctor lists all of them), CARD.json (your own profile, see docs/gpu.md)")
       ->capture_default_str();
   command.add_option(
       "--precision", flags.options.precision,
-      "float32; mixed_bfloat16 or mixed_float16 on a GPU; auto: whichever of these the device has; float64: "
-      "the slow reference (default: as the model's layers have it)");
+      "float32; mixed_bfloat16 or mixed_float16 on a GPU; auto: a mixed precision if the device supports one, else "
+      "float32; float64: slow, on the reference backend (default: the precision of the model's layers)");
   command
       .add_option("--float32-layers", flags.options.overrides.float32_layers,
-                  "layers that stay in float32 under a mixed precision, by name: predictions, 'block5_*'")
+                  "names of layers that stay in float32 under a mixed precision: predictions, 'block5_*'")
       ->delimiter(',');
   command
       .add_option("--tf32", flags.options.tf32,
-                  "on a GPU: round float32 matrix work to tf32, as its libraries do by default")
+                  "on a GPU: round the inputs of float32 matrix products and convolutions to tf32, as TensorFlow does "
+                  "by default")
       ->capture_default_str();
   command.add_flag("--memory-growth", flags.options.memory_growth,
-                   "on a GPU: take memory as phases need it and give it back between models; TF_FORCE_GPU_ALLOW_GROWTH "
-                   "says the same. On the CPU nothing changes: memory is taken as it is first written anyway");
+                   "on a GPU: allocate memory when a phase first needs it and release it between models; "
+                   "TF_FORCE_GPU_ALLOW_GROWTH=true does the same. No effect on the CPU, where memory is taken when it "
+                   "is first written anyway");
   command.add_option("--threads", flags.options.threads, "compute threads (default: all cores)")
       ->check(whole_from_zero());
   command.add_option("--input-shape", flags.input_shape,
-                     "size of inputs declared with None: 224,224,3 (default: the data's)");
-  command.add_option("--loss", flags.loss, "instead of the file's: sparse_categorical_crossentropy, mse, ...");
+                     "shape of one sample, for inputs declared with None: 224,224,3 (default: the shape of the data)");
+  command.add_option("--loss", flags.loss,
+                     "loss to use instead of the file's: sparse_categorical_crossentropy, mse, ...");
   command
       .add_option("--metrics", flags.metrics,
-                  "for this run, instead of the file's: accuracy, mae, ...; none: no metrics. The saved "
-                  "file keeps its own")
+                  "metrics to compute in this run instead of the file's: accuracy, mae, ...; none: no metrics. The "
+                  "saved file keeps its own metrics")
       ->delimiter(',');
-  command.add_flag("--json", flags.json, "results and errors as JSON");
-  command.add_flag("--quiet", flags.quiet, "no messages, no progress");
+  command.add_flag("--json", flags.json, "print results and errors as JSON");
+  command.add_flag("--quiet", flags.quiet, "print no messages and no progress");
 }
 
 void add_training_flags(CLI::App& command, CommonFlags& flags) {
   flags.batch_option = command
                            .add_option("--batch-size", flags.batch_text,
-                                       "the effective batch: what training means; auto: the largest power of two that "
-                                       "fits the budget in one piece")
+                                       "samples per batch, as in Keras; auto: the largest power of two that fits the "
+                                       "budget without splitting the batch")
                            ->capture_default_str();
   command
       .add_option("--micro-batch", flags.micro_text,
-                  "how the batch is cut: auto or a number; bytes and time, not meaning")
+                  "samples processed at once when a batch is split (gradient accumulation): auto or a number; changes "
+                  "memory and speed, and the result only by rounding")
       ->capture_default_str();
   command
       .add_option("--gradient-accumulation-steps", flags.options.accumulation_steps,
-                  "so many batches of --batch-size make the effective batch")
+                  "number of batches whose gradients are accumulated before each update")
       ->check(whole_above_zero())
       ->capture_default_str();
   command
-      .add_option("--forbid", flags.forbid, fmt::format("levers not to use: {}", fmt::join(searched_levers(), ", ")))
+      .add_option("--forbid", flags.forbid,
+                  fmt::format("levers (ways to save memory) not to use: {}; recompute is gradient checkpointing",
+                              fmt::join(searched_levers(), ", ")))
       ->delimiter(',');
-  command.add_option("--allow", flags.allow, "only these levers")->delimiter(',');
+  command.add_option("--allow", flags.allow, "use only these levers")->delimiter(',');
   command
       .add_option("--batchnorm", flags.batchnorm,
-                  "exact, or per-micro-batch: statistics of each micro-batch, which changes training")
+                  "BatchNormalization uses statistics of the whole batch (exact) or of each micro-batch "
+                  "(per-micro-batch), which changes training")
       ->check([](const std::string& text) {
         return text == "exact" || text == "per-micro-batch"
                    ? std::string()
                    : fmt::format("takes exact or per-micro-batch, got '{}'", text);
       })
       ->capture_default_str();
-  command.add_option("--optimizer", flags.optimizer, "instead of the file's: sgd, adam, adamw, or Keras's JSON");
-  command.add_option("--learning-rate", flags.learning_rate, "instead of the file's")->check(above_zero());
+  command.add_option("--optimizer", flags.optimizer,
+                     "optimizer to use instead of the file's: sgd, adam, adamw, or its Keras JSON");
+  command.add_option("--learning-rate", flags.learning_rate, "learning rate to use instead of the file's")
+      ->check(above_zero());
 }
 
 void name_environment(CLI::App& command) {
@@ -225,9 +217,9 @@ Status CommonFlags::resolve_batch() {
   } else if (micro_text != "auto") {
     return fail(
         Error{ErrorCode::kUsage,
-              "--batch-size auto cannot be combined with --micro-batch: it chooses a batch that runs in one piece",
+              "--batch-size auto cannot be combined with --micro-batch: it chooses a batch that need not be split",
               {},
-              {"leave --micro-batch out", "--batch-size N"}});
+              {"remove --micro-batch", "--batch-size N"}});
   }
   if (micro_text != "auto") {
     PLIMSOLL_ASSIGN(options.micro_batch, positive(micro_text, "--micro-batch"));
@@ -251,13 +243,7 @@ Status CommonFlags::resolve_memory() {
 }
 
 Status CommonFlags::resolve_levers() {
-  PLIMSOLL_TRY(check_levers(forbid));
-  PLIMSOLL_TRY(check_levers(allow));
-  PLIMSOLL_TRY(check_contradiction(forbid, allow));
-  options.forbidden = {forbid.begin(), forbid.end()};
-  if (!allow.empty())
-    for (const std::string& lever : searched_levers())
-      if (std::find(allow.begin(), allow.end(), lever) == allow.end()) options.forbidden.insert(lever);
+  PLIMSOLL_ASSIGN(options.forbidden, forbidden_levers(forbid, allow));
   options.per_micro_batch_norm = batchnorm == "per-micro-batch";
   return {};
 }
@@ -318,7 +304,7 @@ std::string skipped_text(const Model& model, const std::string& metric) {
   const std::string name = metric.starts_with("val_") ? metric.substr(4) : metric;
   const auto& skipped = model.skipped_metrics();
   if (std::find(skipped.begin(), skipped.end(), name) == skipped.end()) return "";
-  return fmt::format("'{}' is asked for, but Plimsoll does not compute it", name);
+  return fmt::format("the metric '{}' is requested, but Plimsoll does not compute it", name);
 }
 
 }  // namespace plimsoll::engine

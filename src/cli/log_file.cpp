@@ -12,13 +12,13 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr int64_t kMostText = 64 * kMiB;  // of a file that is read to be gone on with
+constexpr int64_t kMostText = 64 * kMiB;  // largest log that a resumed run continues
 
 }  // namespace
 
 Result<LogFile> LogFile::open(const std::string& path, const std::string& flag, bool append) {
   const std::string doing = fmt::format("opening {} {}", flag, path);
-  // O_NONBLOCK: a pipe without a reader answers at once. O_RDWR where it can be, to read what is there.
+  // O_NONBLOCK makes opening a pipe without a reader fail at once. O_RDWR, if allowed, lets us read the old contents.
   int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666);
   struct stat info {};
   if (fd >= 0 && ::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode)) {
@@ -26,9 +26,9 @@ Result<LogFile> LogFile::open(const std::string& path, const std::string& flag, 
     fd = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENXIO)
       return fail(Error{ErrorCode::kNotWritable,
-                        fmt::format("{} {} is a pipe that nobody reads", flag, path),
+                        fmt::format("{} {} is a pipe that no program reads", flag, path),
                         {},
-                        {"start its reader first"}});
+                        {"start the program that reads it first"}});
   }
   if (fd < 0 && errno == EACCES) fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_NONBLOCK | O_CLOEXEC);
   Descriptor file(fd);
@@ -53,7 +53,7 @@ Result<std::string> LogFile::contents() const {
   struct stat info {};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0) return std::string();
   if (info.st_size > kMostText)
-    return fail(ErrorCode::kFileUnreadable, fmt::format("{} {} is too long to go on with", flag_, path_));
+    return fail(ErrorCode::kFileUnreadable, fmt::format("{} {} is too long to be continued", flag_, path_));
   std::string text(static_cast<size_t>(info.st_size), '\0');
   for (size_t done = 0; done < text.size();) {
     const ssize_t got = ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(done));
@@ -80,7 +80,7 @@ Status LogFile::failed() const {
   return fail(Error{ErrorCode::kWriteFailed,
                     fmt::format("{}: the log could not be written", path_),
                     {},
-                    {fmt::format("free space on that disk, or {} elsewhere", flag_)}});
+                    {fmt::format("free space on that disk, or write the log elsewhere with {}", flag_)}});
 }
 
 }  // namespace plimsoll::engine

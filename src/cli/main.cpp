@@ -14,6 +14,7 @@
 #include "cli/signals.h"
 #include "device/heap_limit.h"
 #include "formats/file/file.h"
+#include "plimsoll/version.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -22,11 +23,12 @@ int finish(const Error& error, bool json) {
   const std::string text = json ? json_text(error_json(error)) + "\n" : to_text(error);
   std::fputs(text.c_str(), json ? stdout : stderr);
   if (error.code == ErrorCode::kInternal)
-    std::fputs("this is a bug in plimsoll: please report it with the command that shows it\n", stderr);
+    std::fputs("this is a bug in plimsoll: please report it with the command that you ran\n", stderr);
   return exit_code(error.code);
 }
 
-// The exit code, unless output did not arrive: then a disk is full. A reader that has gone has what it wanted.
+// Returns `code`, or the code of a write error if stdout could not be written (a full disk, for example). A closed pipe
+// is no error: its reader has all it wanted.
 int after_output(int code) {
   if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || errno == EPIPE) return code;
   const Error error{ErrorCode::kWriteFailed, fmt::format("cannot write the output: {}", std::strerror(errno)), {}, {}};
@@ -40,29 +42,29 @@ bool wants_json(int argc, char** argv) {
   return false;
 }
 
-// A thread that waits for the others spins for some milliseconds by default, and on a machine with other work it spins
-// while the one it waits for is kept from running: steps then take several times as long. Spinning for some 50
-// microseconds costs nothing measurable when the machine is quiet. libgomp reads this when it is loaded, so the program
-// has to start anew with it set.
+// Limits how long OpenMP threads spin while they wait. By default a thread spins for some milliseconds. On a busy
+// machine it then takes the core from the thread it waits for, and steps take several times as long. Spinning for about
+// 50 microseconds costs nothing measurable on an idle machine. libgomp reads the variable when it is loaded, so the
+// program must start itself again with the variable set.
 void wait_politely(char** argv) {
   if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
   if (setenv("GOMP_SPINCOUNT", "2000", 1) == 0) execv("/proc/self/exe", argv);
 }
 
 constexpr const char* kNoMemory =
-    "error P604: the system gave no memory\n  try: a smaller --budget, or a machine with more memory free\n";
+    "error P604: the system is out of memory\n  try: a smaller --budget, or a machine with more free memory\n";
 
 constexpr const char* kOverBudget =
-    "error P301: reading and planning this model takes more than the budget\n  try: a larger --budget\n";
+    "error P301: reading and planning this model needs more memory than the budget\n  try: a larger --budget\n";
 
-// Memory can also run out where no exception may leave: nlohmann's destructor of a nested value allocates. That is the
-// same error to the user, not a crash.
+// Memory can also run out in a noexcept function: nlohmann's destructor of a nested value allocates. The user must see
+// the same error then, not a crash.
 [[noreturn]] void on_terminate() {
-  remove_files_aside();  // nothing unwinds from here
+  remove_files_aside();  // no destructor runs from here on
   try {
     if (const auto thrown = std::current_exception()) std::rethrow_exception(thrown);
   } catch (const std::bad_alloc&) {
-    // Under a limit that stands for the budget it is the budget that the file does not fit.
+    // If HeapLimit refused the allocation, the budget was too small for this file.
     std::fputs(HeapLimit::refused() ? kOverBudget : kNoMemory, stderr);
     _exit(exit_code(HeapLimit::refused() ? ErrorCode::kDoesNotFit : ErrorCode::kOutOfMemory));
   } catch (...) {
@@ -70,7 +72,7 @@ constexpr const char* kOverBudget =
   std::abort();
 }
 
-// The command line with `help`, `help COMMAND` and `version` as the flags they mean.
+// Returns the arguments with `help`, `help COMMAND` and `version` replaced by the equivalent flags.
 std::vector<std::string> plain_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (words.empty()) return words;
@@ -84,10 +86,9 @@ std::vector<std::string> plain_words(int argc, char** argv) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App app(
-      "Trains Keras models inside a byte budget: knows before it runs where every byte goes, and never goes over.",
-      "plimsoll");
-  app.set_version_flag("-V,--version", "plimsoll 0.1.0");
+  CLI::App app("Trains Keras models inside a memory budget. Plans every byte before the run, and never uses more.",
+               "plimsoll");
+  app.set_version_flag("-V,--version", "plimsoll " PLIMSOLL_VERSION);
   app.require_subcommand(1);
   app.footer("Example: plimsoll plan fashion-cnn --batch-size 128 --budget 96MiB");
   std::map<CLI::App*, Action> actions;
@@ -103,7 +104,7 @@ int run(int argc, char** argv) {
   }
   std::vector<std::string> arguments = plain_words(argc, argv);
   try {
-    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 expects the last argument first
     app.parse(arguments);
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() == 0) return app.exit(e);  // --help, --version
@@ -133,6 +134,6 @@ int main(int argc, char** argv) {
   using namespace plimsoll::engine;
   std::set_terminate(on_terminate);
   wait_politely(argv);
-  prctl(PR_SET_NAME, "plimsoll");  // not "exe", as what starts through /proc/self/exe is called
+  prctl(PR_SET_NAME, "plimsoll");  // a program started through /proc/self/exe would be called "exe"
   return after_output(run_guarded(argc, argv));
 }

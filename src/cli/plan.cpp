@@ -38,7 +38,8 @@ Result<int> plan(PlanFlags& flags) {
     return 0;
   }
   if (flags.options.model.empty())
-    return fail(Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   the built-in ones"}});
+    return fail(
+        Error{ErrorCode::kUsage, "plan needs a MODEL", {}, {"plimsoll plan --list   lists the built-in models"}});
   PLIMSOLL_TRY(flags.resolve(Mode::kTrain));
   PLIMSOLL_TRY(check_data_flags(flags.options.data));
   flags.options.find_least = true;
@@ -48,7 +49,7 @@ Result<int> plan(PlanFlags& flags) {
   if (!found.fits) {
     const Error error = does_not_fit(run->request(), found);
     if (!flags.json) return fail(error);
-    nlohmann::ordered_json both = plan_json(run->report());  // one document: what was found, and that it is not enough
+    nlohmann::ordered_json both = plan_json(run->report());  // one JSON document: the plan and the error
     both.update(error_json(error));
     answer(json_text(both) + "\n");
     return exit_code(error.code);
@@ -63,12 +64,12 @@ Result<int> plan(PlanFlags& flags) {
 
 void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<PlanFlags>();
-  CLI::App* command = app.add_subcommand("plan", "where every byte goes, and the fastest way to train that fits");
+  CLI::App* command = app.add_subcommand("plan", "show where every byte goes in the fastest plan that fits the budget");
   command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name");
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  add_data_flags(*command, flags->options.data, "plan for these data: their types and the last partial batch");
-  command->add_option("--save", flags->save, "write the plan here, for fit --plan");
+  add_data_flags(*command, flags->options.data, "plan for these data: their dtypes and their last, smaller batch");
+  command->add_option("--save", flags->save, "write the plan to this file, for fit --plan");
   command->add_flag("--list", flags->list, "list the built-in models");
   command->footer("Example: plimsoll plan model.keras --batch-size 128 --budget 256MiB");
   actions[command] = [flags] { return plan(*flags); };

@@ -23,7 +23,7 @@ std::string metrics_text(const std::vector<Metric>& metrics) {
   return text;
 }
 
-// A GPU's steps may be shorter than a millisecond.
+// Steps on a GPU may be shorter than a millisecond.
 std::string pace_text(double seconds) {
   return seconds < 0.01 ? fmt::format("{:.1f}ms/step", seconds * 1e3) : fmt::format("{:.0f}ms/step", seconds * 1e3);
 }
@@ -79,7 +79,7 @@ void ProgressBar::on_step(const StepEvent& event) {
                     left = fmt::format(" {:.0f}s", per_step * static_cast<double>(event.windows - event.window)),
                     pace = " " + pace_text(per_step), metrics = metrics_text(*event.running),
                     rate = " - " + rate_text(epoch_samples_, epoch_seconds_), memory = " - " + memory_text();
-  // A line that is redrawn must fit its row: what tells least goes first.
+  // A line that is redrawn must fit one row of the terminal: leave out the least important parts first.
   const size_t row = terminal_columns() - 1;
   int width = kBarWidth;
   std::string text = left + pace + metrics + rate + memory;
@@ -94,7 +94,7 @@ void ProgressBar::on_step(const StepEvent& event) {
   drawing_ = true;
 }
 
-// What clears the row behind a line of `columns`: without colours also without the terminal's own command.
+// Returns the text that clears the row after a line of `columns`: an escape code, or spaces if colours are off.
 std::string ProgressBar::clear_rest(size_t columns) {
   const size_t before = std::exchange(drawn_columns_, columns);
   if (color_) return "\x1b[K";

@@ -1,4 +1,4 @@
-// Progress in Keras's manner: a bar on a terminal, a line an epoch elsewhere.
+// Shows progress as Keras does: a bar on a terminal, otherwise one line per epoch.
 #pragma once
 
 #include <functional>
@@ -8,16 +8,16 @@
 
 namespace plimsoll::engine {
 
-class ProgressBar : public FitObserver {
+class ProgressBar {
  public:
-  // `held`: what the process holds now of the memory the budget is of.
+  // `held` returns the bytes that the process holds now in the memory that the budget limits.
   ProgressBar(bool quiet, Bytes budget, std::function<Bytes()> held);
 
-  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) override;
-  void on_step(const StepEvent& event) override;
-  void on_epoch_end(const EpochEvent& event) override;
-  void on_note(const std::string& text) override;
-  void end_line();  // of a bar that is still being redrawn, before something else is said
+  void on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows);
+  void on_step(const StepEvent& event);
+  void on_epoch_end(const EpochEvent& event);
+  void on_note(const std::string& text);
+  void end_line();  // ends the line of an unfinished bar, before other output
 
  private:
   std::string memory_text() const;
@@ -27,7 +27,8 @@ class ProgressBar : public FitObserver {
   Bytes budget_;
   std::function<Bytes()> held_;
   double epoch_seconds_ = 0, drawn_at_ = -1;
-  int64_t epoch_samples_ = 0, epoch_steps_ = 0, windows_ = 0;  // steps: of this process, which may have resumed
+  int64_t epoch_samples_ = 0, epoch_steps_ = 0,
+          windows_ = 0;  // epoch_steps_ counts only steps of this process, not those before a resume
   size_t drawn_columns_ = 0;
 };
 

@@ -20,7 +20,7 @@ void RunLog::write(const nlohmann::ordered_json& line) {
 
 void RunLog::step(const StepEvent& event) {
   if (!file_) return;
-  // JSON has no NaN; a diverged loss is null there.
+  // JSON has no NaN, so a diverged loss is written as null.
   char loss[40];
   if (std::isfinite(event.loss))
     std::snprintf(loss, sizeof loss, "%.17g", event.loss);

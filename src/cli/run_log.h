@@ -1,4 +1,4 @@
-// `--log FILE.jsonl`: one JSON object per line, appended as things happen.
+// `--log FILE.jsonl`: one JSON object per line, written when the event happens.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace plimsoll::engine {
 
 class RunLog {
  public:
-  static Result<RunLog> open(const std::string& path, bool append);  // "" writes nothing
+  static Result<RunLog> open(const std::string& path, bool append);  // an empty path writes nothing
   void write(const nlohmann::ordered_json& line);
-  void step(const StepEvent& event);  // without an allocation
+  void step(const StepEvent& event);  // does not allocate memory
   Status failed() const { return file_.failed(); }
 
  private:

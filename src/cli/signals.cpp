@@ -17,8 +17,8 @@ namespace {
 std::atomic<bool> stop_flag{false}, saved{false};
 std::atomic<int64_t> first_at{0};  // milliseconds
 
-// Texts that the handler prints. It may interrupt whoever replaces one, so the new text is made whole before the
-// pointer moves to it; the old one stays until the next but one.
+// A text that the signal handler prints. A signal may arrive while set() runs. So set() completes the new text before
+// it moves the pointer, and the old text stays valid until the next call but one.
 struct Text {
   std::string slots[2];
   int next = 0;
@@ -30,11 +30,12 @@ struct Text {
     next = 1 - next;
   }
 };
-// Never destroyed: a signal may come while the program ends.
+// Never destroyed, because a signal may arrive while the program ends.
 Text &saving_text = *new Text, &lost_text = *new Text;
 bool on_terminal = false, as_json = false;
 
-// Only what POSIX allows in a handler from here on: write, clock_gettime, unlink, _exit.
+// The code below runs in a signal handler. It calls only functions that POSIX allows there: write, clock_gettime,
+// unlink, _exit.
 void print(int fd, const Text& text) {
   const std::string* const current = text.current;
   if (current == nullptr) return;

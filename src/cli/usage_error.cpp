@@ -8,7 +8,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// What other programs call our commands.
+// Returns our command for a name that other programs use, or "".
 std::string other_name(const std::string& command) {
   for (const auto& [other, ours] :
        {std::pair{"train", "fit"}, std::pair{"learn", "fit"}, std::pair{"test", "evaluate"},
@@ -25,14 +25,14 @@ std::vector<std::string> flags_of(const CLI::App& command) {
   return names;
 }
 
-// What other programs call our flags.
+// Names that other programs use for our flags.
 constexpr std::pair<const char*, const char*> kOtherFlags[] = {
     {"--lr", "--learning-rate"},    {"--output", "--save"},     {"--out", "--save"},
     {"--gpu", "--device gpu"},      {"--cpu", "--device cpu"},  {"--memory", "--budget"},
     {"--memory-limit", "--budget"}, {"--workers", "--threads"}, {"--patience", "--early-stopping"},
     {"--train-data", "--data"}};
 
-// The flags of the command that may have been meant.
+// Returns the flags of the command that the user may have meant.
 std::vector<std::string> meant_flags(const std::string& name, const CLI::App& command) {
   for (const auto& [other, ours] : kOtherFlags) {
     const std::string flag = std::string(ours).substr(0, std::string(ours).find(' '));
@@ -41,7 +41,7 @@ std::vector<std::string> meant_flags(const std::string& name, const CLI::App& co
   return nearest_names(name, flags_of(command));
 }
 
-// The parser's words where they are not plain: it says "--budget: 1 required TEXT missing".
+// Rewords messages of the parser such as "--budget: 1 required TEXT missing".
 std::string plain_text(const CLI::App& command, const CLI::ParseError& refused) {
   const std::string text = refused.what(), kind = refused.get_name();
   if (kind == "ArgumentMismatch" && text.ends_with(" missing"))
@@ -55,7 +55,7 @@ std::string plain_text(const CLI::App& command, const CLI::ParseError& refused) 
   return fmt::format("{} takes {}, got '{}'", flag, yes_or_no ? "true or false" : "a number", text.substr(equals + 3));
 }
 
-// What a flag that may not be left out looks like.
+// Returns an example of a required flag that is missing, or "".
 std::string example_of(const std::string& text) {
   if (text == "--data is required") return "--data x.npy,y.npy";
   if (text == "--output is required") return "--output predictions.npy";

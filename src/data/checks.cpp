@@ -12,10 +12,11 @@
 namespace plimsoll::engine {
 namespace {
 
-// Elements looked at between two branches: long enough to vectorise, short enough to search again.
+// Elements per block. The loop branches once per block: a block is long enough to vectorise, and short enough to be
+// searched again.
 constexpr int64_t kBlock = 2048;
 
-// Memory from files has no declared type and any alignment; compilers make this a plain load.
+// Data from a file may have any alignment, so elements are loaded with memcpy, which compilers turn into a plain load.
 template <typename T>
 T load(const void* data, int64_t index) {
   T value;
@@ -23,7 +24,7 @@ T load(const void* data, int64_t index) {
   return value;
 }
 
-// The first index whose `bad(element)` is not 0. `bad` must be free of branches: its results are or-ed over a block.
+// Returns the first index whose `bad(element)` is not 0. `bad` must not branch: its results are or-ed over a block.
 template <typename T, typename Bad>
 std::optional<int64_t> first_where(const void* data, int64_t count, Bad bad) {
   for (int64_t begin = 0; begin < count; begin += kBlock) {
@@ -37,8 +38,8 @@ std::optional<int64_t> first_where(const void* data, int64_t count, Bad bad) {
   return std::nullopt;
 }
 
-// NaN and infinity have an exponent of all ones: adding its lowest bit carries into the sign's place, and nothing else
-// does. Three instructions of the baseline vector set at every width.
+// NaN and infinity have an exponent of all ones, so adding the exponent's lowest bit carries into the sign bit; no
+// other value does. This takes three instructions of the baseline vector set, for every width.
 template <typename Word>
 std::optional<int64_t> first_all_ones_exponent(const void* data, int64_t count, Word exponent) {
   const auto lowest = static_cast<Word>(exponent & (~exponent + 1));
@@ -47,7 +48,7 @@ std::optional<int64_t> first_all_ones_exponent(const void* data, int64_t count, 
       data, count, [=](Word word) { return static_cast<Word>(static_cast<Word>((word & exponent) + lowest) & kSign); });
 }
 
-// Negative labels are large ones when unsigned. A bound the type cannot reach never fails.
+// As unsigned numbers, negative labels are large. If the type cannot reach the bound, every label passes.
 template <typename Unsigned>
 std::optional<int64_t> first_outside(const void* data, int64_t count, int64_t classes, bool is_signed) {
   const uint64_t top =
@@ -150,7 +151,7 @@ std::string element_text(DType dtype, const void* data, int64_t index) {
 
 namespace {
 
-// " at (3, 4, 0)": where in a sample the element with this index lies; nothing for a sample of one number.
+// Returns " at (3, 4, 0)", the position of an element in its sample; "" if a sample is a single number.
 std::string position_text(const Shape& shape, int64_t index) {
   if (shape.rank() == 0) return "";
   std::vector<int64_t> at(shape.rank());
@@ -172,7 +173,7 @@ Error bad_element(const CheckedArray& array, const void* data, int64_t index, in
   if (!std::isfinite(element(array.dtype, data, index))) {
     Error error{ErrorCode::kDataNotFinite,
                 fmt::format("{}: sample {} holds {}{}", array.label, sample, value, position),
-                {"one such element makes the loss and then every weight NaN"},
+                {"one such element makes the loss NaN, and then every weight"},
                 {}};
     return error.remedy("remove the sample, or replace the element (np.nan_to_num)");
   }
@@ -184,8 +185,8 @@ Error bad_element(const CheckedArray& array, const void* data, int64_t index, in
                                 : fmt::format("the output has {} classes: labels are whole numbers from 0 to {}",
                                               array.classes, array.classes - 1));
   if (array.classes > 0 && value == fmt::format("{}", array.classes))
-    return error.remedy("labels that count from 1: subtract 1");
-  return error.remedy("mend the labels, or give the model's last layer more outputs");
+    return error.remedy("if the labels count from 1, subtract 1");
+  return error.remedy("correct the labels, or give the model's last layer more outputs");
 }
 
 }  // namespace plimsoll::engine

@@ -68,7 +68,7 @@ void ClassWeights::apply(DType dtype, const void* targets, int64_t elements, int
         if (const double value = element(dtype, targets, begin + k); value > largest)
           largest = value, label = static_cast<double>(k);
     }
-    // Beyond 2^62 there is no class to look up, and the conversion would have no value.
+    // Labels beyond 2^62 have no weight, and converting them to an integer would be undefined.
     if (std::abs(label) < 0x1p62) weights[i] *= of(static_cast<int64_t>(label));
   }
 }

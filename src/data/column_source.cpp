@@ -15,7 +15,7 @@ std::byte* at_row(void* buffer, const TensorType& type, int64_t row) {
   return static_cast<std::byte*>(buffer) + row * type.bytes();
 }
 
-// Weights as float32, whatever the array's dtype: converted through a piece of the stack.
+// Reads weights as float32 from any dtype; converts them through a buffer on the stack.
 Status read_weights(const Column& column, int64_t first, int64_t count, float* into) {
   if (!column.file && !column.memory) {
     std::fill_n(into, count, 1.0f);
@@ -43,7 +43,7 @@ Status check_class_weights(const DataSet& data) {
     return refused(fmt::format("--class-weight is for models with one output; this one has {}", data.targets.size()));
   const auto& target = data.targets[0];
   const Shape& shape = target.type.shape;
-  // Keras takes the largest of a row of labels for the class; nobody means that.
+  // Keras would take the index of the largest label in a row as the class, which is never intended.
   if (shape.rank() > 1 || (target.role == Role::kLabels && shape.elements() > 1))
     return refused(fmt::format("--class-weight needs one class per sample; a target of {} has the shape {}",
                                target.label, to_text(shape)));
@@ -61,7 +61,7 @@ Result<ColumnSource> ColumnSource::create(DataSet data, SourceOptions options) {
   if (options.end < 0) options.end = data.samples;
   if (options.begin < 0 || options.begin >= options.end || options.end > data.samples)
     return fail(ErrorCode::kInternal,
-                fmt::format("samples {} to {} of {} were asked for", options.begin, options.end, data.samples));
+                fmt::format("samples {} to {} of {} were requested", options.begin, options.end, data.samples));
   if (!options.class_weights.empty()) PLIMSOLL_TRY(check_class_weights(data));
   return ColumnSource(std::move(data), std::move(options));
 }
@@ -89,7 +89,7 @@ Status ColumnSource::read_columns(const SampleOrder* order, int64_t first, int64
   if (!order) return read_run(sample_at(nullptr, first), count, 0, into);
   int64_t sample = sample_at(order, first);
   for (int64_t at = 0; at < count;) {
-    // Neighbours that the shuffle left side by side are one read.
+    // Samples that are still adjacent after the shuffle are read together.
     int64_t run = 1, next = 0;
     while (at + run < count && (next = sample_at(order, first + at + run)) == sample + run) ++run;
     PLIMSOLL_TRY(read_run(sample, run, at, into));
@@ -133,8 +133,8 @@ bool ColumnSource::suits(const BatchBuffers& into) const {
 Status ColumnSource::read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) {
   if (count <= 0 || !lies_within(first, count, samples()))
     return fail(ErrorCode::kInternal,
-                fmt::format("{} samples from {} on were asked for, there are {}", count, first, samples()));
-  if (!suits(into)) return fail(ErrorCode::kInternal, "a batch has other arrays than the data");
+                fmt::format("{} samples from sample {} on were requested, but there are {}", count, first, samples()));
+  if (!suits(into)) return fail(ErrorCode::kInternal, "the arrays of a batch do not match the data");
   std::optional<SampleOrder> shuffled;
   if (options_.shuffle) shuffled.emplace(samples(), options_.seed, epoch);
   const SampleOrder* order = shuffled ? &*shuffled : nullptr;

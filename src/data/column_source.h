@@ -1,5 +1,5 @@
-// Samples of a DataSet, in the order of the arrays or in an order of each epoch's own. Reads go straight into the
-// caller's buffers, never more than was asked for, and allocate nothing; several threads may read at once.
+// The samples of a DataSet, in the order of the arrays or shuffled for each epoch. Reads go directly into the caller's
+// buffers, read only the requested samples and allocate nothing. Several threads may read at once.
 #pragma once
 
 #include <optional>
@@ -13,18 +13,18 @@
 namespace plimsoll::engine {
 
 struct SourceOptions {
-  int64_t begin = 0, end = -1;  // which samples of the arrays; -1: to the last
+  int64_t begin = 0, end = -1;  // range of samples; end -1: to the last sample
   bool shuffle = false;
   uint64_t seed = 0;
-  ClassWeights class_weights;  // for training alone: Keras gives them to no validation data
+  ClassWeights class_weights;  // only for training: Keras does not apply them to validation data
 };
 
 class ColumnSource : public BatchSource {
  public:
-  // P201 for class weights Keras has no meaning for: several outputs, or targets with more than one axis.
+  // Fails with P201 for class weights that Keras does not define: several outputs, or targets with more than one axis.
   static Result<ColumnSource> create(DataSet data, SourceOptions options);
 
-  const DataSet& data() const { return data_; }  // all of the arrays, also where only a part is read
+  const DataSet& data() const { return data_; }  // the whole arrays, even if only a part is read
 
   int64_t samples() const override { return options_.end - options_.begin; }
   const std::vector<TensorType>& input_types() const override { return input_types_; }
@@ -32,16 +32,16 @@ class ColumnSource : public BatchSource {
   bool has_weights() const override { return !data_.weights.empty() || !options_.class_weights.empty(); }
   Bytes buffer_bytes() const override { return 0; }
 
-  // Targets and weights are left out where `into` has no buffers for them; weights need the targets when there are
-  // class weights. P403 for elements that are not finite, P404 for labels that name no class, P202 for what cannot be
-  // read, P101 for samples that are not there.
+  // If `into` has no buffers for targets or weights, they are not read. With class weights, reading weights needs the
+  // targets too. Fails with P403 if an element is not finite, P404 if a label is outside the classes, P202 if the file
+  // cannot be read, P101 if the samples do not exist.
   Status read(int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into) override;
 
  private:
   ColumnSource(DataSet data, SourceOptions options);
 
   bool suits(const BatchBuffers& into) const;
-  // The sample of the arrays that stands at `position` of an epoch; `order` is null without shuffling.
+  // Returns the sample at `position` of an epoch. `order` is null without shuffling.
   int64_t sample_at(const SampleOrder* order, int64_t position) const;
   Status read_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into) const;
   Status read_run(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const;

@@ -1,5 +1,5 @@
-// The arrays of a data set, matched to a model's inputs and outputs and checked against them; no element is read yet.
-// Keras's rule on shapes: one trailing dimension of 1 may be missing from an array, or be one too many.
+// The arrays of a data set, matched to a model's inputs and outputs and checked against them. No element is read yet.
+// As in Keras, one trailing dimension of 1 may be missing or additional.
 #pragma once
 
 #include <cstddef>
@@ -12,77 +12,79 @@
 
 namespace plimsoll::engine {
 
-// What data must offer for one input or output of the model. Inputs have `name` and `sample` alone.
+// Requirements on the data for one input or output of the model. Inputs use only `name` and `sample`.
 struct PortSpec {
   std::string name;
   Shape sample;                // without the batch dimension
-  bool sparse_labels = false;  // outputs: a target is an integer below `classes`
+  bool sparse_labels = false;  // outputs: a target is an integer from 0 to classes - 1
   int64_t classes = 0;
-  Shape target;  // outputs: of one sample; [] for one label a sample
+  Shape target;  // outputs: shape of one target; [] for one label per sample
 };
 
-// Which arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test) are meant.
+// Selects the arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test).
 enum class Split { kTrain, kValidation, kTest };
 
 struct DataSpec {
   std::vector<PortSpec> inputs, outputs;
-  bool needs_targets = true;  // false for prediction: targets and weights are left alone
+  bool needs_targets = true;  // false for prediction: targets and weights are ignored
   Split split = Split::kTrain;
 };
 
 enum class Role { kInput, kTarget, kLabels, kWeights };
 
-// One array: rows of equal size one after the other, in a file or in memory.
+// One array of equally sized rows, in a file or in memory.
 struct Column {
-  std::string label;  // as messages name it: "data.npz: x"
+  std::string label;  // the name in messages: "data.npz: x"
   Role role = Role::kInput;
-  TensorType type;                    // of one row: the array's dtype, the model's shape
-  int64_t classes = 0;                // kLabels
-  std::shared_ptr<const File> file;   // or
-  const std::byte* memory = nullptr;  // which the caller keeps alive
-  int64_t offset = 0;                 // of row 0
+  TensorType type;                    // type of one row: the array's dtype, the model's shape
+  int64_t classes = 0;                // for kLabels only
+  std::shared_ptr<const File> file;   // set if the array is in a file
+  const std::byte* memory = nullptr;  // set if the array is in memory, which the caller keeps alive
+  int64_t offset = 0;                 // offset of row 0
 
-  // Rows first .. first+count-1, into memory for them.
+  // Reads rows first .. first+count-1 into `into`.
   Status read(int64_t first, int64_t count, void* into) const;
 };
 
 struct DataSet {
   int64_t samples = 0;
   std::vector<Column> inputs;
-  std::vector<Column> targets;  // one an output; none for prediction
-  std::vector<Column> weights;  // none, or one an output; one without file and memory means 1 for every sample
+  std::vector<Column> targets;  // one per output; empty for prediction
+  // Empty, or one per output; a column without file and memory means a weight of 1 for every sample.
+  std::vector<Column> weights;
 };
 
-// `argument` as --data takes it:
+// Opens `argument`, in the syntax of --data:
 //   x.npy,y.npy[,weights.npy]       one input, one output; IDX files (plain or .gz) may stand for any of the three
 //   data.npz, data.safetensors      arrays x, y, sample_weight, or one of the other pairs of npz_names.h; or named
 //                                   after the model's inputs and outputs, with sample_weight for all outputs or
 //                                   sample_weight_OUTPUT for one
-// formats/array_formats.h has all formats.
-// P201 bad argument, P202 missing file, P401 bad file, P402 shape, P405 empty, P406 lengths.
+// formats/array_formats.h lists all formats.
+// Fails with P201 for a bad argument, P202 for a missing file, P401 for a bad file, P402 for a wrong shape, P405 if
+// there are no samples, P406 if the lengths differ.
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec);
 
-// The shape of one sample for the input of that name; `only`: the model has no other input. For inputs whose model
-// leaves sizes open.
+// Returns the shape of one sample for the input with that name, for models that leave input sizes open. `only` says
+// that the model has no other input.
 Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
                                           Split split);
 
-// The same over arrays in memory, which must outlive the data set.
+// Same, for arrays in memory, which must outlive the data set.
 struct MemoryArray {
   std::string label;
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> dims;  // with the samples first
+  std::vector<int64_t> dims;  // the first dimension counts the samples
 };
 struct MemoryArrays {
   std::vector<MemoryArray> inputs;
-  std::vector<MemoryArray> targets;  // none for prediction
-  std::vector<MemoryArray> weights;  // none, one for all outputs, or one an output
+  std::vector<MemoryArray> targets;  // empty for prediction
+  std::vector<MemoryArray> weights;  // empty, one for all outputs, or one per output
 };
 Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec);
 
-// Where --validation-split cuts: samples [0, at) train, [at, samples) validate. As Keras: the last part, before any
-// shuffling, floor(samples * (1 - fraction)); P405 if either part would be empty.
+// Returns where --validation-split cuts: samples [0, at) train and [at, samples) validate. As in Keras, the last part
+// validates, before any shuffling, and at = floor(samples * (1 - fraction)). Fails with P405 if a part would be empty.
 Result<int64_t> validation_split_at(int64_t samples, double fraction);
 
 }  // namespace plimsoll::engine

@@ -25,7 +25,7 @@ Result<std::string> digest_of(const Column& column, Bytes bytes) {
   const bool whole = bytes <= kPieces * kPiece;
   const int64_t pieces = whole ? (bytes + kPiece - 1) / kPiece : kPieces;
   for (int64_t i = 0; i < pieces; ++i) {
-    // Dividing first keeps the product far from overflow; the last piece ends where the array ends.
+    // Dividing first avoids overflow. The last piece ends at the end of the array.
     const Bytes at = whole ? i * kPiece : i + 1 == pieces ? bytes - kPiece : (bytes - kPiece) / (pieces - 1) * i;
     const auto part = std::span(piece).first(static_cast<size_t>(std::min(kPiece, bytes - at)));
     PLIMSOLL_TRY(read_bytes(column, at, part));
@@ -37,7 +37,7 @@ Result<std::string> digest_of(const Column& column, Bytes bytes) {
 Status add(const std::vector<Column>& columns, const char* role, int64_t samples, nlohmann::json& identity) {
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
-    if (!column.file && column.memory == nullptr) continue;  // weights of 1 for every sample
+    if (!column.file && column.memory == nullptr) continue;  // every sample has a weight of 1
     const Bytes bytes = samples * column.type.bytes();
     const std::string name = fmt::format("{} {}", role, i + 1);
     identity[name] = fmt::format("{} samples of [{}] {}, {} bytes", samples, fmt::join(column.type.shape.dims, ", "),

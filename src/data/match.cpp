@@ -19,13 +19,13 @@ bool fits(const std::vector<int64_t>& sample, const Shape& wanted) {
          differs_by_trailing_one(wanted.dims, sample);
 }
 
-// "(28, 28, 1)", and "one number" for the shape NumPy would print as "()".
+// Returns text such as "(28, 28, 1)"; "one number" for the shape that NumPy prints as "()".
 std::string sample_text(const std::vector<int64_t>& dims) {
   return dims.empty() ? "one number" : dims_text(dims);
 }
 
-// The axes of an array, its samples first, that put a sample's dimensions in the wanted order: {0, 2, 3, 1} for images
-// stored channels first. Nothing where the dimensions are others. `unique`: no other order would do as well.
+// A permutation of an array's axes, starting with the samples, that puts a sample's dimensions in the wanted order: {0,
+// 2, 3, 1} for channels-first images. Empty if the dimensions differ. `unique`: no other permutation would fit.
 struct Axes {
   std::vector<size_t> order;
   bool unique = true;
@@ -55,8 +55,8 @@ std::vector<int64_t> without_ones(std::vector<int64_t> dims) {
   return dims;
 }
 
-// Whether a reshape leaves every number where it belongs: only dimensions of 1 come or go, or one side is flat. Any
-// other reshape of the right size may cut images into pieces and train on them without a complaint.
+// Returns whether a reshape keeps the meaning of every element: only dimensions of 1 are added or removed, or one side
+// is flat. Any other reshape of the right size might cut images into pieces and train on them without an error.
 bool safe_reshape(const std::vector<int64_t>& sample, const std::vector<int64_t>& wanted) {
   const auto a = without_ones(sample), b = without_ones(wanted);
   return a == b || a.size() == 1 || b.size() == 1;
@@ -65,7 +65,7 @@ bool safe_reshape(const std::vector<int64_t>& sample, const std::vector<int64_t>
 void add_shape_remedy(Error& error, const FoundArray& array, const std::vector<int64_t>& sample, const Shape& wanted) {
   if (const auto axes = transposition(sample, wanted.dims)) {
     error.remedy(fmt::format("np.transpose(x, ({})){}", fmt::join(axes->order, ", "),
-                             axes->unique ? "" : "   where sizes are equal, check which axis is which"));
+                             axes->unique ? "" : "   some sizes are equal: check which axis is which"));
     return;
   }
   int64_t elements = 1;
@@ -74,7 +74,7 @@ void add_shape_remedy(Error& error, const FoundArray& array, const std::vector<i
   if (elements != wanted.elements() || !safe_reshape(sample, wanted.dims)) return;
   auto dims = wanted.dims;
   dims.insert(dims.begin(), array.dims[0]);
-  error.remedy(fmt::format("np.reshape(x, {})   the numbers stay in their order", dims_text(dims)));
+  error.remedy(fmt::format("np.reshape(x, {})   keeps the order of the elements", dims_text(dims)));
 }
 
 Error shape_error(const FoundArray& array, const std::string& port, const Shape& wanted) {
@@ -94,7 +94,7 @@ bool sample_is_one_number(const FoundArray& array) {
   return array.dims.size() == 1 || (array.dims.size() == 2 && array.dims[1] == 1);
 }
 
-// {"N", "28", "28", "1"}
+// Returns text such as {"N", "28", "28", "1"}.
 std::vector<std::string> prefixed(const std::string& first, const std::vector<int64_t>& dims) {
   std::vector<std::string> words{first};
   for (const int64_t d : dims) words.push_back(fmt::format("{}", d));
@@ -110,7 +110,7 @@ Result<Column> column(FoundArray array, Role role, const std::string& port, cons
       error.remedy("the targets look like labels: --loss sparse_categorical_crossentropy");
     if (error.remedies.empty())
       error.remedy(
-          fmt::format("an array of shape ({}), the samples first", fmt::join(prefixed("N", wanted.dims), ", ")));
+          fmt::format("an array of shape ({}), with the samples first", fmt::join(prefixed("N", wanted.dims), ", ")));
     return fail(std::move(error));
   }
   Column result;
@@ -124,11 +124,11 @@ Result<Column> column(FoundArray array, Role role, const std::string& port, cons
   return result;
 }
 
-// Every array must have as many rows as the first.
+// Checks that every array has as many rows as the first.
 class Lengths {
  public:
   Status add(const FoundArray& array) {
-    if (array.dims.empty()) return {};  // an error of its shape
+    if (array.dims.empty()) return {};  // reported as a shape error
     if (array.dims[0] == 0)
       return fail(Error{ErrorCode::kDataEmpty,
                         fmt::format("{} holds no samples: its shape is {}", array.label, dims_text(array.dims)),
@@ -155,9 +155,9 @@ class Lengths {
 Status check_count(size_t found, size_t wanted, const char* what) {
   if (found == wanted) return {};
   return fail(Error{ErrorCode::kDataShape,
-                    fmt::format("the model's {}: {}; the data has arrays for {}", what, wanted, found),
+                    fmt::format("wrong number of arrays for the model's {}: expected {}, got {}", what, wanted, found),
                     {},
-                    {"one array for each of them"}});
+                    {"provide one array for each of them"}});
 }
 
 Status check_lengths(const FoundArrays& found, DataSet& set) {
@@ -175,8 +175,7 @@ Status check_lengths(const FoundArrays& found, DataSet& set) {
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   PLIMSOLL_TRY(check_count(found.inputs.size(), spec.inputs.size(), "inputs"));
   if (spec.needs_targets) PLIMSOLL_TRY(check_count(found.targets.size(), spec.outputs.size(), "outputs"));
-  if (!found.weights.empty())
-    PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "outputs that take weights"));
+  if (!found.weights.empty()) PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "sample weights"));
   DataSet set;
   PLIMSOLL_TRY(check_lengths(found, set));
   for (size_t i = 0; i < found.inputs.size(); ++i) {

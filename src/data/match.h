@@ -1,4 +1,4 @@
-// Arrays that were found, against what the model wants: the checks that files and memory share. Private to data/.
+// Checks arrays against the model's requirements, for files and memory alike. Private to data/.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct FoundArray {
 
 struct FoundArrays {
   std::vector<FoundArray> inputs, targets;         // in the order of the spec
-  std::vector<std::optional<FoundArray>> weights;  // empty, or one an output; nothing where an output has none
+  std::vector<std::optional<FoundArray>> weights;  // empty, or one per output; nullopt if an output has none
 };
 
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec);

@@ -11,7 +11,8 @@ bool has(const std::vector<std::string>& there, const std::string& name) {
   return std::find(there.begin(), there.end(), name) != there.end();
 }
 
-// What follows "x_" in the names of each split, best first. A file that has training arrays alone may be evaluated on.
+// Returns the text after "x_" in the names of a split, best first. A file with training arrays only may be used for
+// evaluation.
 std::vector<std::string> endings(Split split) {
   switch (split) {
     case Split::kTrain:
@@ -46,7 +47,7 @@ const std::vector<ArrayNames>& other_namings() {
 }
 
 bool is_there(const ArrayNames& names, const std::vector<std::string>& there, bool needs_y) {
-  // np.savez(file, x_train, y_train, x_test, y_test) has a third array that is no sample weight.
+  // np.savez(file, x_train, y_train, x_test, y_test): the third array is not a sample weight.
   if (names.x == "arr_0" && has(there, "arr_3")) return false;
   return has(there, names.x) && (!needs_y || has(there, names.y));
 }

@@ -1,4 +1,4 @@
-// --data: from names of files to the arrays in them.
+// Resolves --data: from file names to the arrays in the files.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// A file that is data to others, with the way to make it data here.
+// Returns an error for a file in another data format, with a remedy that converts it.
 Error unsupported_file(const std::string& path, std::string_view magic) {
   Error error{ErrorCode::kBadDataFile, fmt::format("{} is not a supported data file", path), {}, {}};
   error.fact("supported: " + array_format_names());
@@ -57,7 +57,7 @@ Result<const ArrayFormat*> format_of(const std::string& path) {
   return fail(unsupported_file(path, start));
 }
 
-// Opens each file once, however many arrays lie in it.
+// Opens each file once, even if it holds several arrays.
 class Opener {
  public:
   Result<FoundArray> open(const ArraySource& source) {
@@ -74,7 +74,7 @@ class Opener {
 };
 
 std::vector<std::string> split_at_commas(const std::string& argument) {
-  // A name that has a comma in it and exists is one name.
+  // A path that contains a comma and exists is one path, not a list.
   std::error_code ignored;
   if (std::filesystem::exists(argument, ignored)) return {argument};
   std::vector<std::string> parts;
@@ -98,13 +98,14 @@ Error usage(const std::string& argument, std::string_view why) {
 
 Status check_list(const std::string& argument, const std::vector<std::string>& paths, const DataSpec& spec) {
   for (const auto& path : paths)
-    if (path.empty()) return fail(usage(argument, "has an empty name between its commas").remedy("--data x.npy,y.npy"));
+    if (path.empty())
+      return fail(usage(argument, "has an empty file name between two commas").remedy("--data x.npy,y.npy"));
   if (spec.inputs.size() != 1 || (spec.needs_targets && spec.outputs.size() != 1))
-    return fail(usage(argument, "a list of files serves a model with one input and one output")
+    return fail(usage(argument, "a list of files needs a model with one input and one output")
                     .fact(fmt::format("inputs: {}; outputs: {}", quoted_names(spec.inputs), quoted_names(spec.outputs)))
                     .remedy("an .npz with arrays of these names: np.savez('data.npz', **{name: array, ...})"));
   if (paths.size() > 3)
-    return fail(usage(argument, "more than three files").remedy("--data x.npy,y.npy,sample_weights.npy"));
+    return fail(usage(argument, "has more than three files").remedy("--data x.npy,y.npy,sample_weights.npy"));
   if (spec.needs_targets && paths.size() < 2)
     return fail(usage(argument, "has no targets").remedy(fmt::format("--data {},y.npy", argument)));
   return {};
@@ -113,7 +114,7 @@ Status check_list(const std::string& argument, const std::vector<std::string>& p
 Result<FoundArray> open_one(Opener& opener, const std::string& path) {
   PLIMSOLL_ASSIGN(const ArrayFormat* format, format_of(path));
   if (format->has_names())
-    return fail(usage(path, fmt::format("{} stands alone", format->help_one))
+    return fail(usage(path, fmt::format("{} cannot be part of a list", format->help_one))
                     .remedy(fmt::format("put x, y and sample_weight into one {}, or list .npy files", format->name)));
   PLIMSOLL_ASSIGN(const auto source, format->open(path));
   return opener.open(source);
@@ -135,7 +136,7 @@ Result<FoundArrays> open_list(const std::string& argument, const std::vector<std
   return found;
 }
 
-// The arrays of one file, by name.
+// The arrays of one file by name.
 class Archive {
  public:
   static Result<Archive> open(const ArrayFormat& format, const std::string& path) {
@@ -153,7 +154,7 @@ class Archive {
   const std::vector<std::string>& names() const { return names_; }
   const std::string& path() const { return path_; }
 
-  // One array per port: under the port's name, or under `short_name` where there is only one port.
+  // Returns one array per port, named like the port, or `short_name` if there is only one port.
   Result<std::vector<FoundArray>> arrays(const std::vector<PortSpec>& ports, bool single, const std::string& short_name,
                                          std::string_view kind, const std::string& wanted) {
     std::vector<FoundArray> found;
@@ -170,9 +171,10 @@ class Archive {
   Archive(const ArrayFormat& format, std::string path, std::vector<std::string> names)
       : format_(&format), path_(std::move(path)), names_(std::move(names)) {}
 
-  // "x_train (60000, 28, 28)"; of a packed array the name alone: its shape is known once it is unpacked.
+  // Returns text such as "x_train (60000, 28, 28)". A compressed array is listed without its shape, which is known only
+  // after decompression.
   std::string contents() const {
-    constexpr size_t kMostListed = 100;  // a file may hold 100,000, and each is looked up anew
+    constexpr size_t kMostListed = 100;  // a file may hold 100,000, and each needs a lookup
     std::string text;
     for (size_t i = 0; i < std::min(names_.size(), kMostListed); ++i) {
       const std::string& name = names_[i];
@@ -186,13 +188,13 @@ class Archive {
 
   Error missing(const std::string& name, std::string_view kind, const std::string& wanted) const {
     Error error{ErrorCode::kBadDataFile,
-                fmt::format("{}: no array '{}' for the model's {} '{}'", path_, name, kind, name),
+                fmt::format("{}: there is no array '{}' for the model's {} '{}'", path_, name, kind, name),
                 {},
                 {}};
     error.fact(names_.empty() ? "it holds no arrays" : fmt::format("it holds: {}", contents()));
     if (wanted.empty())
-      return error.remedy(fmt::format("{}   named after the inputs and outputs", format_->write_named));
-    error.what = fmt::format("{}: no arrays with known names for the model's {} '{}'", path_, kind, name);
+      return error.remedy(fmt::format("{}   with the names of the inputs and outputs", format_->write_named));
+    error.what = fmt::format("{}: there is no array with a known name for the model's {} '{}'", path_, kind, name);
     return error.fact(fmt::format("known names: {}; or '{}'", wanted, name)).remedy(std::string(format_->write_pair));
   }
 
@@ -209,7 +211,7 @@ Result<FoundArrays> open_archive(const ArrayFormat& format, const std::string& p
   const bool own_x = !single_x || archive.has(spec.inputs[0].name);
   const bool own_y = !spec.needs_targets || !single_y || archive.has(spec.outputs[0].name);
   const std::string wanted = known_namings(spec.split, spec.needs_targets);
-  // A model's own names win; a pair of usual names is looked for where one of them is missing.
+  // The model's own names come first. If one of them is missing, a usual pair of names is searched for.
   ArrayNames naming{own_x ? "" : "x", own_y ? "" : "y", {"sample_weight"}};
   if (!own_x && own_y) {
     PLIMSOLL_ASSIGN(const auto found, find_naming(path, archive.names(), spec.split, false));
@@ -264,7 +266,7 @@ Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std
       PLIMSOLL_ASSIGN(format, format_of(paths[0]));
     }
     if (format == nullptr || !format->has_names())
-      return fail(usage(argument, "a list of files serves a model with one input")
+      return fail(usage(argument, "a list of files needs a model with one input")
                       .remedy("an .npz with arrays named after the inputs and outputs"));
     PLIMSOLL_ASSIGN(found, open_archive(*format, paths[0], spec, false));
   }

@@ -8,17 +8,18 @@
 namespace plimsoll::engine {
 namespace {
 
-// In the counter's last word, where no other user of the seed has it: the orders are independent of masks and weights.
+// Used as the counter's last word. No other user of the seed has this value, so orders are independent of masks and
+// weights.
 constexpr uint32_t kOrderDomain = 0x73687566;
 
-// Stafford's variant 13 of the 64-bit finalizer, as in splitmix64: every input bit reaches every output bit.
+// Stafford's variant 13 of the 64-bit finalizer, as in splitmix64: every input bit affects every output bit.
 uint64_t mix(uint64_t x) {
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
   x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
   return x ^ (x >> 31);
 }
 
-// A word scaled to [0, limit): its upper bits decide, and limit < 2^32 keeps the bias below 2^-32.
+// Scales a word to [0, limit) by its upper bits. Since limit < 2^32, the bias is below 2^-32.
 uint64_t below(uint64_t limit, uint64_t word) {
   return ((word >> 32) * limit) >> 32;
 }
@@ -34,7 +35,7 @@ SampleOrder::SampleOrder(int64_t samples, uint64_t seed, int64_t epoch)
     : samples_(static_cast<uint64_t>(samples)), rounds_(samples >= kFewRoundsFrom ? kFewRounds : kMostRounds) {
   assert(samples > 0 && samples <= (int64_t{1} << 62));
   a_ = static_cast<uint64_t>(std::sqrt(static_cast<double>(samples)));
-  while (a_ * a_ < samples_) ++a_;  // sqrt rounds down, and at 2^53 and above it rounds
+  while (a_ * a_ < samples_) ++a_;  // sqrt may return too small a value, because it rounds from 2^53 up
   b_ = (samples_ + a_ - 1) / a_;
   const auto e = static_cast<uint64_t>(epoch);
   for (uint32_t i = 0; i < kMostRounds / 2; ++i) {
@@ -56,7 +57,7 @@ uint64_t SampleOrder::shuffled_once(uint64_t position) const {
 int64_t SampleOrder::operator()(int64_t position) const {
   assert(position >= 0 && static_cast<uint64_t>(position) < samples_);
   uint64_t sample = shuffled_once(static_cast<uint64_t>(position));
-  while (sample >= samples_) sample = shuffled_once(sample);  // ends: the cycle holds `position` itself
+  while (sample >= samples_) sample = shuffled_once(sample);  // terminates: the cycle contains `position` itself
   return static_cast<int64_t>(sample);
 }
 

@@ -8,7 +8,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Each array of a batch starts at a multiple of kAlignment.
+// Each array of a batch is aligned to kAlignment.
 template <typename Use>
 Bytes for_each_array(const BatchSource& source, int64_t most, Use use) {
   Bytes offset = 0;
@@ -34,7 +34,7 @@ BatchBuffers lay_out(const BatchSource& source, int64_t most, std::byte* memory)
 }
 
 tl::unexpected<Error> past_the_end() {
-  return fail(ErrorCode::kInternal, "a batch was asked for after the last one");
+  return fail(ErrorCode::kInternal, "a batch was requested after the last one");
 }
 
 }  // namespace
@@ -57,11 +57,11 @@ Result<std::unique_ptr<Prefetcher>> Prefetcher::start(BatchSource& source, Sched
                                                       std::span<std::byte> staging) {
   if (depth < 0 || most <= 0 || static_cast<Bytes>(staging.size()) < staging_bytes(source, depth, most) ||
       reinterpret_cast<uintptr_t>(staging.data()) % kAlignment != 0)
-    return fail(ErrorCode::kInternal, fmt::format("{} bytes are no room to read {} batches of {} samples ahead",
-                                                  staging.size(), depth, most));
+    return fail(ErrorCode::kInternal,
+                fmt::format("{} bytes are too few to prefetch {} batches of {} samples", staging.size(), depth, most));
   std::unique_ptr<Prefetcher> prefetcher(new Prefetcher(source, std::move(schedule), depth, most, staging));
   if (depth == 0) return prefetcher;
-  // Signals belong to the threads that know what to do about them; a thread inherits its creator's mask.
+  // Blocks all signals in the new thread, which inherits its creator's mask. Other threads handle them.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -72,7 +72,8 @@ Result<std::unique_ptr<Prefetcher>> Prefetcher::start(BatchSource& source, Sched
   pthread_attr_destroy(&attributes);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (failure != 0)
-    return fail(ErrorCode::kOutOfMemory, fmt::format("no thread to read data ahead: {}", std::strerror(failure)));
+    return fail(ErrorCode::kOutOfMemory,
+                fmt::format("cannot start the thread that prefetches data: {}", std::strerror(failure)));
   prefetcher->threaded_ = true;
   return prefetcher;
 }
@@ -119,15 +120,15 @@ void Prefetcher::read_ahead() {
   }
 }
 
-// A batch that is larger than the memory for it would be written beyond its end.
+// Rejects a batch larger than its memory, which would otherwise be written past the end.
 Status Prefetcher::check(const BatchRequest& request) const {
   if (request.count > 0 && request.count <= most_) return {};
   return fail(ErrorCode::kInternal,
-              fmt::format("a batch of {} samples was to be read, there is room for {}", request.count, most_));
+              fmt::format("a batch of {} samples was to be read, but there is room for {}", request.count, most_));
 }
 
 Result<const Prefetcher::Batch*> Prefetcher::acquire() {
-  if (!threaded_) return fail(ErrorCode::kInternal, "nothing is read ahead");
+  if (!threaded_) return fail(ErrorCode::kInternal, "the prefetcher has no thread");
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return read_ > released_ || ended_; });
   if (read_ > released_) return &slots_[static_cast<size_t>(released_ % static_cast<int64_t>(slots_.size()))];

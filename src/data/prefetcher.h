@@ -1,6 +1,6 @@
-// Reads ahead: while the device computes on one batch, a thread reads the next ones into staging memory that the plan
-// granted. With depth 0 there is no thread and no staging, and next() reads straight into the destination.
-// After start() nothing is allocated as long as the source allocates nothing.
+// Prefetches batches: while the device computes on one batch, a thread reads the next ones into staging memory that the
+// plan granted. With depth 0 there is no thread and no staging memory, and next() reads directly into the destination.
+// After start() nothing is allocated, provided the source allocates nothing.
 #pragma once
 
 #include <pthread.h>
@@ -19,39 +19,39 @@ namespace plimsoll::engine {
 
 struct BatchRequest {
   int64_t epoch = 0, first = 0, count = 0;
-  bool last_of_window = false;  // an optimizer step ends with it
+  bool last_of_window = false;  // an optimizer step follows this batch
 
   bool operator==(const BatchRequest&) const = default;
 };
 
-// The requests in their order, nothing after the last. Called by the reading thread, so it may not touch what others
-// change.
+// Returns the requests in order, then nullopt. It is called by the reading thread, so it must not use data that other
+// threads change.
 using Schedule = std::function<std::optional<BatchRequest>()>;
 
 class Prefetcher {
  public:
-  // Resident at most; the rest of what a depth above 0 costs is staging_bytes().
+  // An upper bound on the resident stack. Together with staging_bytes() it is the whole cost of a depth above 0.
   static constexpr Bytes kThreadStack = 256 * kKiB;
 
-  // Of staging for `depth` batches of at most `most` samples.
+  // Returns the staging memory for `depth` batches of at most `most` samples.
   static Bytes staging_bytes(const BatchSource& source, int depth, int64_t most);
-  // What the plan's data share is charged.
+  // Returns the bytes charged to the plan's data share.
   static Bytes buffer_bytes(const BatchSource& source, int depth, int64_t most);
 
-  // `source` and `staging` (staging_bytes() of them, aligned to kAlignment) must outlive it.
-  // P604 when the system gives no thread.
+  // `source` and `staging` must outlive the prefetcher. `staging` needs staging_bytes(), aligned to kAlignment. Fails
+  // with P604 if the system cannot start a thread.
   static Result<std::unique_ptr<Prefetcher>> start(BatchSource& source, Schedule schedule, int depth, int64_t most,
                                                    std::span<std::byte> staging);
-  ~Prefetcher();  // waits for the read under way
+  ~Prefetcher();  // waits until the current read is finished
   Prefetcher(const Prefetcher&) = delete;
   Prefetcher& operator=(const Prefetcher&) = delete;
 
-  // The next batch of the schedule, into the caller's buffers; targets and weights may be left out. Returns the request
-  // that was served, for the caller to compare with what it expects. An error comes in its place in the sequence, and
-  // again from every later call. Not to be called after the schedule's end.
+  // Reads the schedule's next batch into the caller's buffers, which may omit targets and weights. Returns the request
+  // that was served, so that the caller can check it. An error is returned at its place in the sequence and by every
+  // later call. Must not be called after the schedule's end.
   Result<BatchRequest> next(const BatchBuffers& into);
 
-  // The same without a copy, where depth > 0: the batch stays in place until release(). Null after the schedule's end.
+  // Same, without a copy; needs depth > 0. The batch stays valid until release(). Null after the schedule's end.
   struct Batch {
     BatchRequest request;
     BatchBuffers buffers;
@@ -76,8 +76,8 @@ class Prefetcher {
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t read_ = 0;      // batches read
-  int64_t released_ = 0;  // batches the consumer is done with
-  bool ended_ = false;    // no batch after read_
+  int64_t released_ = 0;  // batches that the consumer has released
+  bool ended_ = false;    // no batch follows read_
   bool stop_ = false;
   std::optional<Error> error_;
 };

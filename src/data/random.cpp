@@ -26,7 +26,7 @@ void draw_words(int64_t count, uint64_t seed, uint32_t domain, Use use) {
 std::vector<float> random_uniform(const Shape& shape, uint64_t seed, float low, float high) {
   assert(low < high);
   std::vector<float> numbers(static_cast<size_t>(shape.elements()));
-  const float last = std::nextafter(high, low);  // where the sum below would round up to `high`
+  const float last = std::nextafter(high, low);  // used if the sum below would round up to `high`
   draw_words(shape.elements(), seed, kUniformDomain, [&](int64_t i, uint32_t word) {
     numbers[static_cast<size_t>(i)] = std::min(low + (high - low) * Philox::unit(word), last);
   });

@@ -1,4 +1,5 @@
-// The questions a backend answers, as plain data, so that levers, lower, plan and search need not know one.
+// Describes a device to the planner, as plain data. levers, lower, plan and search use only this interface and depend
+// on no backend.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +13,18 @@ namespace plimsoll::engine {
 struct DeviceInfo {
   std::string name;             // "AMD EPYC, 2 threads"
   std::string kind;             // "cpu", "reference", "gpu"
-  std::string memory = "host";  // name of the memory it computes in; "gpu:0" with the card's ordinal
+  std::string memory = "host";  // the memory it computes in; "gpu:0" contains the card's ordinal
   Bytes memory_bytes = 0;       // of the whole device
-  Bytes free_bytes = 0;         // what this process may take, limits of cgroups included
+  Bytes free_bytes = 0;         // bytes that this process may take; cgroup limits are considered
   int threads = 1;
-  bool own_memory = false;     // the arena lies in the device's memory, and data come to it through the host's
-  bool memory_growth = false;  // the arena takes room as phases need it, not all of it at the start
+  bool own_memory = false;     // the arena is in the device's own memory, and data are copied to it from the host
+  bool memory_growth = false;  // the arena takes memory when a phase needs it, not all of it at the start
   bool has_bfloat16 = true;
-  bool tf32 = false;    // float32 matrix work is rounded to it
-  std::string library;  // what its kernels come from: "oneDNN 2.6.3"
+  bool tf32 = false;    // inputs of float32 matrix products and convolutions are rounded to tf32
+  std::string library;  // the library of its kernels: "oneDNN 2.6.3"
 };
 
-// A physical layout in the backend's words, and the bytes a value takes in it.
+// A physical layout, named by the backend, and the bytes that a value needs in it.
 struct Layout {
   std::string name;  // "" is row-major
   Bytes bytes = 0;   // 0 for row-major
@@ -33,16 +34,17 @@ struct Layout {
 struct KernelOffer {
   std::string kernel;
   std::vector<Layout> inputs, outputs;  // empty: all row-major
-  Bytes workspace = 0;                  // scratch memory the plan must grant, from the arena
+  Bytes workspace = 0;                  // bytes of scratch memory that the plan must reserve in the arena
   double seconds = 0;
-  int primitives = 0;  // library objects it keeps; they cost overhead outside the arena
+  int primitives = 0;  // library objects that the kernel keeps; they add to the overhead outside the arena
 };
 
-// Where zeros around a convolution's image are best: lowering moves them between its `pads` and a pad2d before it.
+// Where the device prefers a convolution's zero padding. Lowering moves the zeros between the convolution's `pads` and
+// a pad2d node before it.
 enum class Padding : uint8_t {
-  kAsWritten,  // wherever the graph has them
+  kAsWritten,  // where the graph has it
   kInside,     // in the convolution
-  kOutside,    // as much of them outside as makes the convolution's own pads equal on opposite sides
+  kOutside,    // in the pad2d, just enough to make the convolution's own pads equal on opposite sides
 };
 
 class Device {
@@ -51,31 +53,32 @@ class Device {
 
   virtual const DeviceInfo& info() const = 0;
 
-  // The preferred kernel for a node of a graph, or a refusal that says why.
+  // Returns the preferred kernel for a node, or an error that says why there is none. A move between layouts is a
+  // `reorder` node and is offered like any other node.
   virtual Result<KernelOffer> offer(const Graph& graph, const Node& node) const = 0;
 
-  // Seconds to move a value between layouts, and its workspace: the offer for a `reorder` node is asked like any other.
-
-  // Whether an element-wise or reduction op may stand in the body of a fused node.
+  // Returns whether an element-wise or reduction op may be in the body of a fused node.
   virtual bool fuses(const Graph& graph, const Node& node) const = 0;
-  // Whether equal element-wise nodes, or reorders, of different tensors are better run as one, and how many at most.
+  // Returns whether equal element-wise nodes, or reorders, of different tensors are faster as one node; largest_group()
+  // is how many at most.
   virtual bool groups(const Graph& /*graph*/, const Node& /*node*/) const { return false; }
   virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
-  // Whether arithmetic is so cheap beside memory that a value is better computed twice than written and read.
+  // Returns whether it is faster to compute a value twice than to write it and read it back.
   virtual bool recomputes_freely() const { return false; }
-  // Whether conv2d and matmul take a bias and relu as their epilogue.
+  // Returns whether the kernels of conv2d and matmul can add a bias and apply relu.
   virtual bool has_epilogues() const = 0;
 
-  // For conv2d and its gradients, by the pads the node has.
+  // Asked for conv2d and its gradients, depending on the pads of the node.
   virtual Padding padding(const Graph& /*graph*/, const Node& /*node*/) const { return Padding::kAsWritten; }
 
-  // Bytes a second, each way, between its own memory and pinned memory of the host; 0 where it computes in the host's.
+  // Bytes per second, in each direction, between the device's memory and pinned host memory. 0 if the device computes
+  // in host memory.
   virtual double host_bytes_per_second() const { return 0; }
 
-  // Published bound on what the process holds beyond arena and data buffers, in whole MiB.
+  // Published bound on the overhead, in whole MiB: what the process holds beyond arena and data buffers.
   virtual Bytes overhead_bound(int primitives) const = 0;
-  // Published bound on what the process holds while a plan of so many nodes is made; 0 where plans are made in other
-  // memory than the budget's, the host's beside a card.
+  // Published bound on what the process holds while it makes a plan of `nodes` nodes. 0 if the budget does not limit
+  // the memory in which plans are made (a GPU's budget does not limit host memory).
   virtual Bytes planning_bound(int64_t /*nodes*/) const { return 0; }
 };
 

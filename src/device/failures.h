@@ -1,7 +1,7 @@
-// What failed where nothing could be returned: a kernel's run() returns nothing, so what a library or a driver says
-// when work is enqueued is kept here, and whoever next takes something from the device asks, so that nothing computed
-// without it is used or saved. Each device in use has its own: of two in one process, neither reports the other's
-// failure.
+// Keeps errors that could not be returned. A kernel's run() returns nothing, so an error from a library or driver is
+// stored here when the work is enqueued. Code that reads results from the device calls take() first, so that no result
+// of failed work is used or saved. Each device in use has its own Failures: of two devices in one process, neither
+// reports the other's failure.
 #pragma once
 
 #include <mutex>
@@ -13,8 +13,8 @@ namespace plimsoll::engine {
 
 class Failures {
  public:
-  void note(Error error) noexcept;  // the first is kept
-  Status take();                    // the first since this was last asked
+  void note(Error error) noexcept;  // keeps only the first error
+  Status take();                    // returns the first error since the last call of take()
 
  private:
   std::mutex mutex_;

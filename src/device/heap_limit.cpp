@@ -19,7 +19,7 @@ void on_no_memory() {
 }  // namespace
 
 HeapLimit::HeapLimit(Bytes budget) {
-  // Sanitizers reserve memory of their own by the terabyte.
+  // Sanitizers reserve terabytes of memory for themselves.
   if (held_by_tools() > 0 || getrlimit(RLIMIT_DATA, &before_) != 0) return;
   const auto most = checked_add(data_bytes(), std::max(budget - resident_bytes(), kGranted));
   if (!most || static_cast<rlim_t>(*most) >= before_.rlim_cur) return;

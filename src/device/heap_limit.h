@@ -1,6 +1,6 @@
-// A limit on the memory that this process may take while it reads a file or plans: what a stranger's file asks for ends
-// in std::bad_alloc, not in a machine without memory. It is the process's own (RLIMIT_DATA), so programs that embed
-// Plimsoll do not use it; the command line does.
+// Limits the memory of this process while it reads a file or plans. An untrusted file that asks for too much then ends
+// in std::bad_alloc instead of exhausting the machine. The limit (RLIMIT_DATA) is process-wide, so only the command
+// line uses it, not programs that embed Plimsoll.
 #pragma once
 
 #include <sys/resource.h>
@@ -13,16 +13,18 @@ namespace plimsoll::engine {
 
 class HeapLimit {
  public:
-  // What reading and planning are granted where the budget leaves less: enough to say what a small model needs.
+  // Reading and planning may always take this much, even if the budget leaves less. It is enough to tell the user what
+  // a small model needs.
   static constexpr Bytes kGranted = 48 * kMiB;
 
-  // Until the end of its life the process may hold `budget`, or kGranted more than it holds now.
+  // While the object lives, the process may hold `budget` bytes, or kGranted more than it holds now if that is larger.
   explicit HeapLimit(Bytes budget);
   ~HeapLimit();
   HeapLimit(const HeapLimit&) = delete;
   HeapLimit& operator=(const HeapLimit&) = delete;
 
-  // Whether the limit that is set, or was set last, refused memory: a std::bad_alloc then stands for the budget.
+  // Returns whether the current or the last limit refused an allocation. A std::bad_alloc then means that the budget
+  // was exceeded.
   static bool refused();
 
  private:

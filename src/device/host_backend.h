@@ -1,4 +1,5 @@
-// What backends that compute in host memory share: the arena, and the kernel's word on what the process holds.
+// Shared by backends that compute in host memory: they reserve the arena there, and the operating system counts the
+// bytes that the process holds.
 #pragma once
 
 #include "device/host_memory.h"

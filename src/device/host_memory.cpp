@@ -24,11 +24,11 @@ Result<std::byte*> HostMemory::map(Bytes bytes) {
   void* base = mmap(nullptr, mapped(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED)
     return fail(Error{ErrorCode::kOutOfMemory,
-                      fmt::format("the system gave no {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
+                      fmt::format("cannot allocate {} for the arena: {}", format_bytes(bytes), std::strerror(errno)),
                       {},
                       {"a smaller --budget, or a higher limit (ulimit -v)"}});
-  // Fewer page faults in the first step. Only whole huge pages inside this range are used, so nothing beyond it gets
-  // resident.
+  // Huge pages cause fewer page faults in the first step. Only whole huge pages inside this range are used, so no
+  // memory beyond it becomes resident.
   madvise(base, static_cast<size_t>(whole_pages(bytes)), MADV_HUGEPAGE);
   return static_cast<std::byte*>(base);
 }
@@ -50,8 +50,8 @@ Bytes HostMemory::held_bytes() const {
   return sum;
 }
 
-// What is kept moves in pieces, and each gives its pages back when it was copied: little is held twice. (mremap would
-// move the pages themselves, but not across the parts into which madvise splits a mapping.)
+// Copies the kept bytes in pieces and releases the pages of each piece after the copy, so that little is held twice.
+// (mremap would move the pages themselves, but not across the parts into which madvise splits a mapping.)
 Status HostMemory::resize(Bytes bytes, Bytes keep) {
   constexpr Bytes kPiece = 4 * kMiB;
   PLIMSOLL_ASSIGN(std::byte* const moved, map(bytes));

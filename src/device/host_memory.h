@@ -1,5 +1,5 @@
-// The arena of a device that computes in host memory. Address space is taken at start; pages become resident as they
-// are written.
+// The arena of a device that computes in host memory. It reserves address space at the start. Pages become resident
+// when they are first written.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class HostMemory : public Memory {
   std::byte* at(Bytes offset) const override { return base_ + offset; }
   bool host_visible() const override { return true; }
   Bytes bytes() const override { return bytes_; }
-  Bytes held_bytes() const override;  // what of it the kernel has given pages to
+  Bytes held_bytes() const override;  // bytes of it that are resident
 
   Status resize(Bytes bytes, Bytes keep) override;
   Status write(Bytes offset, const void* from, Bytes bytes) override;

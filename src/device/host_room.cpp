@@ -21,10 +21,10 @@ std::optional<Bytes> read_bytes(const std::string& path) {
   return static_cast<Bytes>(value);
 }
 
-// Where one version of the memory controller keeps its numbers.
+// The files of one version of the cgroup memory controller.
 struct MemoryController {
   std::string root;
-  std::vector<std::string> limits;  // the least of them counts
+  std::vector<std::string> limits;  // the smallest of them applies
   std::string usage;
   std::string active_cache, inactive_cache;  // keys of memory.stat
 };
@@ -38,16 +38,16 @@ const MemoryController& version_1() {
   return controller;
 }
 
-// Above memory.high nothing is killed, but the kernel slows a process down until it gives memory back, and ours never
-// does.
+// Above memory.high the kernel does not kill a process, but slows it down until it releases memory. Plimsoll never
+// releases memory during a run, so memory.high counts as a limit.
 const MemoryController& version_2() {
   static const MemoryController controller{
       "/sys/fs/cgroup", {"memory.max", "memory.high"}, "memory.current", "active_file", "inactive_file"};
   return controller;
 }
 
-// Page cache counts as usage but is given back under pressure, that of files read twice (active) too; MemAvailable
-// counts both as free.
+// The page cache counts as usage, but the kernel releases it under pressure, including the active part (files read
+// twice). MemAvailable counts both parts as free.
 Bytes page_cache(const std::string& folder, const MemoryController& controller) {
   std::ifstream stat(folder + "memory.stat");
   std::string key;
@@ -58,7 +58,7 @@ Bytes page_cache(const std::string& folder, const MemoryController& controller) 
   return cache;
 }
 
-// What a control group still allows: the least of limit - usage over the group and its ancestors.
+// Returns the bytes that a cgroup still allows: the smallest limit - usage of the group and its ancestors.
 Bytes room_in(const MemoryController& controller, std::string group) {
   Bytes room = std::numeric_limits<Bytes>::max();
   for (;;) {
@@ -87,7 +87,7 @@ Bytes cgroup_room() {
     const bool unified = controllers.empty();
     if (!unified && ("," + controllers + ",").find(",memory,") == std::string::npos) continue;
     const MemoryController& controller = unified ? version_2() : version_1();
-    // In a container the group's path may be the host's; its own limits then lie at the root.
+    // In a container the path of the group may be the host's path. The container's own limits are then at the root.
     room = std::min({room, room_in(controller, group), room_in(controller, "/")});
   }
   return room;

@@ -1,4 +1,4 @@
-// What the host has of memory, and what of it this process may take: the limits of control groups included.
+// The host's memory, and how much of it this process may take under its cgroup limits.
 #pragma once
 
 #include "base/bytes.h"
@@ -7,6 +7,6 @@ namespace plimsoll::engine {
 
 Bytes host_memory_bytes();
 Bytes available_host_bytes();  // of the whole machine
-Bytes free_host_bytes();       // the same within the limits of this process's control groups
+Bytes free_host_bytes();       // the same, but no more than the cgroups of this process allow
 
 }  // namespace plimsoll::engine

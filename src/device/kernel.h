@@ -1,4 +1,4 @@
-// A node bound to addresses: what a backend makes of a planned node, once, before step 0.
+// The interface of a backend. Before step 0 it binds each planned node to addresses, which makes a Kernel.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace plimsoll::engine {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual void run() = 0;  // on the CPU runs, on a GPU enqueues; allocates nothing
+  virtual void run() = 0;  // runs on the CPU, enqueues on a GPU; does not allocate
 };
 
 template <typename F>
@@ -35,29 +35,29 @@ std::unique_ptr<Kernel> make_kernel(F f) {
 struct BoundNode {
   const Graph& graph;
   const Node& node;
-  std::string kernel;             // the name the offer gave
-  std::span<void* const> inputs;  // one address a value
+  std::string kernel;             // KernelOffer::kernel
+  std::span<void* const> inputs;  // one address per value
   std::span<void* const> outputs;
   void* workspace;
   Bytes workspace_bytes;
 };
 
-// Carries batches from the host into the input slots of a phase, while the device still computes on the batch before.
+// Copies batches from the host into the input slots of a phase while the device still computes on the previous batch.
 class Feed {
  public:
   struct Slot {
-    void* device = nullptr;  // where the phase reads it
+    void* device = nullptr;  // the address that the phase reads
     Bytes bytes = 0;
   };
   virtual ~Feed() = default;
-  // Host memory for the next batch, one address a slot; waits until an earlier batch has left it.
+  // Returns host memory for the next batch, one address per slot. Waits until an earlier batch in it has been copied.
   virtual Result<std::span<void* const>> acquire(std::span<const Slot> slots) = 0;
-  virtual Status submit() = 0;  // enqueues the copies; what is enqueued afterwards sees them
-  virtual Status again() = 0;   // the batch submitted last, once more, from where it lies on the device
+  virtual Status submit() = 0;  // enqueues the copies; work enqueued later sees them
+  virtual Status again() = 0;   // feeds the last submitted batch again, from its copy on the device
   virtual Bytes device_bytes() const = 0;
 };
 
-// Values read back while the device goes on: what was enqueued before request() is what they hold at wait().
+// Reads values back while the device continues. wait() returns the values as of the work enqueued before request().
 class Readback {
  public:
   virtual ~Readback() = default;
@@ -69,34 +69,40 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual const Device& device() const = 0;
-  // Whether this process could hold so much of the device's memory now, what it holds already included; kOutOfMemory
-  // says what is free and who holds the rest. Where memory may be promised before it is there, nothing is refused.
+  // Checks whether this process could now hold `bytes` of the device's memory, including what it already holds. Fails
+  // with kOutOfMemory and says how much is free and which processes hold the rest. Never fails on devices that may
+  // promise more memory than they have (overcommit).
   virtual Status check_room(Bytes bytes) const;
-  // Bytes of one memory: the device's own, or another that its copies reach, for values that wait there. kBadPlan for a
-  // memory it does not know.
+  // Reserves bytes in a memory space: the device's own, or another one that its copies reach, for offloaded values.
+  // Fails with kBadPlan for a space that the device does not know.
   virtual Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const = 0;
   virtual Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const = 0;
 
-  // What the process held of this device's memory before this backend took any, where the device has memory of its
-  // own: the caller's own allocations, and those of other backends.
+  // Bytes of this device's own memory that the process held before this backend took any: allocations of the caller and
+  // of other backends. 0 if the device has no memory of its own.
   virtual Bytes held_before_bytes() const { return 0; }
-  // What the process holds of this device's memory now and at most so far, as the keeper of that memory counts it.
+  // Bytes of this device's memory that the process holds now, and the highest number so far, as the operating system or
+  // the driver counts them.
   virtual Bytes held_bytes() const = 0;
   virtual Bytes peak_held_bytes() const = 0;
-  virtual std::string counted_by() const = 0;  // that keeper: "NVML"
+  virtual std::string counted_by() const = 0;  // the source of these numbers: "NVML"
 
-  // The kernels of a phase as one piece of work; they outlive it. Null: run them one by one.
+  // Makes the calling thread ready to use this backend: device and number of threads are settings of a thread.
+  virtual void enter_thread() const {}
+
+  // Records the kernels of a phase as one kernel (a CUDA graph). They must outlive it. Returns null if they must run
+  // one by one.
   virtual Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const;
-  // Waits for everything enqueued, and says what failed in it.
+  // Waits for all enqueued work. Fails if any of it failed.
   virtual Status finish() const;
-  // Null where memory is host-visible. `bytes` is the most one batch takes.
+  // Returns null if the device's memory is host-visible. `bytes` is the size of the largest batch.
   virtual Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const;
   virtual Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const;
 };
 
 inline tl::unexpected<Error> no_such_memory(Space space) {
   return fail(ErrorCode::kBadPlan,
-              "the plan lays values in memory '" + to_text(space) + "', which this device does not reach");
+              "the plan puts values in memory '" + to_text(space) + "', which this device cannot access");
 }
 
 inline Status Backend::check_room(Bytes) const {

@@ -1,5 +1,5 @@
-// Where an arena lies. Kernels get addresses in it; the host looks in through read() and write(), which keep the order
-// of the device's queue.
+// The memory of an arena. Kernels get addresses in it. The host accesses it through read() and write(), which take
+// effect in the order of the device's queue.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::engine {
 
-// A few bytes for one place: the scalars that change from step to step.
+// A write of a few bytes to one offset, for scalars that change from step to step.
 struct Poke {
   Bytes offset = 0;
   Bytes bytes = 0;  // at most 16
@@ -19,32 +19,32 @@ struct Poke {
 
 class Memory {
  public:
-  // Room behind the last byte that no plan uses. Tests fill it and look whether it stays.
+  // Bytes after the end that no plan uses. Tests fill them and check that they do not change.
   static constexpr Bytes kGuard = 4 * kKiB;
 
   virtual ~Memory() = default;
 
-  virtual std::byte* at(Bytes offset) const = 0;  // the host may follow it only where host_visible()
+  virtual std::byte* at(Bytes offset) const = 0;  // the host may dereference it only if host_visible()
   virtual bool host_visible() const = 0;
   virtual Bytes bytes() const = 0;
-  virtual Bytes held_bytes() const = 0;  // what of it the keeper of this memory counts as taken
+  virtual Bytes held_bytes() const = 0;  // bytes of it that the operating system or driver counts as taken
 
-  // Memory that grows takes addresses at first and room only when it is asked to: [0, bytes) may be used afterwards,
-  // and what was in it stays. kOutOfMemory where there is no room; then it is as it was. Other memory is all there
-  // already.
+  // For memory that grows: it reserves addresses first and takes memory only here. Afterwards [0, bytes) may be used,
+  // with its contents unchanged. Fails with kOutOfMemory, and changes nothing, if there is no room. Other memory is
+  // committed from the start.
   virtual Status commit(Bytes /*bytes*/) { return {}; }
-  // Gives back what lies above `bytes`, once everything enqueued is done.
+  // Releases the memory above `bytes`, after all enqueued work is done.
   virtual void trim(Bytes /*bytes*/) {}
 
-  // Takes another size, with nothing enqueued. The first `keep` bytes keep what they hold; addresses may change.
-  // kOutOfMemory where there is no room for it: then the memory is as it was.
+  // Changes the size. No work may be enqueued. The first `keep` bytes keep their contents; addresses may change. Fails
+  // with kOutOfMemory, and changes nothing, if there is no room.
   virtual Status resize(Bytes bytes, Bytes keep) = 0;
 
-  // After whatever was enqueued before; on return the host may use its side again.
+  // These run after all work enqueued before. When they return, the host may reuse its own buffer.
   virtual Status write(Bytes offset, const void* from, Bytes bytes) = 0;
   virtual Status read(Bytes offset, void* to, Bytes bytes) const = 0;
   virtual Status fill(Bytes offset, std::byte value, Bytes bytes) = 0;
-  // Enqueued; allocates nothing.
+  // Enqueues the writes. Does not allocate.
   virtual void poke(std::span<const Poke> pokes) = 0;
 };
 

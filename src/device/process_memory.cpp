@@ -14,7 +14,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// A field of /proc/self/status, in KiB there; 0 if it is not to be had.
+// Returns a field of /proc/self/status in bytes (the file has KiB), or 0 if it cannot be read.
 Bytes status_field(const char* field) {
   const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
@@ -34,8 +34,8 @@ bool is_loaded(const char* part_of_name) {
   return dl_iterate_phdr(is_it, const_cast<char*>(part_of_name)) != 0;
 }
 
-// compute-sanitizer loads its library into the program once it uses a GPU; the variables are what it tells it by,
-// newer versions by the first. Without a GPU's driver in the process they mean nothing.
+// compute-sanitizer loads its library into the program when the program first uses a GPU. Before that, only its
+// environment variables show it; newer versions set the first one. They mean nothing if no GPU driver is loaded.
 bool has_compute_sanitizer() {
   if (is_loaded("libsanitizer-collection.so")) return true;
   const bool named = std::getenv("NV_SANITIZER_INJECTION_PORT_BASE") != nullptr ||
@@ -43,8 +43,7 @@ bool has_compute_sanitizer() {
   return named && is_loaded("libcuda.so");
 }
 
-// The kernel keeps VmHWM from counters it sums up only now and then, so it can lie some pages below a VmRSS read
-// before.
+// The kernel updates VmHWM only now and then, so it can be some pages below a VmRSS that was read before.
 std::atomic<Bytes> highest_seen{0};
 
 }  // namespace
@@ -64,14 +63,14 @@ Bytes peak_resident_bytes() {
 }
 
 Bytes held_by_tools() {
-  // Its shadow of device memory grows with what it watches.
+  // Its shadow memory grows with the device memory that it watches, without a bound.
   if (has_compute_sanitizer()) return std::numeric_limits<Bytes>::max() / 2;
   return dlsym(RTLD_DEFAULT, "__lsan_do_leak_check") != nullptr ? kGiB : 0;
 }
 
 std::string_view tools_note() {
   if (!has_compute_sanitizer()) return "";
-  return "compute-sanitizer is attached: what lies outside the arena is not checked against its bound";
+  return "compute-sanitizer is attached: memory outside the arena is not checked against its bound";
 }
 
 }  // namespace plimsoll::engine

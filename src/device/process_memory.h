@@ -1,4 +1,5 @@
-// What the kernel says this process holds, and what of it is not ours. None of it allocates.
+// The memory that this process holds according to the operating system, and the part of it that belongs to tools. None
+// of these functions allocates.
 #pragma once
 
 #include <string_view>
@@ -8,13 +9,13 @@
 namespace plimsoll::engine {
 
 Bytes resident_bytes();       // now (VmRSS)
-Bytes data_bytes();           // of its own, writable, resident or not (VmData): what RLIMIT_DATA counts
-Bytes peak_resident_bytes();  // since the process started (VmHWM); no less than any of the above
+Bytes data_bytes();           // private writable memory, resident or not (VmData); RLIMIT_DATA limits it
+Bytes peak_resident_bytes();  // since the process started (VmHWM); never below a resident_bytes() returned before
 
-// The most that sanitizers hold, compiled in or loaded beside the program, of the host's memory or a GPU's: nobody's
-// promise.
+// Upper bound on the memory, of host or GPU, that sanitizers hold, whether compiled in or loaded. The budget does not
+// include it.
 Bytes held_by_tools();
-// What a user should know of it: a tool whose memory has no bound switches a check off. "" without one.
+// Returns a note for the user if a tool with unbounded memory disables a check, else "".
 std::string_view tools_note();
 
 }  // namespace plimsoll::engine

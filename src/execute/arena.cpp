@@ -12,7 +12,7 @@ const PersistentSlot* find(const std::vector<PersistentSlot>& slots, const std::
   return at == slots.end() ? nullptr : &*at;
 }
 
-// Accumulated gradients are set to zero at the beginning of a window, and used up at its end.
+// Accumulated gradients are not kept: they are set to zero at the start of a window and not needed after its end.
 bool is_kept(const PersistentSlot& slot) {
   return slot.category != Category::kGradients;
 }
@@ -63,12 +63,12 @@ Status Arena::check(const Plan& plan) const {
   };
   const Bytes end = end_of(kept_);
   if (plan.persistent_bytes < end)
-    return wrong(fmt::format("it leaves {} to the persistent values, which take {}",
-                             format_bytes(plan.persistent_bytes), format_bytes(end)));
+    return wrong(fmt::format("it has {} for the persistent values, which need {}", format_bytes(plan.persistent_bytes),
+                             format_bytes(end)));
   for (const PersistentSlot& wanted : plan.persistent) {
     const PersistentSlot* here = find(kept_, wanted.name);
     if (here == nullptr ? wanted.offset < end : here->offset != wanted.offset || here->type != wanted.type)
-      return wrong(fmt::format("'{}' lies elsewhere, or is of another type", wanted.name));
+      return wrong(fmt::format("'{}' has another place or another type", wanted.name));
   }
   return {};
 }
@@ -77,7 +77,8 @@ Result<bool> Arena::make_room(const Plan& plan, bool shrink) {
   PLIMSOLL_TRY(check(plan));
   const std::byte* const before = memory_->at(0);
   bool moved = false;
-  for (auto at = memories_.begin(); at != memories_.end();) {  // beside the device's nothing outlives a phase
+  for (auto at = memories_.begin();
+       at != memories_.end();) {  // no value in another memory than the device's outlives a phase
     const Bytes wanted = plan.bytes_in(at->first);
     const bool other = shrink ? at->second->bytes() != wanted : at->second->bytes() < wanted;
     const bool drop = at->first != Space::kDevice && other;
@@ -92,7 +93,7 @@ Result<bool> Arena::make_room(const Plan& plan, bool shrink) {
   if (plan.arena_bytes > memory_->bytes() || (shrink && plan.arena_bytes < memory_->bytes()))
     PLIMSOLL_TRY(memory_->resize(plan.arena_bytes, end_of(kept_)));
   PLIMSOLL_TRY(memory_->commit(plan.persistent_bytes));
-  for (const PersistentSlot& slot : keep(plan))  // where other plans had transients
+  for (const PersistentSlot& slot : keep(plan))  // other plans had transient values there
     PLIMSOLL_TRY(memory_->fill(slot.offset, std::byte{0}, slot.bytes()));
   return moved || memory_->at(0) != before;
 }

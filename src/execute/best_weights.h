@@ -1,4 +1,4 @@
-// The weights of the best epoch so far, in a file: a second copy in memory would not fit the budget.
+// Keeps the weights of the best epoch so far in a file, because a second copy in memory might not fit the budget.
 #pragma once
 
 #include <optional>
@@ -10,11 +10,11 @@ namespace plimsoll::engine {
 
 class BestWeights {
  public:
-  // In the checkpoint folder, so that a resumed run finds them; without one in a file beside `beside`, or in $TMPDIR
-  // if that is empty, that goes with this object.
+  // The file is in the checkpoint folder `folder`, so that a resumed run finds it. Without a folder it is a temporary
+  // file next to `beside`, or in $TMPDIR if `beside` is empty; the destructor removes it.
   BestWeights(std::string folder, std::string beside) : folder_(std::move(folder)), beside_(std::move(beside)) {}
 
-  // `step`: optimizer steps made, which name them.
+  // `step` is the number of optimizer steps so far. It is part of the file's name.
   Status keep(const Session& session, int64_t step);
   Status restore(Session& session, int64_t step) const;
 
@@ -25,9 +25,9 @@ class BestWeights {
   std::optional<PathAside> aside_;
 };
 
-// Bytes of such a file, up to some KiB.
+// Bytes of such a file, accurate to some KiB.
 Bytes expected_best_weights_bytes(const Session& session);
-// Where it lies without a checkpoint folder: beside which file.
+// Without a checkpoint folder, the file is created next to this path: `saved`, or a path in $TMPDIR if that is empty.
 std::string best_weights_beside(const std::string& saved);
 
 }  // namespace plimsoll::engine

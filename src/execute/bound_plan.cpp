@@ -11,7 +11,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Nodes of one kind run the same code, whatever their shapes.
+// Nodes of the same kind run the same code, even if their shapes differ.
 std::string kind_of(const Node& node, const PlannedNode& planned) {
   std::string kind = node.op + " " + planned.kernel;
   if (node.body)
@@ -34,17 +34,17 @@ Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const Model& model, Plan plan
     bound->tallies_ = tallies_of(model, Mode::kEvaluate, options);
   for (const Tally& tally : bound->tallies_)
     if (arena.slot(tally_value(tally.name)) == nullptr)
-      return fail(ErrorCode::kBadPlan, fmt::format("the plan has no place for the sum of '{}'", tally.name));
+      return fail(ErrorCode::kBadPlan, fmt::format("the plan has no persistent value for the sum of '{}'", tally.name));
   if (Status status = bound->bind_phases(); !status) {
-    PLIMSOLL_TRY(backend.finish());  // a device that failed makes every kernel look unsuitable
+    PLIMSOLL_TRY(backend.finish());  // if the device has failed, report that: every kernel would look unsuitable
     return tl::make_unexpected(std::move(status).error());
   }
   return bound;
 }
 
 Status BoundPlan::bind_phases() {
-  // The smallest first: memory that grows then grows to the end of one phase after the other, and can be given back to
-  // where any of them ends.
+  // Smallest phase first. Memory that grows then grows to the end of one phase after the other, and can later be
+  // trimmed to the end of any of them.
   std::vector<const PhasePlan*> order;
   for (const PhasePlan& phase : plan_.phases) order.push_back(&phase);
   std::stable_sort(order.begin(), order.end(),
@@ -67,7 +67,7 @@ Status BoundPlan::bind_phase(const PhasePlan& phase) {
   auto bound = std::make_unique<BoundPhase>();
   bound->plan = &phase;
   bound->end = plan_.persistent_bytes;
-  PLIMSOLL_TRY(memory.commit(phase.arena_bytes));  // binding may try kernels out where they will run
+  PLIMSOLL_TRY(memory.commit(phase.arena_bytes));  // binding may run kernels at their final addresses to try them
   const auto address = [&](ValueId id) -> void* {
     const Placement& place = phase.values[static_cast<size_t>(id)];
     if (place.offset >= 0 && place.space == Space::kDevice)
@@ -92,7 +92,7 @@ Status BoundPlan::bind_phase(const PhasePlan& phase) {
   return {};
 }
 
-// Where a batch goes in and predictions come out.
+// Finds the values for batches and for predictions.
 void BoundPlan::find_slots(BoundPhase& bound) const {
   const PhasePlan& phase = *bound.plan;
   const auto view = [&](const std::string& name) {
@@ -165,7 +165,8 @@ Result<BoundPhase*> BoundPlan::ready(PhaseKind kind, int64_t samples) const {
   return phase;
 }
 
-// What made this node's inputs has not run: floats may be anything, but labels and positions must be in range.
+// The producers of this node's inputs have not run. Floats may have any value, but labels and positions must be in
+// range.
 void BoundPlan::run_alone(BoundPhase& phase, size_t node) const {
   for (ValueId id : phase.plan->graph.nodes[node].inputs) {
     const Value& value = phase.plan->graph.value(id);
@@ -176,9 +177,9 @@ void BoundPlan::run_alone(BoundPhase& phase, size_t node) const {
   phase.kernels[node]->run();
 }
 
-// What each library object holds was taken when it was bound, and kernels whose scratch grows with their shapes get it
-// from the arena. What running adds (code read in, stacks, a library's own state) comes with the kind of a node: of
-// each kind the one that takes least time is run.
+// Runs one node of each kind, the fastest, to measure the overhead. Library objects take their memory when they are
+// bound, and kernels whose scratch memory grows with their shapes get it from the arena. Running adds only memory that
+// depends on the kind of a node (loaded code, stacks, a library's own state).
 void BoundPlan::run_each_kind() {
   std::map<std::string, std::pair<BoundPhase*, size_t>> quickest;
   for (const auto& phase : phases_)
@@ -191,7 +192,8 @@ void BoundPlan::run_each_kind() {
   for (const auto& [kind, where] : quickest) run_alone(*where.first, where.second);
 }
 
-// Recorded only after a run: libraries load their kernels at the first one, which a recording does not allow.
+// Runs each phase before it is recorded: libraries load their kernels in the first run, which is not allowed while
+// recording.
 Status BoundPlan::record() {
   for (const auto& phase : phases_) {
     PLIMSOLL_TRY(arena_.memory().commit(phase->end));

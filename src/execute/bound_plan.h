@@ -1,4 +1,4 @@
-// A plan bound to an arena: its kernels, with addresses, phase by phase.
+// A plan bound to an arena: the kernels of each phase, with addresses.
 #pragma once
 
 #include <memory>
@@ -14,17 +14,17 @@ namespace plimsoll::engine {
 struct BoundPhase {
   const PhasePlan* plan = nullptr;
   std::vector<std::unique_ptr<Kernel>> kernels;
-  std::unique_ptr<Kernel> recorded;  // all of them as one, where the device can
-  BatchBuffers slots;                // where a batch is written
-  std::vector<Feed::Slot> feed;      // the same with bytes: inputs, targets, weights
-  std::vector<TensorView> weights;   // the graph's sample weights
+  std::unique_ptr<Kernel> recorded;  // all kernels as one, if the device supports it
+  BatchBuffers slots;                // buffers into which a batch is written
+  std::vector<Feed::Slot> feed;      // the same buffers with their sizes: inputs, targets, weights
+  std::vector<TensorView> weights;   // sample weights in the graph
   std::vector<TensorView> predictions;
-  Bytes end = 0;  // of the highest thing bound
+  Bytes end = 0;  // end of the highest value or workspace that is bound
 };
 
 class BoundPlan {
  public:
-  // The arena has room for the plan and its persistent values. Model, backend and arena outlive what is returned.
+  // The arena must have room for the plan and its persistent values. Model, backend and arena must outlive the result.
   static Result<std::unique_ptr<BoundPlan>> bind(const Model& model, Plan plan, const Backend& backend, Arena& arena,
                                                  const GraphOptions& options);
 
@@ -33,20 +33,20 @@ class BoundPlan {
   const std::vector<Tally>& tallies() const { return tallies_; }
   const std::vector<std::unique_ptr<BoundPhase>>& phases() const { return phases_; }
   int primitives() const;
-  Bytes batch_bytes() const;     // the most that one batch takes, each array aligned
-  size_t most_arrays() const;    // of one batch
-  int64_t most_samples() const;  // of one batch
+  Bytes batch_bytes() const;     // bytes of the largest batch, with each array aligned
+  size_t most_arrays() const;    // most arrays of any batch
+  int64_t most_samples() const;  // most samples of any batch
 
   BoundPhase* find(PhaseKind kind, int64_t samples) const;
-  // The same, with room to run in.
+  // The same, and commits the memory that the phase needs to run.
   Result<BoundPhase*> ready(PhaseKind kind, int64_t samples) const;
 
-  // Adds a phase for a batch size that the plan did not foresee, inside the arena as it is.
+  // Adds a phase for a batch size that the plan does not have, without growing the arena.
   Status add_phase(PhasePlan phase);
 
-  // Of each kind of node the quickest is run alone. What is in the arena is lost.
+  // Runs one node of each kind, the fastest one. Overwrites the arena.
   void run_each_kind();
-  // Runs and records every phase. What is in the arena is lost.
+  // Runs and records every phase. Overwrites the arena.
   Status record();
 
  private:
@@ -66,7 +66,7 @@ class BoundPlan {
   std::vector<std::unique_ptr<BoundPhase>> phases_;
 };
 
-// Runs the kernels of a phase in turn, or what was recorded of them.
+// Runs the kernels of a phase in turn, or their recording.
 void run_phase(const BoundPhase& phase);
 
 }  // namespace plimsoll::engine

@@ -109,7 +109,7 @@ EpochDecision Callbacks::end_of_epoch(int64_t epoch, const std::vector<Metric>& 
     if (old_rate <= 0) return decision;
     decision.learning_rate = static_cast<double>(static_cast<float>(old_rate * options_.reduce_lr->factor));
     plateau_->waited = 0;
-    decision.notes.push_back(fmt::format("epoch {}: {} has not improved on {:.4g}: learning rate {:g}, was {:g}",
+    decision.notes.push_back(fmt::format("epoch {}: {} has not improved on {:.4g}: learning rate is now {:g}, was {:g}",
                                          epoch + 1, plateau_->metric(), *plateau_->best, decision.learning_rate,
                                          old_rate));
   }
@@ -132,14 +132,14 @@ bool Callbacks::read_early_stopping(const Json& json, std::vector<std::string>& 
   if (state.is_null()) return true;
   if (!state.is_object()) return false;
   if (member(state, "metric") != stopping_->metric()) {
-    notes.push_back(fmt::format("--early-stopping watches {} from here on", stopping_->metric()));
+    notes.push_back(fmt::format("--early-stopping watches {} from now on", stopping_->metric()));
     return true;
   }
   const Json &step = member(json, "best_step"), &epoch = member(json, "best_epoch");
   const auto number = whole_number(step, 0, kMostSteps), of_epoch = whole_number(epoch, 0, kMostSteps);
   if ((!number && !step.is_null()) || (!of_epoch && !epoch.is_null())) return false;
   if (options_.early_stopping->restore_best && !number && !member(state, "best").is_null()) {
-    notes.push_back("restore-best: no weights were kept before; the best epoch from here on is restored");
+    notes.push_back("restore-best: no weights were kept so far; the best epoch from now on will be restored");
     return true;
   }
   if (!stopping_->from_json(state)) return false;
@@ -157,7 +157,7 @@ bool Callbacks::from_json(const Json& json, std::vector<std::string>& notes) {
     if (!monitor || state.is_null()) return true;
     if (!state.is_object()) return false;
     if (same && member(state, "metric") == monitor->metric()) return monitor->from_json(state);
-    notes.push_back(fmt::format("{} starts anew: it had another metric or file", flag));
+    notes.push_back(fmt::format("{} starts from the beginning: the checkpoint has another metric or file", flag));
     return true;
   };
   const bool same_file = options_.save_best && member(json, "save_best_path") == options_.save_best->path;

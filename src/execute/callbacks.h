@@ -1,7 +1,8 @@
-// What happens at the end of an epoch by the value of a metric, decided as Keras 3.15's callbacks of these names do.
+// Callbacks that act at the end of an epoch depending on a metric. They decide as the Keras 3.15 callbacks of the same
+// names do.
 //
-// Keras compares in float32, so this does too. A metric that is NaN in the first epoch is the best for ever after, as
-// there: no value is less than NaN.
+// Like Keras, they compare in float32. Also like Keras, a metric that is NaN in the first epoch stays the best for
+// ever, because no value is less than NaN.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ struct CallbackOptions {
   std::optional<SaveBest> save_best;
 };
 
-// The best value of one metric so far, and for how many epochs it has been that.
+// The best value of one metric so far, and the number of epochs since then.
 class Monitor {
  public:
   Monitor(std::string metric, bool larger_is_better, double min_delta)
@@ -52,7 +53,7 @@ class Monitor {
   const double* value_in(const std::vector<Metric>& metrics) const;
   bool improves(double value) const;
   nlohmann::json to_json() const;
-  // False for JSON that is no state of a monitor, or of one that watched another metric.
+  // Returns false if the JSON is not the state of a monitor, or if that monitor watched another metric.
   bool from_json(const nlohmann::json& json);
 
   std::optional<double> best;
@@ -66,8 +67,8 @@ class Monitor {
 
 struct EpochDecision {
   bool stop = false;
-  bool keep_weights = false;  // they are the best so far: early stopping restores them at the end
-  bool save_model = false;    // by SaveBest
+  bool keep_weights = false;  // the weights are the best so far, and early stopping restores them at the end
+  bool save_model = false;    // for SaveBest
   double learning_rate = 0;
   std::vector<std::string> notes;
 };
@@ -79,11 +80,11 @@ class Callbacks {
   EpochDecision end_of_epoch(int64_t epoch, const std::vector<Metric>& metrics, double learning_rate);
   bool stopped() const { return stopped_; }
 
-  // Where the weights to restore are: the step after which they were kept.
+  // The step and the epoch after which the weights to restore were kept.
   std::optional<int64_t> best_step, best_epoch;
 
-  // With the state of a checkpoint the run decides as if it had never ended. State of a flag that says something else
-  // now is left behind, and `notes` says so. False for JSON that is no such state.
+  // With the state of a checkpoint, a resumed run decides as if it had never been interrupted. State of a flag that has
+  // another value now is dropped, and `notes` says so. from_json() returns false if the JSON is not such a state.
   nlohmann::json to_json() const;
   bool from_json(const nlohmann::json& json, std::vector<std::string>& notes);
 
@@ -95,10 +96,11 @@ class Callbacks {
   bool stopped_ = false;
 };
 
-// The most steps or epochs that a file may speak of. No run gets there, and above it a double misses whole numbers.
+// Upper bound on steps and epochs in a file. No run reaches it, and above it a double cannot represent every whole
+// number.
 inline constexpr int64_t kMostSteps = int64_t{1} << 53;
 
-// Numbers that JSON has no form for ("nan", "inf", "-inf") stand as text.
+// Numbers that JSON cannot represent are written as strings: "nan", "inf", "-inf".
 nlohmann::json number_to_json(double value);
 std::optional<double> number_from_json(const nlohmann::json& json);
 

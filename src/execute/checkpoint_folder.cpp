@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kEnding = ".plimsoll", kOlder = "checkpoint-", kBest = "best-";
 
-// The steps in names like checkpoint-120.plimsoll, the largest first.
+// Returns the steps in file names such as checkpoint-120.plimsoll, largest first.
 std::vector<int64_t> steps_named(const std::string& folder, std::string_view beginning) {
   std::vector<int64_t> steps;
   for (const std::string& name : names_in(folder)) {
@@ -68,7 +68,7 @@ Result<Checkpoint> open_stored(const std::string& path) {
   const nlohmann::json format = header.is_object() ? header.value("format", nlohmann::json()) : nlohmann::json();
   if (format == kCheckpointFormat) return checkpoint;
   return fail(Error{ErrorCode::kBadCheckpoint,
-                    fmt::format("{}: a checkpoint of another version of plimsoll", path),
+                    fmt::format("{}: this checkpoint was written by another version of plimsoll", path),
                     {fmt::format("its format is {}, this version reads {}",
                                  format.is_string() ? format.get<std::string>() : "not named", kCheckpointFormat)},
                     {"--checkpoint OTHER_DIR without --resume   starts again"}});
@@ -97,7 +97,7 @@ Result<std::string> settle_checkpoints(const std::string& folder) {
       return fail(write_error(errno, aside, fmt::format("renaming {} to {}", newest, aside)));
     if (::rename(path.c_str(), newest.c_str()) != 0)
       return fail(write_error(errno, newest, fmt::format("renaming {} to {}", path, newest)));
-    return fmt::format("note: {}{}\n  going on from the checkpoint before it, of step {}", damage.what,
+    return fmt::format("note: {}{}\n  continuing from the previous checkpoint, of step {}", damage.what,
                        missing ? "" : fmt::format("; it is kept as {}", aside), step);
   }
   if (older.empty()) damage.fact("there is no older checkpoint in that folder");
@@ -108,9 +108,9 @@ Result<std::string> settle_checkpoints(const std::string& folder) {
 Status make_folder(const std::string& folder) {
   if (::mkdir(folder.c_str(), 0777) == 0 || errno == EEXIST) return {};
   return fail(Error{ErrorCode::kNotWritable,
-                    fmt::format("the folder {} cannot be made: {}", folder, std::strerror(errno)),
+                    fmt::format("cannot create the folder {}: {}", folder, std::strerror(errno)),
                     {},
-                    {"--checkpoint DIR of a folder you may write to"}});
+                    {"--checkpoint DIR   with a folder that you may write to"}});
 }
 
 Result<FolderLock> FolderLock::take(const std::string& folder) {
@@ -129,19 +129,21 @@ FolderLock::~FolderLock() {
   if (!lock_) return;
   const bool mine = made_ && !folder_.empty();
   lock_.reset();
-  if (mine) ::rmdir(folder_.c_str());  // fails, as it should, where anything is in it
+  if (mine) ::rmdir(folder_.c_str());  // fails, as intended, if the folder is not empty
 }
 
 Status CheckpointRotation::write(int64_t step, std::optional<int64_t> best, const nlohmann::json& header,
                                  std::span<const CheckpointTensor> tensors) {
   PLIMSOLL_TRY(make_folder(folder_));
   const std::string newest = checkpoint_path(folder_);
-  // At every moment one whole file has the newest's name: the older one gets a second name before it loses the first.
+  // At every moment a complete file has the name of the newest checkpoint: the older one gets a second name before it
+  // loses the first.
   const auto keep_older = [&] {
     if (keep_ < 2 || !newest_) return;
     const std::string older = older_checkpoint_path(folder_, *newest_);
     ::unlink(older.c_str());
-    if (::link(newest.c_str(), older.c_str()) != 0) ::rename(newest.c_str(), older.c_str());  // a disk without links
+    if (::link(newest.c_str(), older.c_str()) != 0)
+      ::rename(newest.c_str(), older.c_str());  // a file system without hard links
   };
   PLIMSOLL_TRY(write_checkpoint(newest, header, tensors, keep_older));
   newest_ = step;
@@ -155,7 +157,7 @@ void CheckpointRotation::remove_old() const {
   const auto most = static_cast<size_t>(std::max<int64_t>(keep_ - 1, 0));
   for (size_t i = most; i < older.size(); ++i) ::unlink(older_checkpoint_path(folder_, older[i]).c_str());
   older.resize(std::min(older.size(), most));
-  // Best weights go with the last checkpoint that refers to them.
+  // Best weights are removed together with the last checkpoint that refers to them.
   std::set<int64_t> referred;
   older.push_back(*newest_);
   for (const int64_t step : older) {
@@ -165,6 +167,23 @@ void CheckpointRotation::remove_old() const {
   }
   for (const int64_t step : steps_named(folder_, kBest))
     if (!referred.contains(step)) ::unlink(best_weights_path(folder_, step).c_str());
+}
+
+Result<FolderLock> take_checkpoint_folder(const std::string& folder, bool resume,
+                                          const std::function<void(const std::string&)>& note) {
+  PLIMSOLL_ASSIGN(FolderLock lock, FolderLock::take(folder));
+  if (!lock.locks() && note)
+    note(
+        fmt::format("note: the file system of {} has no locks: make sure that no second run uses this folder", folder));
+  if (!resume && holds_checkpoint(folder))
+    return fail(Error{ErrorCode::kCheckpointInUse,
+                      fmt::format("{} holds the checkpoint of an earlier run, and --resume was not given", folder),
+                      {},
+                      {"--resume   continues that run", "--checkpoint OTHER_DIR   starts a new run"}});
+  if (!resume) return lock;
+  PLIMSOLL_ASSIGN(const std::string told, settle_checkpoints(folder));
+  if (!told.empty() && note) note(told);
+  return lock;
 }
 
 }  // namespace plimsoll::engine

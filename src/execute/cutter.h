@@ -31,6 +31,10 @@ class Cutter {
  public:
   // `from` may stand behind the last window of its epoch, where only the epoch's validation is left.
   Cutter(const RunCut& cut, int64_t epochs, CutPosition from = {});
+  // The micro-batches of one window of `size` samples, from the position `from` on.
+  static Cutter of_window(const BatchPlan& batch, const CutPosition& from, int64_t size) {
+    return {{from.window * batch.effective + size, from.window + 1, batch}, from.epoch + 1, from};
+  }
   // The micro-batches of one batch alone.
   static Cutter of_batch(int64_t samples, int64_t micro) { return {{samples, 1, {samples, micro}}, 1}; }
 

@@ -1,13 +1,11 @@
 #include "execute/fit.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 
-#include "data/prefetcher.h"
 #include "execute/best_weights.h"
 #include "execute/progress.h"
 #include "execute/window.h"
@@ -22,70 +20,37 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Memory for the prefetcher, from the plan's data share.
-class Staging {
- public:
-  explicit Staging(Bytes bytes) : bytes_(bytes) {
-    if (bytes > 0)
-      base_ = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  }
-  ~Staging() {
-    if (bytes_ > 0 && base_ != MAP_FAILED) munmap(base_, static_cast<size_t>(bytes_));
-  }
-  Staging(const Staging&) = delete;
-  Staging& operator=(const Staging&) = delete;
-  bool failed() const { return base_ == MAP_FAILED; }
-  std::span<std::byte> span() const { return {static_cast<std::byte*>(base_), static_cast<size_t>(bytes_)}; }
-
- private:
-  void* base_ = nullptr;
-  Bytes bytes_;
-};
-
-RunCut cut_of(const Session& session, const BatchSource& data, const FitOptions& options) {
-  RunCut cut{data.samples(), 0, session.plan().batch};
-  if (cut.batch.effective <= 0 || cut.batch.micro <= 0) return cut;
-  const int64_t all = (cut.samples + cut.batch.effective - 1) / cut.batch.effective;
-  cut.windows = options.steps_per_epoch > 0 ? std::min(all, options.steps_per_epoch) : all;
-  return cut;
-}
-
 class FitLoop {
  public:
-  FitLoop(Session& session, BatchSource& data, BatchSource* validation, const FitOptions& options,
-          FitObserver& observer)
+  FitLoop(Session& session, WindowReader& data, const Validate& validate, OptimizerState& reached,
+          const FitOptions& options, FitObserver& observer)
       : session_(session),
         data_(data),
-        validation_(validation),
+        validate_(validate),
+        reached_(reached),
         options_(options),
         observer_(observer),
         state_{{}, EpochSums(session.tallies()), Callbacks(options.callbacks, session.tallies())},
-        cut_(cut_of(session, data, options)),
+        cut_(data.cut()),
         rotation_(options.checkpoint_folder, options.keep_checkpoints),
-        best_(options.checkpoint_folder, options.best_weights_beside) {
+        best_(options.checkpoint_folder, options.best_weights_beside),
+        every_step_(observer.needs_every_step()) {
     running_ = sums_.means(session.tallies());
+    own_ = running_;
   }
 
-  Result<FitResult> run(const OptimizerState& start) {
+  Result<FitResult> run() {
     if (cut_.windows == 0) return fail(ErrorCode::kBadPlan, "the plan has no batch to train with");
-    if (validation_ != nullptr && session_.plan().phase(PhaseKind::kEvaluate) == nullptr)
+    if (validate_ && session_.plan().phase(PhaseKind::kEvaluate) == nullptr)
       return fail(Error{ErrorCode::kBadPlan,
                         "the plan has no phase to validate with",
                         {},
                         {"make it again with the same --validation-data"}});
-    progress_.optimizer = start;
+    progress_.optimizer = reached_;
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
-    // One for the thread that reads, one for this loop: read_cut() compares what they say.
-    Cutter reading(cut_, options_.epochs, {progress_.epoch, progress_.window, progress_.done});
-    cutter_.emplace(reading);
-    const int64_t most = batch().micro;
-    const auto ahead = static_cast<int>(session_.plan().settings.of(kPrefetch));
-    Staging staging(Prefetcher::staging_bytes(data_, ahead, most));
-    if (staging.failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
-    PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(
-                                     data_, [&] { return reading.next(); }, ahead, most, staging.span()));
+    PLIMSOLL_TRY(data_.start(options_.epochs, {progress_.epoch, progress_.window, progress_.done}));
     const Status status = state_.callbacks.stopped() ? Status() : epochs();
-    prefetcher_.reset();
+    reached_ = progress_.optimizer;
     PLIMSOLL_TRY(status);
     if (!result_.interrupted) PLIMSOLL_TRY(restore_best());
     result_.stopped_early = state_.callbacks.stopped();
@@ -108,39 +73,61 @@ class FitLoop {
     return {};
   }
 
+  // Calls the observer, and takes over what it changed.
+  template <typename Call>
+  Status tell(const Call& call) {
+    FitControl control{progress_.optimizer.learning_rate, false};
+    reached_ = progress_.optimizer;
+    const Status status = call(control);
+    progress_.optimizer.learning_rate = control.learning_rate;
+    result_.stopped = result_.stopped || control.stop;
+    return status;
+  }
+
   Status epochs() {
+    PLIMSOLL_TRY(tell([&](FitControl& control) { return observer_.on_train_begin(progress_.steps, control); }));
     for (; progress_.epoch < options_.epochs; ++progress_.epoch) {
       const auto start = Clock::now();
       if (progress_.window == 0 && progress_.done == 0) sums_.reset();
-      observer_.on_epoch_begin(progress_.epoch, options_.epochs, cut_.windows);
-      for (; progress_.window < cut_.windows; ++progress_.window) {
-        PLIMSOLL_TRY(window());
-        if (result_.interrupted) return {};
-        if (stopping() && progress_.window + 1 < cut_.windows) {
-          ++progress_.window;
-          return interrupt();
-        }
-      }
+      const int64_t windows = is_unknown(cut_) ? 0 : cut_.windows;
+      PLIMSOLL_TRY(tell([&](FitControl& control) {
+        return observer_.on_epoch_begin(progress_.epoch, options_.epochs, windows, control);
+      }));
+      PLIMSOLL_TRY(windows_of_epoch());
+      if (result_.interrupted) return {};
       PLIMSOLL_ASSIGN(const bool go_on, end_of_epoch(start));
-      if (!go_on) return {};
+      if (!go_on) break;
       if (stopping() && progress_.epoch + 1 < options_.epochs) {
         ++progress_.epoch;
         return interrupt();
       }
     }
-    return {};
+    if (result_.interrupted) return {};
+    return tell([&](FitControl& control) { return observer_.on_train_end(control); });
+  }
+
+  Status windows_of_epoch() {
+    for (;; ++progress_.window) {
+      if (result_.stopped || (options_.steps_per_epoch > 0 && progress_.window >= options_.steps_per_epoch)) return {};
+      PLIMSOLL_ASSIGN(const auto size, data_.next_window(progress_.epoch, progress_.window));
+      if (!size) return {};
+      PLIMSOLL_TRY(window(*size));
+      if (result_.interrupted) return {};
+      if (stopping() && progress_.window + 1 < cut_.windows) {
+        ++progress_.window;
+        return interrupt();
+      }
+    }
   }
 
   // One optimizer step. Where the device runs ahead, what it summed is reported while it works on the next.
-  Status window() {
+  Status window(int64_t size) {
     if (waiting_.count == 0) reported_ = Clock::now();
-    const int64_t size = cut_.window_size(progress_.window);
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
     PLIMSOLL_TRY(session_.begin(next, progress_.done));
-    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) {
-      return read_cut(*prefetcher_, cut, into);
-    };
-    PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, *cutter_, read, [&](const BatchRequest& cut) {
+    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) { return data_.read(cut, into); };
+    Cutter cutter = Cutter::of_window(batch(), {progress_.epoch, progress_.window, progress_.done}, size);
+    PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, cutter, read, [&](const BatchRequest& cut) {
                       progress_.done += cut.count;
                       return !stopping();
                     }));
@@ -154,7 +141,7 @@ class FitLoop {
     ++progress_.steps;
     ++result_.steps;
     waiting_.steps[waiting_.count++] = {progress_.steps, progress_.window + 1, size};
-    PLIMSOLL_TRY(report(session_.runs_ahead() ? 1 : 0));
+    PLIMSOLL_TRY(report(session_.runs_ahead() && !every_step_ ? 1 : 0));
     return checkpoint_if_due();
   }
 
@@ -167,8 +154,15 @@ class FitLoop {
       PLIMSOLL_ASSIGN(const Sums* sums, session_.collect());
       sums_.add(session_.tallies(), *sums, step.samples);
       sums_.means_into(running_);
-      observer_.on_step({progress_.epoch, step.number, step.window, cut_.windows, sums->tallies[0],
-                         seconds_since(reported_), step.samples, &running_});
+      if (every_step_) {
+        EpochSums own(session_.tallies());
+        own.add(session_.tallies(), *sums, step.samples);
+        own.means_into(own_);
+      }
+      const StepEvent event{
+          progress_.epoch,          step.number,  step.window, is_unknown(cut_) ? 0 : cut_.windows, sums->tallies[0],
+          seconds_since(reported_), step.samples, &running_,   every_step_ ? &own_ : nullptr};
+      PLIMSOLL_TRY(tell([&](FitControl& control) { return observer_.on_step(event, control); }));
       reported_ = Clock::now();
     }
     return {};
@@ -201,8 +195,8 @@ class FitLoop {
     PLIMSOLL_TRY(report(0));
     sums_.means_into(running_);  // also where an earlier process made all of the steps
     EpochEvent event{progress_.epoch, options_.epochs, 0, running_, progress_.optimizer.learning_rate};
-    if (validation_ != nullptr) {
-      auto metrics = evaluate(session_, *validation_, options_.stop);
+    if (validate_) {
+      auto metrics = validate_();
       // The rest of the epoch, its validation, is left to the run that resumes: it may take longer than whoever sent
       // the signal waits.
       if (!metrics && metrics.error().code == ErrorCode::kInterrupted) {
@@ -214,13 +208,13 @@ class FitLoop {
     }
     progress_.window = 0;
     event.seconds = seconds_since(start);
-    observer_.on_epoch_end(event);
+    PLIMSOLL_TRY(tell([&](FitControl& control) { return observer_.on_epoch_end(event, control); }));
     PLIMSOLL_TRY(act_on(event));
     result_.history.push_back(std::move(event));
     Progress next = progress_;
     ++next.epoch;
     PLIMSOLL_TRY(checkpoint(next));
-    return !state_.callbacks.stopped();
+    return !state_.callbacks.stopped() && !result_.stopped;
   }
 
   Status act_on(const EpochEvent& event) {
@@ -247,18 +241,18 @@ class FitLoop {
   }
 
   Session& session_;
-  BatchSource& data_;
-  BatchSource* validation_;
+  WindowReader& data_;
+  const Validate& validate_;
+  OptimizerState& reached_;
   const FitOptions& options_;
   FitObserver& observer_;
   RunState state_;
   Progress& progress_ = state_.progress;
   EpochSums& sums_ = state_.sums;
   RunCut cut_;
-  std::optional<Cutter> cutter_;
   CheckpointRotation rotation_;
   BestWeights best_;
-  std::vector<Metric> running_;
+  std::vector<Metric> running_, own_;
   struct Step {
     int64_t number, window, samples;
   };
@@ -267,15 +261,25 @@ class FitLoop {
     int count = 0;
   } waiting_;  // enqueued, not reported
   Clock::time_point reported_;
-  std::unique_ptr<Prefetcher> prefetcher_;
+  bool every_step_;
   FitResult result_;
 };
 
 }  // namespace
 
+Result<FitResult> fit(Session& session, WindowReader& data, const Validate& validate, OptimizerState& reached,
+                      const FitOptions& options, FitObserver& observer) {
+  return FitLoop(session, data, validate, reached, options, observer).run();
+}
+
 Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start,
                       const FitOptions& options, FitObserver& observer) {
-  return FitLoop(session, data, validation, options, observer).run(start);
+  PositionReader reader(data, session.plan().batch, options.steps_per_epoch,
+                        static_cast<int>(session.plan().settings.of(kPrefetch)));
+  Validate validate;
+  if (validation != nullptr) validate = [&] { return evaluate(session, *validation, options.stop); };
+  OptimizerState reached = start;
+  return fit(session, reader, validate, reached, options, observer);
 }
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,

@@ -8,16 +8,18 @@
 #include "execute/checkpoint_folder.h"
 #include "execute/session.h"
 #include "execute/weights.h"
+#include "execute/window_reader.h"
 
 namespace plimsoll::engine {
 
 struct StepEvent {
   int64_t epoch = 0, step = 0;      // step: optimizer steps of the whole run, from 1
-  int64_t window = 0, windows = 0;  // of this epoch
+  int64_t window = 0, windows = 0;  // of this epoch; windows 0: nobody knows how many
   double loss = 0;                  // of this batch alone, as train_on_batch reports it
   double seconds = 0;
   int64_t samples = 0;
   const std::vector<Metric>* running = nullptr;  // means over the epoch so far, the loss first
+  const std::vector<Metric>* own = nullptr;      // of this step's samples alone; null unless needs_every_step()
 };
 
 struct EpochEvent {
@@ -27,14 +29,25 @@ struct EpochEvent {
   double learning_rate = 0;     // with which it was trained, where no schedule sets it
 };
 
+// What an observer may change.
+struct FitControl {
+  double learning_rate = 0;  // from the next step on, unless a schedule sets it
+  bool stop = false;         // training ends after this step or epoch
+};
+
+// Is told what happens. An error that it returns ends the loop.
 class FitObserver {
  public:
   virtual ~FitObserver() = default;
-  virtual void on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*windows*/) {}
-  virtual void on_step(const StepEvent&) {}
-  virtual void on_epoch_end(const EpochEvent&) {}
+  virtual Status on_train_begin(int64_t /*steps*/, FitControl&) { return {}; }  // steps made before a resume
+  virtual Status on_epoch_begin(int64_t /*epoch*/, int64_t /*epochs*/, int64_t /*windows*/, FitControl&) { return {}; }
+  virtual Status on_step(const StepEvent&, FitControl&) { return {}; }
+  virtual Status on_epoch_end(const EpochEvent&, FitControl&) { return {}; }
+  virtual Status on_train_end(FitControl&) { return {}; }
   virtual void on_note(const std::string&) {}      // "stopped early: ..."
   virtual void on_checkpoint(int64_t /*step*/) {}  // it is written
+  // Whether on_step() must be called before the next step begins. A device with a queue then waits for the host.
+  virtual bool needs_every_step() const { return false; }
 };
 
 struct FitOptions {
@@ -66,11 +79,20 @@ struct FitResult {
   bool interrupted = false;
   bool mid_window = false;            // interrupted inside a window: only a checkpoint can go on exactly
   std::optional<int64_t> resumed_at;  // step
-  bool stopped_early = false;         // by this process or one before it
+  bool stopped_early = false;         // by callbacks, in this process or one before it
+  bool stopped = false;               // by the observer
   std::vector<EpochEvent> history;
 };
 
-// `validation` may be null. The session's weights must be loaded, unless options.resume finds a checkpoint.
+// Evaluates the validation data after an epoch; kInterrupted where FitOptions::stop was set meanwhile.
+using Validate = std::function<Result<std::vector<Metric>>()>;
+
+// Without `validate` nothing is validated. The session's weights must be loaded, unless options.resume finds a
+// checkpoint. `reached` is the optimizer's state: where training starts, and at every moment where it stands, also
+// after an error.
+Result<FitResult> fit(Session& session, WindowReader& data, const Validate& validate, OptimizerState& reached,
+                      const FitOptions& options, FitObserver& observer);
+// The same over sources that are read by position. `validation` may be null.
 Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validation, const OptimizerState& start,
                       const FitOptions& options, FitObserver& observer);
 

@@ -50,7 +50,8 @@ Result<std::vector<double>> Probe::measure_nodes(PhaseKind kind, int64_t samples
 
 Status Probe::accumulate_again(int64_t count) {
   PLIMSOLL_ASSIGN(const BoundPhase* const phase, session_.next_accumulate(count));
-  if (!session_.feed_) return fail(ErrorCode::kInternal, "a batch in host memory is gone once it was read");
+  if (!session_.feed_)
+    return fail(ErrorCode::kInternal, "a batch cannot be repeated on a device that computes in host memory");
   PLIMSOLL_TRY(session_.feed_->again());
   session_.run(*phase);
   return {};

@@ -1,4 +1,4 @@
-// A look inside a session: for tests, benchmarks and profiles.
+// Looks inside a session, for tests, benchmarks and profiles.
 #pragma once
 
 #include "execute/session.h"
@@ -9,22 +9,22 @@ class Probe {
  public:
   explicit Probe(Session& session) : session_(session) {}
 
-  // Writes a pattern everywhere above the persistent values, the guard behind the arena included.
+  // Fills everything above the persistent values with a pattern, including the guard after the arena.
   static constexpr std::byte kPattern{0xA5};
   void fill_pattern();
-  // The first byte from `from` on that no longer holds the pattern, or -1.
+  // Returns the first byte at or after `from` that no longer has the pattern, or -1.
   Bytes first_changed_byte(Bytes from) const;
 
-  // Called before and after each node that runs from now on, also of phases that were recorded as one. An empty
-  // function ends it.
+  // Calls `watch` before and after each node that runs from now on, also in recorded phases. An empty function ends
+  // this.
   using Watch = std::function<void(const PhasePlan& phase, size_t node, bool done, std::byte* arena)>;
   void watch(Watch watch);
 
-  // Seconds of each node of a phase of the plan in use, each run `repeats` times in a row. What the arena holds is
-  // lost.
+  // Returns the seconds of each node of a phase of the plan in use. Each node runs `repeats` times in a row. Overwrites
+  // the arena.
   Result<std::vector<double>> measure_nodes(PhaseKind kind, int64_t samples, int repeats);
 
-  // Accumulates the batch that came last once more, which a device with memory of its own still has.
+  // Accumulates the last batch once more. Only for devices with their own memory, which still have it.
   Status accumulate_again(int64_t count);
 
  private:

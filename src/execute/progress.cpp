@@ -114,7 +114,7 @@ class HeaderReader {
           fmt::format("it stands after {} samples of a window that is cut into pieces of {}", p.done, cut.batch.micro));
     PLIMSOLL_ASSIGN(p.steps, whole("steps", 0, kMostSteps));
     const auto before = checked_multiply(p.epoch, cut.windows);
-    if (!before || checked_add(*before, p.window) != p.steps)
+    if (is_unknown(cut) ? p.steps < p.window : !before || checked_add(*before, p.window) != p.steps)
       return bad(fmt::format("it stands at step {}, but {} epochs of {} steps and {} steps more were made", p.steps,
                              p.epoch, cut.windows, p.window));
     PLIMSOLL_ASSIGN(p.optimizer.iteration, whole("iteration", p.steps, kMostSteps));

@@ -99,7 +99,7 @@ void Session::set_loss_factors(int64_t samples) {
 Status Session::begin(const Window& window, int64_t done) {
   const auto update = checked_add(window.iteration, int64_t{1});
   if (window.samples <= 0 || done < 0 || done >= window.samples || window.iteration < 0 || !update)
-    return fail(ErrorCode::kInternal, fmt::format("a window of {} samples, {} of them done, cannot follow {} updates",
+    return fail(ErrorCode::kInternal, fmt::format("invalid window: {} samples, {} of them done, {} updates before",
                                                   window.samples, done, window.iteration));
   set_loss_factors(window.samples);
   set_scalar(StepScalar::kLearningRate, window.learning_rate);
@@ -154,7 +154,7 @@ Result<TensorView> Session::prediction(int64_t count, size_t output) {
   PLIMSOLL_ASSIGN(const BoundPhase* const phase, bound_->ready(PhaseKind::kPredict, count));
   const TensorView view = output < phase->predictions.size() ? phase->predictions[output] : TensorView{};
   if (view.data == nullptr)
-    return fail(ErrorCode::kBadPlan, fmt::format("the plan's phase predict has no prediction {}", output));
+    return fail(ErrorCode::kBadPlan, fmt::format("the plan's phase 'predict' has no output {}", output));
   const Memory& memory = arena_->memory();
   if (memory.host_visible()) return view;
   staged_prediction_.resize(std::max(staged_prediction_.size(), static_cast<size_t>(view.type.bytes())));

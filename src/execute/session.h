@@ -1,11 +1,12 @@
-// Steps: training, evaluation and prediction with plans that are bound in one arena.
+// Runs steps of training, evaluation and prediction, with plans that are bound to one arena.
 //
-// Training is begin(window), accumulate(batch) as often as the window has micro-batches, apply(). Whoever drives it
-// decides what comes between; nothing here allocates between create() and a change of plan. The arena may lie where the
-// host cannot look: then batches go in through a feed, sums come back through a readback, and steps are enqueued.
+// Training is begin(window), accumulate(batch) once per micro-batch, apply(). The caller decides what happens in
+// between. The session does not allocate between create() and a change of plan. If the arena is not host-visible,
+// batches are copied through a feed, sums come back through a readback, and steps are enqueued.
 //
-// Between two windows a session can go on with another plan of the same program: add_plan() and use() for plans that
-// take turns (other batch sizes, other input shapes), change_plan() for one that replaces all (another budget).
+// Between two windows a session can switch to another plan of the same program: add_plan() and use() for plans that
+// take turns (other batch sizes, other input shapes), change_plan() for a plan that replaces all others (another
+// budget).
 #pragma once
 
 #include <array>
@@ -13,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "execute/bound_plan.h"
@@ -22,56 +24,57 @@ namespace plimsoll::engine {
 
 struct Window {
   int64_t samples = 0;    // of the effective batch, or fewer in an epoch's last window
-  int64_t iteration = 0;  // updates made before this one
+  int64_t iteration = 0;  // number of updates before this one
   double learning_rate = 0;
   uint64_t seed = 0;
-  // Where a schedule counts only the updates that no overflow prevented (execute/window.h): how many were prevented as
-  // far as the host has seen, and the rate if the update before this one was one more.
+  // For schedules, which do not count updates skipped because of an overflow (execute/window.h): the number of skipped
+  // updates that the host knows of, and the learning rate to use if the previous update was skipped as well.
   int64_t known_skips = 0;
   double rate_if_skipped = 0;
 };
 
-// Writes one batch into the memory it is given.
+// Writes one batch into the given buffers.
 using Fill = std::function<Status(const BatchBuffers&)>;
 
-// What a window or an evaluated batch has summed.
+// The sums of a window or of an evaluated batch.
 struct Sums {
   std::vector<double> tallies;  // in the order of Session::tallies()
-  std::vector<double> weights;  // of the samples, one per output
+  std::vector<double> weights;  // sums of the sample weights, one per output
 };
 
 class Session {
  public:
-  // Binds every kernel and runs, before any weight is loaded, one node of each kind, or, on a device whose phases are
-  // recorded, every phase: after this dry run the process must hold no more beside its arena than the plan's overhead
-  // bound allows (kOverheadAboveBound). `held_before` is what the program held of the device's memory before this
-  // (Backend::held_before_bytes, or the process's own bytes on the host): no overhead of ours. The plan counts it among
-  // its data (DataDemand). The backend and the model outlive the session.
+  // Binds every kernel and does a dry run before any weight is loaded: one node of each kind, or every phase on a
+  // device that records phases. Fails with kOverheadAboveBound if the process then holds more outside its arena than
+  // the plan's overhead bound. `held_before` is the device memory that the program held before the session
+  // (Backend::held_before_bytes, or the process's own bytes on the host). It does not count as overhead; the plan
+  // counts it as data (DataDemand). The backend and the model must outlive the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before = 0);
   ~Session();
 
-  // Plans. These calls come between windows, once everything was collected. `model` is the session's, or the same
-  // model with other input shapes; it outlives the session. A plan must have been made for this session's arena
-  // (SearchRequest::arena), or place its values alike.
+  // Plans. Call these functions only between windows, after everything was collected. `model` is the session's model,
+  // or the same model with other input shapes; it must outlive the session. A plan must have been made for this
+  // session's arena (SearchRequest::arena), or have the same places for persistent values.
   //
-  // Adds a plan beside those that are there, and returns its number; the first one's is 0. The arena grows where it
-  // must. What the process holds then is at most peak_with() of that plan.
+  // Adds a plan and returns its number; the first plan has number 0. The arena grows if necessary. Afterwards the
+  // process holds at most peak_with() of that plan. On failure the session keeps the plans it had.
   Result<size_t> add_plan(const Model& model, Plan plan);
   Status use(size_t plan);
   Bytes peak_with(const Plan& plan) const;
-  // What plans for this session must leave in its place: SearchRequest::arena.
+  // The values whose places plans for this session must keep: SearchRequest::arena.
   const std::vector<PersistentSlot>& kept() const { return arena_->kept(); }
-  // Replaces all plans by one. Persistent values keep what they hold; the arena takes the new plan's size. On failure
-  // the session goes on with the plans it had.
+  // Replaces all plans by one. Persistent values keep their contents, and the arena gets the new plan's size. On
+  // failure the session keeps the plans it had.
   Status change_plan(const Model& model, Plan plan);
 
-  // Adds a phase for a batch size that the plan in use did not foresee, inside the arena as it is (search/search.h:
-  // plan_tail).
+  // Adds a phase for a batch size that the plan in use does not have, without growing the arena (plan_tail() in
+  // search/search.h).
   Status add_phase(PhasePlan phase) { return bound_->add_phase(std::move(phase)); }
-  bool can_accumulate(int64_t count) const { return bound_->find(plan().gradient_phase(), count) != nullptr; }
+  bool can_run(PhaseKind kind, int64_t count) const { return bound_->find(kind, count) != nullptr; }
+  int primitives() const { return bound_->primitives(); }  // of the plan in use, added phases included
 
-  const Plan& plan() const { return bound_->plan(); }  // the one in use
+  const Plan& plan() const { return bound_->plan(); }  // the plan in use
   const Model& model() const { return bound_->model(); }
   const GraphOptions& options() const { return options_; }
   const Device& device() const { return backend_.device(); }
@@ -80,36 +83,37 @@ class Session {
   const PersistentSlot* slot(const std::string& name) const { return arena_->slot(name); }
   bool has_persistent(const std::string& name) const { return slot(name) != nullptr; }
   Result<HostView> look() const { return arena_->look(); }
-  // `write` fills the value it is shown, which then is the persistent value's.
+  // Sets a persistent value: `write` fills a buffer, which becomes the new value.
   Status store(const std::string& name, const std::function<Status(const TensorView&)>& write);
 
-  // `done` samples of the window were accumulated before, by a run that was interrupted: their sums are in the arena.
+  // `done` samples of the window were already accumulated by an interrupted run; their sums are in the arena.
   Status begin(const Window& window, int64_t done = 0);
-  // `count` samples: the plan's micro-batch, or one of its tails.
+  // `count` must be the plan's micro-batch size or the size of one of its tails.
   Status accumulate(int64_t count, const Fill& fill);
   Status apply();
 
   Status evaluate(int64_t count, const Fill& fill);
   Status predict(int64_t count, const Fill& fill);
-  Result<TensorView> prediction(int64_t count, size_t output);  // of the last predict(count, ...)
+  Result<TensorView> prediction(int64_t count, size_t output);  // result of the last predict(count, ...)
 
-  // A device with a queue goes on while the host looks at what came before: at most two windows or evaluated batches
-  // may wait to be collected. The host's own kernels are done when apply() returns, and one is collected at a time.
+  // A device with a queue continues while the host collects earlier sums. At most two windows or evaluated batches may
+  // wait to be collected. On the host, kernels are done when apply() returns, and at most one may wait.
   bool runs_ahead() const { return readback_ != nullptr; }
-  Result<const Sums*> collect();          // of the oldest window or evaluated batch that was not collected
-  double tally(const std::string& name);  // of the newest, once collected with all before it; NaN if the device failed
+  Result<const Sums*> collect();  // sums of the oldest window or evaluated batch that was not collected
+  double tally(
+      const std::string& name);  // collects everything, then returns the newest value; NaN if the device failed
   const std::vector<Tally>& tallies() const { return bound_->tallies(); }
-  // Updates that an overflow prevented, as far as windows were collected; 0 without a loss scale.
+  // Number of updates skipped because of an overflow, in the windows collected so far; 0 without a loss scale.
   Result<int64_t> skipped_updates();
-  // Sums of the sample weights since begin(), one per output; a checkpoint inside a window carries them.
+  // Sums of the sample weights since begin(), one per output. A checkpoint inside a window stores them.
   const std::vector<double>& weight_sums() const { return weight_sums_; }
   void restore_weight_sums(std::vector<double> sums) { weight_sums_ = std::move(sums); }
 
-  // End of the highest value or workspace bound to a node that has run since the session was made or its plan changed:
-  // measured, not copied from the plan.
+  // End of the highest value or workspace of all nodes that have run since the session was created or its plan changed.
+  // It is measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
-  Bytes overhead_measured_bytes() const { return overhead_measured_; }  // by the dry run
-  Bytes overhead_now() const;                                           // what the process holds beside the arena
+  Bytes overhead_measured_bytes() const { return overhead_measured_; }  // measured in the dry run
+  Bytes overhead_now() const;  // bytes that the process holds outside the arena
   Bytes arena_held_bytes() const { return arena_->memory().held_bytes(); }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }
   std::string counted_by() const { return backend_.counted_by(); }
@@ -119,11 +123,20 @@ class Session {
 
   Session(const Backend& backend, const GraphOptions& options, Bytes held_before);
   Status check_idle() const;
-  Status bind(const Model& model, Plan plan);  // and uses it
-  Status bind_again();                         // every plan, at new addresses
+  Status bind(const Model& model, Plan plan);  // binds the plan and uses it
+  Status bind_again();                         // binds every plan to new addresses
+  // The plans that a failed change goes back to.
+  struct PlansBefore {
+    std::vector<std::pair<const Model*, Plan>> plans;
+    size_t in_use = 0;  // number of the plan in use
+    std::vector<PersistentSlot> kept;
+  };
+  PlansBefore plans_before() const;
+  Status restore(PlansBefore before);
+  Status bind_all(std::vector<std::pair<const Model*, Plan>> plans);  // replaces all plans
   Status check_overhead();
-  Status record(BoundPlan& plan);  // keeps what persistent values hold
-  void take(BoundPlan& plan);      // as the one in use
+  Status record(BoundPlan& plan);  // records its phases; keeps the contents of persistent values
+  void take(BoundPlan& plan);      // makes it the plan in use
   Status open_queues();
   Result<BoundPhase*> next_accumulate(int64_t count);
   Status run_batch(BoundPhase& phase, const Fill& fill);
@@ -134,7 +147,8 @@ class Session {
   void set_integers(StepScalar scalar, std::initializer_list<int64_t> values);
   void set_loss_factors(int64_t samples);
   void request_sums();
-  void read_tallies(const std::byte* persistent, Sums& sums) const;  // `persistent`: the arena's bottom, or a copy
+  void read_tallies(const std::byte* persistent,
+                    Sums& sums) const;  // `persistent`: the bottom of the arena, or a copy of it
 
   const Backend& backend_;
   GraphOptions options_;
@@ -142,24 +156,24 @@ class Session {
   std::unique_ptr<Arena> arena_;
   std::vector<std::unique_ptr<BoundPlan>> plans_;
   BoundPlan* bound_ = nullptr;          // the plan in use
-  std::unique_ptr<Feed> feed_;          // null where the host writes into the arena itself
-  std::unique_ptr<Readback> readback_;  // of the persistent values from tally_begin_ on
-  std::unique_ptr<Readback> skips_;     // of the updates prevented, where a schedule wants to know
+  std::unique_ptr<Feed> feed_;          // null if the arena is host-visible
+  std::unique_ptr<Readback> readback_;  // reads the persistent values from tally_begin_ on
+  std::unique_ptr<Readback> skips_;     // reads the number of skipped updates, if a schedule needs it
   Bytes tally_begin_ = 0;
   std::array<const PersistentSlot*, kStepScalars> scalars_ = {};  // null: no graph reads it
   std::vector<const PersistentSlot*> loss_factors_;               // one per output; null without a loss
   std::vector<const PersistentSlot*> tally_slots_;                // one per tally
   std::vector<Poke> pokes_;
   std::vector<double> weight_sums_;
-  Sums sums_[2];  // of the windows that wait; sums_[0] where nothing runs ahead
+  Sums sums_[2];  // of the windows that wait to be collected; only sums_[0] on the host
   int64_t requested_ = 0, collected_ = 0;
-  std::optional<int64_t> skipped_;                  // as of what was collected; where skips_ is
-  std::vector<std::vector<float>> staged_weights_;  // where the graph's weights are not f32
+  std::optional<int64_t> skipped_;                  // as of the last collected window; only if skips_ is set
+  std::vector<std::vector<float>> staged_weights_;  // used if the graph's sample weights are not f32
   std::vector<std::byte> staged_prediction_;
   int64_t first_sample_ = 0;
   Bytes arena_peak_ = 0;
   Bytes overhead_measured_ = 0;
-  std::function<void(const BoundPhase&)> run_instead_;  // of a probe that watches
+  std::function<void(const BoundPhase&)> run_instead_;  // set by a Probe that watches
 };
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// A session's plans: bound when it is made, added, taken in turn, or replaced between two windows.
+// The plans of a session: bound when the session is created; added, switched or replaced between two windows.
 #include <fmt/format.h>
 #include <malloc.h>
 
@@ -25,12 +25,12 @@ Session::~Session() = default;
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
                                                  const GraphOptions& options, Bytes held_before) {
   PLIMSOLL_TRY(validate(plan));
-  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // somebody may have come since it was made
+  PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // other processes may have taken memory since the plan was made
   std::unique_ptr<Session> session(new Session(backend, options, held_before));
   PLIMSOLL_ASSIGN(session->arena_, Arena::reserve(backend, plan));
   PLIMSOLL_TRY(session->bind(model, std::move(plan)));
   PLIMSOLL_TRY(session->open_queues());
-  // What planning needed is given back before the arena is used.
+  // Release the memory of planning before the arena is used.
   malloc_trim(0);
   Memory& memory = session->arena_->memory();
   if (memory.host_visible())
@@ -38,13 +38,13 @@ Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, 
   else
     PLIMSOLL_TRY(memory.fill(0, std::byte{0}, memory.bytes()));
   PLIMSOLL_TRY(session->record(*session->bound_));
-  PLIMSOLL_TRY(memory.fill(0, std::byte{0}, session->arena_->persistent_bytes()));  // as a new arena is
+  PLIMSOLL_TRY(memory.fill(0, std::byte{0}, session->arena_->persistent_bytes()));  // a new arena has zeros
   PLIMSOLL_TRY(session->check_overhead());
   return session;
 }
 
-// Added plans are not run before their first step: persistent values would change. On the host the dry run of the first
-// plan has shown what running adds, and what binding adds is measured.
+// Added plans do not run before their first step, because persistent values would change. On the host, the dry run of
+// the first plan has shown the overhead of running, and the overhead of binding is measured.
 Status Session::record(BoundPlan& plan) {
   if (arena_->memory().host_visible()) return {};
   PLIMSOLL_ASSIGN(const HostView kept, arena_->look());
@@ -54,15 +54,15 @@ Status Session::record(BoundPlan& plan) {
 
 Status Session::check_overhead() {
   overhead_measured_ = overhead_now() - held_before_;
-  arena_->memory().trim(arena_->persistent_bytes());  // each phase takes its own when it comes
+  arena_->memory().trim(arena_->persistent_bytes());  // each phase commits its memory when it runs
   int primitives = 0;
   for (const auto& bound : plans_) primitives += bound->primitives();
   const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(primitives);
   if (overhead_measured_ <= bound + held_by_tools()) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
-                    fmt::format("the process holds {} beside its arena, the published bound is {}",
+                    fmt::format("the process holds {} outside its arena, but the published bound is {}",
                                 format_bytes(overhead_measured_), format_bytes(bound)),
-                    {"nothing was trained: the budget could not have been kept"},
+                    {"nothing was trained, because the process might exceed the budget"},
                     {"report this with the output of 'plimsoll doctor'"}});
 }
 
@@ -88,7 +88,7 @@ Status Session::bind_again() {
   return {};
 }
 
-// Looks up once what steps need: nothing is found by name while they run.
+// Looks up all slots that steps need, so that steps do no lookups by name.
 void Session::take(BoundPlan& plan) {
   bound_ = &plan;
   arena_->use(plan.plan());
@@ -106,7 +106,7 @@ void Session::take(BoundPlan& plan) {
   for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(plan.most_samples())));
 }
 
-// What stands between a host that reads files and a device with memory of its own.
+// Opens the feed and the readbacks for a device with its own memory.
 Status Session::open_queues() {
   const Memory& memory = arena_->memory();
   if (memory.host_visible()) return {};
@@ -115,7 +115,7 @@ Status Session::open_queues() {
     batch = std::max(batch, bound->batch_bytes());
     if (bound->batch_bytes() - static_cast<Bytes>(bound->most_arrays()) * kAlignment > bound->plan().data_bytes)
       return fail(ErrorCode::kBadPlan,
-                  fmt::format("the plan has {} for a batch on its way to the device, which takes {}",
+                  fmt::format("the plan has {} for a staged batch, but it needs {}",
                               format_bytes(bound->plan().data_bytes), format_bytes(bound->batch_bytes())));
   }
   feed_.reset();
@@ -141,12 +141,13 @@ Status Session::open_queues() {
 Status Session::check_idle() const {
   PLIMSOLL_TRY(backend_.finish());
   if (readback_ == nullptr || requested_ == collected_) return {};
-  return fail(ErrorCode::kInternal, "plans are changed between windows, once all of them were collected");
+  return fail(ErrorCode::kInternal, "plans can change only between windows, after all windows were collected");
 }
 
 Status Session::use(size_t plan) {
   if (plan >= plans_.size())
-    return fail(ErrorCode::kInternal, fmt::format("there is no plan {}, the session has {}", plan, plans_.size()));
+    return fail(ErrorCode::kInternal,
+                fmt::format("there is no plan {}; the session has {} plans", plan, plans_.size()));
   if (bound_ == plans_[plan].get()) return {};
   PLIMSOLL_TRY(check_idle());
   take(*plans_[plan]);
@@ -165,19 +166,51 @@ Bytes Session::peak_with(const Plan& plan) const {
   return arena + data + device().overhead_bound(primitives);
 }
 
+Session::PlansBefore Session::plans_before() const {
+  PlansBefore before{{}, 0, arena_->kept()};
+  for (const auto& bound : plans_) {
+    if (bound.get() == bound_) before.in_use = before.plans.size();
+    before.plans.emplace_back(&bound->model(), bound->plan());
+  }
+  return before;
+}
+
+Status Session::bind_all(std::vector<std::pair<const Model*, Plan>> plans) {
+  plans_.clear();  // kernels go before the memory they are bound to
+  for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
+  for (auto& [model, plan] : plans) {
+    PLIMSOLL_TRY(bind(*model, std::move(plan)));
+    PLIMSOLL_TRY(record(*bound_));
+  }
+  return open_queues();
+}
+
+Status Session::restore(PlansBefore before) {
+  arena_->keep_only(std::move(before.kept));
+  PLIMSOLL_TRY(bind_all(std::move(before.plans)));
+  take(*plans_[before.in_use]);
+  return check_overhead();
+}
+
 Result<size_t> Session::add_plan(const Model& model, Plan plan) {
   PLIMSOLL_TRY(check_idle());
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(arena_->check(plan));
   PLIMSOLL_TRY(backend_.check_room(peak_with(plan)));
-  PLIMSOLL_ASSIGN(const bool moved, arena_->make_room(plan, false));
-  if (moved) PLIMSOLL_TRY(bind_again());
-  BoundPlan& before = *bound_;
-  PLIMSOLL_TRY(bind(model, std::move(plan)));
-  PLIMSOLL_TRY(record(*bound_));
-  PLIMSOLL_TRY(open_queues());
-  PLIMSOLL_TRY(check_overhead());
-  take(before);
+  PlansBefore before = plans_before();
+  const auto add = [&]() -> Status {
+    PLIMSOLL_ASSIGN(const bool moved, arena_->make_room(plan, false));
+    if (moved) PLIMSOLL_TRY(bind_again());
+    PLIMSOLL_TRY(bind(model, std::move(plan)));
+    PLIMSOLL_TRY(record(*bound_));
+    PLIMSOLL_TRY(open_queues());
+    return check_overhead();
+  };
+  if (Status added = add(); !added) {
+    PLIMSOLL_TRY(restore(std::move(before)));
+    return fail(std::move(added).error());
+  }
+  take(*plans_[before.in_use]);
   return plans_.size() - 1;
 }
 
@@ -185,30 +218,15 @@ Status Session::change_plan(const Model& model, Plan plan) {
   PLIMSOLL_TRY(check_idle());
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(arena_->check(plan));
-  std::vector<std::pair<const Model*, Plan>> before;
-  for (const auto& bound : plans_) before.emplace_back(&bound->model(), bound->plan());
-  const auto in_use = std::find_if(plans_.begin(), plans_.end(), [&](const auto& b) { return b.get() == bound_; });
-  const auto number = static_cast<size_t>(in_use - plans_.begin());
-  const auto bind_all = [&](std::vector<std::pair<const Model*, Plan>> plans) -> Status {
-    plans_.clear();  // kernels go before the memory they are bound to
-    for (size_t i = 0; i < plans.size(); ++i) PLIMSOLL_TRY(arena_->make_room(plans[i].second, i == 0));
-    for (auto& [shaped, one] : plans) {
-      PLIMSOLL_TRY(bind(*shaped, std::move(one)));
-      PLIMSOLL_TRY(record(*bound_));
-    }
-    PLIMSOLL_TRY(open_queues());
-    return check_overhead();
-  };
+  PlansBefore before = plans_before();
   feed_.reset();
   arena_peak_ = 0;
   std::vector<std::pair<const Model*, Plan>> after;
   after.emplace_back(&model, std::move(plan));
-  if (Status changed = bind_all(std::move(after)); !changed) {
-    PLIMSOLL_TRY(bind_all(std::move(before)));
-    take(*plans_[number]);
-    return changed;
-  }
-  return {};
+  Status changed = bind_all(std::move(after));
+  if (changed) changed = check_overhead();
+  if (!changed) PLIMSOLL_TRY(restore(std::move(before)));
+  return changed;
 }
 
 }  // namespace plimsoll::engine

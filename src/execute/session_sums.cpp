@@ -1,4 +1,4 @@
-// What a window has summed comes back to the host, where the device goes on meanwhile.
+// Copies the sums of a window back to the host while the device continues.
 #include <algorithm>
 #include <cassert>
 #include <limits>
@@ -34,7 +34,7 @@ Result<const Sums*> Session::collect() {
   if (collected_ == requested_) return fail(ErrorCode::kInternal, "there is nothing to collect: no window was applied");
   Sums& sums = sums_[readback_ ? collected_ % 2 : 0];
   if (readback_) {
-    ++collected_;  // whether or not the device has failed meanwhile: it is not asked for the same again
+    ++collected_;  // also if the device has failed, so that the same sums are not requested again
     PLIMSOLL_ASSIGN(const auto bytes, readback_->wait());
     read_tallies(bytes.data() - tally_begin_, sums);
     if (skips_) {

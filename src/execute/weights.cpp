@@ -11,7 +11,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Session values of optimizer state in the order of Keras's file: for each trainable weight its moments.
+// Returns the session's optimizer state values in the order of Keras's file: for each trainable weight, its moments.
 std::vector<std::string> state_values(const Session& session) {
   std::vector<std::string> names;
   for (const Weight& weight : session.model().weights()) {
@@ -56,11 +56,11 @@ Status clear_state(Session& session) {
 
 Status check_weights(const Session& session, const KerasArchive& archive) {
   Error missing{ErrorCode::kWeightMissing,
-                fmt::format("{}: weights the model needs are not in the file", archive.path),
+                fmt::format("{}: weights that the model needs are not in the file", archive.path),
                 {},
                 {"save the model again from Keras"}};
   Error wrong{ErrorCode::kWeightShape,
-              fmt::format("{}: weights in the file have other shapes than the model", archive.path),
+              fmt::format("{}: weights in the file have other shapes than in the model", archive.path),
               {},
               {"save the model again from Keras"}};
   for (const Weight& weight : session.model().weights()) {
@@ -69,7 +69,7 @@ Status check_weights(const Session& session, const KerasArchive& archive) {
     if (dataset == nullptr)
       missing.fact(fmt::format("{}: no dataset {} in model.weights.h5", weight.name, weight.file_path));
     else if (!(dataset->type.shape == weight.shape))
-      wrong.fact(fmt::format("{}: {} is [{}], the model needs [{}]", weight.name, weight.file_path,
+      wrong.fact(fmt::format("{}: {} is [{}], but the model needs [{}]", weight.name, weight.file_path,
                              to_text(dataset->type.shape), to_text(weight.shape)));
   }
   if (!missing.facts.empty()) return fail(std::move(missing));
@@ -77,13 +77,13 @@ Status check_weights(const Session& session, const KerasArchive& archive) {
   return {};
 }
 
-// What a LossScaleOptimizer keeps beside an iteration and a learning rate of its own, which stay 0.
+// The state of a LossScaleOptimizer. It also has its own iteration and learning rate, which always stay 0.
 struct LossScaleState {
   int64_t steps = 0;
   double scale = LossScale{}.initial;
 };
 
-// That of a file, where it was built; what a new one has otherwise.
+// Returns the loss scale state of a file, or the initial state if the file has none.
 Result<LossScaleState> loss_scale_state(const WeightsFile& file) {
   const auto outer = optimizer_variables(file), inner = optimizer_variables(file, kInnerOptimizerVars);
   LossScaleState state;
@@ -97,7 +97,7 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
   const std::vector<std::string> names = state_values(session);
   std::vector<OptimizerVariable> variables = optimizer_variables(file);
   if (auto inner = optimizer_variables(file, kInnerOptimizerVars); !inner.empty()) {
-    // The outer optimizer's own four come first, once it was built; then all of the inner one's again.
+    // If the outer optimizer was built, its own four variables come first, then all variables of the inner optimizer.
     if (session.model().optimizer().loss_scale) {
       PLIMSOLL_ASSIGN(const LossScaleState state, loss_scale_state(file));
       if (variables.size() == inner.size() + 4) PLIMSOLL_TRY(set_loss_scale(session, state.scale, state.steps));
@@ -117,7 +117,7 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
   }
   if (variables.size() != head + names.size()) {
     report.notes.push_back(fmt::format(
-        "the file has {} optimizer variables where this optimizer has {}: its state starts anew, at iteration 0",
+        "the file has {} optimizer variables, but this optimizer has {}: its state is reset, at iteration 0",
         variables.size(), head + names.size()));
     report.optimizer.iteration = 0;
     return {};
@@ -129,12 +129,12 @@ Status load_optimizer(Session& session, const WeightsFile& file, LoadReport& rep
   return {};
 }
 
-// The optimizer's variables as Keras orders them; the scalars live here while they are written.
+// The optimizer's variables in Keras's order. Holds the scalars while they are written.
 struct OptimizerEntries {
   int64_t iteration;
   float learning_rate;
-  std::optional<LossScaleState> kept;  // of the file: for whoever goes on with it, used here or not
-  int64_t unused_iteration = 0;        // of a LossScaleOptimizer itself
+  std::optional<LossScaleState> kept;  // from the source file; saved again even if this run does not use it
+  int64_t unused_iteration = 0;        // iteration of the LossScaleOptimizer itself
   float unused_rate = 0, kept_scale = 0;
 
   void add_plain(const Session& session, const HostView& values, std::string_view group, int index,
@@ -234,7 +234,7 @@ Bytes expected_model_bytes(const Session& session, const KerasArchive* source, c
   for (const Weight& weight : session.model().weights())
     if (session.has_persistent(weight.name)) add(weight.name, weight.file_path);
   const bool scaled = session.has_persistent(kLossScale) || (source != nullptr && has_loss_scale_state(*source));
-  int index = 8;  // the scalars of both optimizers are small change
+  int index = 8;  // skips the scalars of both optimizers, whose bytes are negligible
   for (int copies = scaled ? 2 : 1; copies > 0; --copies)
     for (const std::string& name : state_values(session)) add(name, optimizer_path(index++));
   const WeightsFile* old = source != nullptr && source->weights ? &*source->weights : nullptr;

@@ -1,4 +1,4 @@
-// Weights and optimizer state between a file and a session's arena, straight into and out of it.
+// Loads and saves weights and optimizer state directly between a file and a session's arena.
 #pragma once
 
 #include "execute/session.h"
@@ -6,28 +6,28 @@
 
 namespace plimsoll::engine {
 
-// Where training stands; checkpoints and `.keras` files carry it.
+// The progress of training. Checkpoints and `.keras` files contain it.
 struct OptimizerState {
-  int64_t iteration = 0;     // updates made
-  double learning_rate = 0;  // as the file has it; a schedule overrides it
+  int64_t iteration = 0;     // number of updates so far
+  double learning_rate = 0;  // from the file; a schedule overrides it
 };
 
 struct LoadReport {
   OptimizerState optimizer;
-  std::vector<std::string> notes;  // what a user should know: "the file has no moments; they start at zero"
+  std::vector<std::string> notes;  // for the user: "the file has no optimizer moments; they start at zero"
 };
 
-// kWeightMissing and kWeightShape list every weight concerned.
+// Fails with kWeightMissing or kWeightShape; the error lists all affected weights.
 Result<LoadReport> load_weights(Session& session, const KerasArchive& archive, bool keep_optimizer);
 
-// Weights by their initializers, state zero.
+// Sets weights by their initializers, and optimizer state to zero.
 Status initialize_weights(Session& session, uint64_t seed);
 
-// Writes a `.keras` file that Keras loads, optimizer state included. `source` may be null for a model made in C++.
+// Writes a `.keras` file that Keras can load, with optimizer state. `source` may be null for a model built in C++.
 Status save_model(const Session& session, const KerasArchive* source, const std::string& config_text,
                   const OptimizerState& state, const std::string& path);
 
-// Bytes of that file, a little more rather than less.
+// Estimated bytes of that file, rounded up a little.
 Bytes expected_model_bytes(const Session& session, const KerasArchive* source, const std::string& config_text);
 
 }  // namespace plimsoll::engine

@@ -21,8 +21,8 @@ Status read_cut(Prefetcher& reader, const BatchRequest& cut, const BatchBuffers&
   PLIMSOLL_ASSIGN(const BatchRequest served, reader.next(into));
   if (served == cut) return {};
   return fail(ErrorCode::kInternal,
-              fmt::format("{} samples from {} of epoch {} were read, {} from {} of epoch {} are next", served.count,
-                          served.first, served.epoch, cut.count, cut.first, cut.epoch));
+              fmt::format("{} samples from {} of epoch {} were read, but {} from {} of epoch {} were expected",
+                          served.count, served.first, served.epoch, cut.count, cut.first, cut.epoch));
 }
 
 }  // namespace plimsoll::engine

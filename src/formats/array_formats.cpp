@@ -5,12 +5,12 @@
 
 namespace plimsoll::engine {
 
-// Each is defined in the source of its format.
+// Each format is defined in its own source file.
 extern const ArrayFormat kNpyFormat, kNpzFormat, kSafetensorsFormat, kIdxFormat;
 
 namespace {
 
-// In the order in which help lists them, and in which the first bytes of a file are compared.
+// Help texts list the formats in this order, and the first bytes of a file are compared in this order.
 constexpr std::array kFormats = {&kNpyFormat, &kNpzFormat, &kSafetensorsFormat, &kIdxFormat};
 
 bool has_ending(std::string_view path, std::string_view endings) {

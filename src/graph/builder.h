@@ -1,5 +1,5 @@
-// Adds values and nodes to a graph. Shapes are inferred by the ops, through a function the ops folder hands in
-// (make_builder in ops/build.h), so graph/ need not know them.
+// Adds values and nodes to a graph. The ops infer the shapes through a function that the ops folder passes in
+// (make_builder in ops/build.h), so graph/ does not depend on ops/.
 #pragma once
 
 #include <functional>
@@ -22,14 +22,14 @@ class GraphBuilder {
   const Graph& graph() const { return graph_; }
   Graph take() { return std::move(graph_); }
 
-  // What is given to everything that is added: the layer to nodes and values, the category to what nodes make, the
-  // stage to nodes.
+  // Tags for everything that is added: nodes and values get the layer, values made by nodes get the category, nodes get
+  // the stage.
   struct Tags {
     std::string layer;
     Category category = Category::kActivations;
     Stage stage = Stage::kForward;
   };
-  // Puts back the tags that were there before it, in the reverse order of making.
+  // Restores the previous tags when destroyed. Scopes must be destroyed in the reverse order of their creation.
   class [[nodiscard]] Scope {
    public:
     Scope(GraphBuilder& builder, Tags tags)
@@ -48,11 +48,11 @@ class GraphBuilder {
   Scope in_stage(Stage stage, Category category) { return {*this, {tags_.layer, category, stage}}; }
 
   ValueId input(const std::string& name, TensorType type, Category category, bool persistent);
-  // The persistent value of that name, added if this graph does not have it yet.
+  // Returns the persistent value with this name. Adds it if the graph does not have it yet.
   ValueId persistent(const std::string& name, const TensorType& type, Category category);
 
-  // Adds a node; a shape error is kept and reported by status(), and the node then has outputs of the first input's
-  // type, so that building can go on and list what else is wrong.
+  // Adds a node. A shape error is stored and returned by status(); the node's outputs then get the first input's type,
+  // so that building can continue and find further errors.
   std::vector<ValueId> add(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {},
                            const std::string& name = "");
   ValueId add1(const std::string& op, std::vector<ValueId> inputs, Attrs attrs = {}, const std::string& name = "") {

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 3> kStages = {"forward", "backward", "upd
 constexpr std::array<std::string_view, 3> kQueues = {"compute", "to_host", "from_host"};
 constexpr std::array<std::string_view, 2> kSpaces = {"device", "host"};
 
-// The enumerator whose name stands at its number.
+// Returns the enumerator with this name. `names` is indexed by the enumerators' numbers.
 template <typename Enum, size_t n>
 std::optional<Enum> named(const std::array<std::string_view, n>& names, std::string_view name) {
   for (size_t i = 0; i < n; ++i)
@@ -72,7 +72,7 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph) {
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     for (ValueId id : graph.nodes[n].inputs) {
       auto& list = readers[static_cast<size_t>(id)];
-      // A node that reads a value twice is one reader.
+      // A node that reads a value twice counts as one reader.
       if (list.empty() || list.back() != static_cast<NodeId>(n)) list.push_back(static_cast<NodeId>(n));
     }
   return readers;

@@ -1,10 +1,10 @@
 // The intermediate representation: SSA values with static shapes, and nodes in program order.
 //
-// A graph is plain data. Passes read one and build another; nothing in it points into a backend. Values that outlive a
-// run of the graph (weights, optimizer state, statistics, accumulators, step scalars) are `persistent` and identified
-// across graphs by their name. A graph never writes a persistent value in place; it lists `updates`: "when the run is
-// over, persistent value P holds what `value` held". The planner turns that into writing over P once its last reader
-// has run.
+// A graph is plain data. Passes read one graph and build another; nothing in a graph points into a backend. Values that
+// outlive a run of the graph (weights, optimizer state, statistics, accumulators, step scalars) are `persistent` and
+// identified across graphs by their name. A graph never writes a persistent value in place. Instead it lists `updates`,
+// each of which says: after the run, persistent value P holds the contents of `value`. The planner turns an update into
+// a write over P after P's last reader has run.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ using ValueId = int32_t;
 using NodeId = int32_t;
 inline constexpr int32_t kNone = -1;
 
-// What a byte is for: every byte of an arena has one of these, and reports group by it. Nothing else is decided by it.
+// The purpose of a byte. Every byte of an arena has one category, and reports group by it. Categories affect nothing
+// but reports.
 enum class Category : uint8_t {
   kWeights,
   kGradients,
@@ -38,35 +39,35 @@ enum class Category : uint8_t {
 std::string_view name_of(Category category);
 std::optional<Category> category_from_name(std::string_view name);
 
-// A memory that values lie in, by its number: the device's arena, the host's memory beside it. Further numbers are
-// further memories, other devices' for one; which there are, a plan lists (plan/plan.h).
+// The memory that a value lies in, by number: the device's arena or host memory. Further numbers are further memories,
+// such as those of other devices; a plan lists its memories (plan/plan.h).
 enum class Space : uint8_t { kDevice, kHost };
 inline constexpr int kMostSpaces = 16;
-std::string to_text(Space space);  // "device", "host", or the number
+std::string to_text(Space space);  // "device", "host" or the number
 std::optional<Space> space_from_text(std::string_view text);
 
-// What nodes wait in line for. Work on another queue than compute's runs beside the nodes behind it: it is over when a
-// node on the compute queue has waited for it.
+// The queue that a node runs on. A node on a queue other than kCompute runs concurrently with the compute nodes that
+// follow it. It has certainly finished only after a compute node has waited for it.
 enum class Queue : uint8_t { kCompute, kToHost, kFromHost };
 std::string_view name_of(Queue queue);
 std::optional<Queue> queue_from_name(std::string_view name);
 
-// The part of a training step that a node belongs to. A node that is made again for the backward pass stays a forward
-// one.
+// The part of a training step that a node belongs to. A forward node that is recomputed for the backward pass stays a
+// forward node.
 enum class Stage : uint8_t { kForward, kBackward, kUpdate };
 std::string_view name_of(Stage stage);
 std::optional<Stage> stage_from_name(std::string_view name);
 
-// A type of its own because of libstdc++ 12: it takes a variant of numbers, strings and vectors for one that always
-// holds a value, and where copying one fails it destroys what was never made. With another type among them it looks
-// first.
+// A class of its own to work around libstdc++ 12, which assumes that a variant of numbers, strings and vectors always
+// holds a value. If copying such a variant throws, it destroys an object that was never constructed. With another class
+// among the alternatives, it checks first.
 struct AttrList : std::vector<int64_t> {
   using std::vector<int64_t>::vector;
-  AttrList(std::vector<int64_t> list) : std::vector<int64_t>(std::move(list)) {}  // NOLINT: a list is a list
+  AttrList(std::vector<int64_t> list) : std::vector<int64_t>(std::move(list)) {}  // NOLINT: implicit on purpose
 };
 using Attr = std::variant<int64_t, double, bool, std::string, AttrList>;
 
-// Attributes by name, ordered so that printing is deterministic.
+// Attributes by name, sorted, so that printing is deterministic.
 class Attrs {
  public:
   Attrs() = default;
@@ -91,10 +92,10 @@ struct Value {
   std::string name;  // unique in the graph
   TensorType type;
   Category category = Category::kActivations;
-  std::string layer;        // the user's name for where it comes from; may be empty
-  bool persistent = false;  // an input of the graph that outlives its run
+  std::string layer;        // the name of the user's layer that it comes from; may be empty
+  bool persistent = false;  // an input of the graph that outlives the run
   NodeId producer = kNone;  // kNone: an input of the graph
-  // Chosen by lower/: the physical layout in the backend's words ("" is row-major) and its bytes, padding included.
+  // Set by lower/: the physical layout, named by the backend ("" is row-major), and its size in bytes with padding.
   std::string layout;
   Bytes layout_bytes = 0;
   Space space = Space::kDevice;
@@ -111,7 +112,7 @@ struct Node {
   Attrs attrs;
   std::string layer;
   Stage stage = Stage::kForward;
-  std::shared_ptr<const Graph> body;  // of op "fused" only: the element-wise nodes it runs in one pass
+  std::shared_ptr<const Graph> body;  // only for op "fused": the element-wise nodes that it runs as one kernel
   Queue queue = Queue::kCompute;
 };
 
@@ -133,13 +134,13 @@ struct Graph {
   Value& value(ValueId id) { return values[static_cast<size_t>(id)]; }
   const Node& node(NodeId id) const { return nodes[static_cast<size_t>(id)]; }
   const TensorType& type(ValueId id) const { return value(id).type; }
-  ValueId find(std::string_view name) const;  // kNone if there is no such value
+  ValueId find(std::string_view name) const;  // kNone if there is no value with this name
 };
 
 // For each value, the nodes that read it, in program order.
 std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 
-// The text form; parse(print(g)) gives g again, to the letter when printed.
+// The text form. parse(print(g)) gives g again, and printing that gives the same text.
 //
 //   graph "train"
 //     %x = input f32[32,28,28,1] inputs
@@ -149,15 +150,16 @@ std::vector<std::vector<NodeId>> readers_of(const Graph& graph);
 //     output %y
 //     update %dense/kernel <- %2
 //
-// What is not the rule stands behind: `space=host` behind a category says where the value lies; `stage=backward` or
-// `stage=update` at the end of a node's line that it is not part of the forward pass, and `queue=to_host` or
-// `queue=from_host` that it runs beside the computation.
+// Only exceptions are written. `space=host` after a category: the value lies in host memory. `stage=backward` or
+// `stage=update` at the end of a node's line: the node is not part of the forward pass. `queue=to_host` or
+// `queue=from_host`: the node runs concurrently with the computation.
 // The body of a fused node follows it between lines `{` and `}`.
 std::string print(const Graph& graph);
 Result<Graph> parse_graph(std::string_view text);
 
-// Structure: ids in range, names unique, one producer a value, read after written, updates of persistent values with
-// equal types. ops/op.h's `verify` adds what the ops say. Returns kInternal: only we can cause it.
+// Checks the structure: ids are in range, names are unique, every value has one producer and is written before it is
+// read, updates target persistent values of the same type. `verify` in ops/op.h also checks the ops' own rules. Fails
+// with kInternal, because only a bug in Plimsoll can cause a violation.
 Status verify_structure(const Graph& graph);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// Reads graph text. One line is one statement; errors name the line, what was expected there and what stands there.
+// Reads graph text. Each line is one statement; an error names the line, what was expected and what was found.
 #include <fmt/format.h>
 
 #include <charconv>
@@ -116,7 +116,7 @@ class Line {
         return static_cast<char>(code);
       }
     }
-    return bad("bad escape in a quoted text");
+    return bad("invalid escape sequence in a quoted text");
   }
 
   Result<Attr> number() {
@@ -146,7 +146,7 @@ class Lines {
  public:
   explicit Lines(std::string_view text) : rest_(text) {}
 
-  // The next line that is not blank, or nothing.
+  // Returns the next line that is not blank, or nullopt at the end.
   std::optional<Line> next() {
     while (!rest_.empty()) {
       const size_t end = std::min(rest_.find('\n'), rest_.size());
@@ -292,7 +292,7 @@ class GraphParser {
     return line.expect("}");
   }
 
-  // A word that `from_name` knows.
+  // Reads a word that `from_name` accepts.
   template <typename Enum>
   static Result<Enum> one_of(Line& line, std::string_view what, std::optional<Enum> (*from_name)(std::string_view)) {
     PLIMSOLL_ASSIGN(const std::string name, line.word(fmt::format("a {}", what)));
@@ -301,7 +301,7 @@ class GraphParser {
     return *known;
   }
 
-  // "f32[2,3] activations", and the layout and the memory where they are named.
+  // Reads "f32[2,3] activations", and the layout and the memory if they are given.
   static Status type_of(Line& line, Value& value) {
     PLIMSOLL_ASSIGN(const std::string dtype, line.word("a dtype"));
     const auto known_dtype = dtype_from_name(dtype);

@@ -34,7 +34,7 @@ std::string reference(const Graph& graph, ValueId id) {
   return '%' + (is_plain_name(name) ? name : quoted(name));
 }
 
-// The shortest text that reads back as the same number, and never looks like an integer.
+// Returns the shortest text that reads back as the same number and does not look like an integer.
 std::string real_text(double value) {
   std::string text = fmt::format("{}", value);
   if (std::isfinite(value) && text.find_first_of(".e") == std::string::npos) text += ".0";
@@ -88,8 +88,8 @@ class Printer {
   }
 
  private:
-  // Inputs stand where they were created, so that reading the text gives values the ids they had; but before their
-  // reader.
+  // Inputs are printed in order of creation, so that parsing gives values the same ids, but always before the node that
+  // reads them.
   size_t inputs_needed_by(const Node& node) const {
     size_t count = printed_;
     for (size_t i = printed_; i < graph_.inputs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Questions that several passes ask of a graph.
+// Queries on graphs that several passes share.
 #pragma once
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 
 namespace plimsoll::engine {
 
-// One flag per value: whether the graph hands it out, as an output or as the new value of an update. Such a value must
-// exist as itself, whatever a pass does to its readers.
+// Returns one flag per value: whether the value is an output of the graph or the new value of an update. Passes must
+// keep such a value, even if they change its readers.
 inline std::vector<bool> handed_out_values(const Graph& graph) {
   std::vector<bool> handed_out(graph.values.size(), false);
   for (ValueId id : graph.outputs) handed_out[static_cast<size_t>(id)] = true;
@@ -16,7 +16,7 @@ inline std::vector<bool> handed_out_values(const Graph& graph) {
   return handed_out;
 }
 
-// The same for one value.
+// Same as handed_out_values, for one value.
 inline bool is_handed_out(const Graph& graph, ValueId id) {
   return std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end() ||
          std::any_of(graph.updates.begin(), graph.updates.end(),

@@ -103,7 +103,7 @@ Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(
   return rewrite.finish();
 }
 
-// In place: while a large model is planned, a second graph would be the larger part of what the process holds.
+// Works in place: for a large model, a second graph would be most of the planner's memory.
 Graph without_dead_nodes(Graph graph) {
   std::vector<bool> needed(graph.values.size(), false);
   for (ValueId id : graph.inputs) needed[static_cast<size_t>(id)] = true;

@@ -1,4 +1,4 @@
-// Building one graph from another: what every pass does.
+// Building one graph from another, as every pass does.
 #pragma once
 
 #include <functional>
@@ -10,21 +10,21 @@ namespace plimsoll::engine {
 
 class Rewrite {
  public:
-  // Starts with the name and all inputs of `from`, which must outlive this.
+  // Starts with the name and all inputs of `from`, which must outlive the Rewrite.
   explicit Rewrite(const Graph& from);
 
   const Graph& from() const { return from_; }
   const Graph& graph() const { return to_; }
 
-  ValueId to(ValueId old) const;          // the new value that stands for an old one
-  void bind(ValueId old, ValueId value);  // from now on `value` stands for `old`
-  ValueId add_value(Value value);         // its name is made unique
-  void add_node(Node node);               // of new ids; its outputs must have been added
-  void copy_node(NodeId old);             // the node as it was, reading what now stands for its inputs
-  // A copy of an old node whose outputs stand for nothing: its outputs' new ids.
+  ValueId to(ValueId old) const;          // the new value that replaces `old`
+  void bind(ValueId old, ValueId value);  // from now on `value` replaces `old`
+  ValueId add_value(Value value);         // makes the name unique
+  void add_node(Node node);               // with ids of the new graph; the outputs must have been added
+  void copy_node(NodeId old);             // copies the node and maps its inputs to the new graph
+  // Copies an old node without binding its outputs. Returns the ids of the new outputs.
   std::vector<ValueId> clone_node(NodeId old, const std::vector<ValueId>& inputs);
 
-  Graph finish();  // ends the rewriting: outputs and updates mapped; nodes that nobody reads dropped
+  Graph finish();  // maps outputs and updates and drops dead nodes; the Rewrite cannot be used afterwards
 
  private:
   std::string unique_name(std::string wish);
@@ -35,16 +35,16 @@ class Rewrite {
   std::map<std::string, int> names_;
 };
 
-// For each value, the one node it is there for; kNone where several read it, or where it is an output or an update,
-// which must exist as themselves.
+// Returns, for each value, the only node that reads it. kNone if several nodes read it or if it is an output or part of
+// an update.
 std::vector<NodeId> only_readers_of(const Graph& graph);
 
-// Nodes and the readers that alone read what they make.
+// Finds producers whose value has a single reader.
 class OnlyReaders {
  public:
   explicit OnlyReaders(const Graph& graph) : graph_(graph), only_reader_(only_readers_of(graph)) {}
 
-  // The node that makes `value` for `reader`, a node of the graph, and for nobody else; null otherwise.
+  // Returns the node that produces `value`, if `reader` (a node of the graph) is its only reader; null otherwise.
   const Node* maker(const Node& reader, ValueId value) const;
 
  private:
@@ -52,11 +52,11 @@ class OnlyReaders {
   std::vector<NodeId> only_reader_;
 };
 
-// Each node as `replacement` has it, in values of the old graph and with the same outputs, or as it was. Nodes that
-// nobody reads any more are dropped.
+// Replaces each node by the node that `replacement` returns, which must have the same outputs and use values of the old
+// graph. Keeps the node if it returns nullopt. Drops nodes that are no longer read.
 Graph replace_nodes(const Graph& graph, const std::function<std::optional<Node>(const Node&)>& replacement);
 
-// Without nodes and values that lead to no output or update. Graph inputs stay, read or not.
+// Removes nodes and values that do not lead to an output or an update. Graph inputs stay even if they are not read.
 Graph without_dead_nodes(Graph graph);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// What printing and parsing of graph text share: which names stand bare after '%', and how the others are quoted.
+// Shared by printing and parsing of graph text: which names need no quotes after '%', and how the others are quoted.
 #pragma once
 
 #include <string>

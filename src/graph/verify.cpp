@@ -57,24 +57,27 @@ class StructureCheck {
     const Node& node = graph_.node(n);
     if (node.outputs.empty()) return broken(graph_, fmt::format("node {} ({}) has no output", n, node.op));
     for (ValueId id : node.inputs) {
-      if (!in_range(id)) return broken(graph_, fmt::format("node {} ({}) reads value {}", n, node.op, id));
+      if (!in_range(id))
+        return broken(graph_, fmt::format("node {} ({}) reads value {}, which does not exist", n, node.op, id));
       if (!written_[static_cast<size_t>(id)])
         return broken(graph_,
                       fmt::format("node {} ({}) reads %{} before it is written", n, node.op, graph_.value(id).name));
     }
     for (ValueId id : node.outputs) {
-      if (!in_range(id)) return broken(graph_, fmt::format("node {} ({}) writes value {}", n, node.op, id));
+      if (!in_range(id))
+        return broken(graph_, fmt::format("node {} ({}) writes value {}, which does not exist", n, node.op, id));
       const Value& v = graph_.value(id);
       if (written_[static_cast<size_t>(id)])
         return broken(graph_, fmt::format("node {} ({}) writes %{}, which has a writer", n, node.op, v.name));
       if (v.producer != n)
-        return broken(graph_,
-                      fmt::format("%{} is written by node {} ({}) but names node {}", v.name, n, node.op, v.producer));
+        return broken(graph_, fmt::format("%{} is written by node {} ({}), but its producer is node {}", v.name, n,
+                                          node.op, v.producer));
       if (v.persistent) return broken(graph_, fmt::format("%{} is persistent but written by a node", v.name));
       written_[static_cast<size_t>(id)] = true;
     }
     if ((node.op == "fused") != (node.body != nullptr))
-      return broken(graph_, fmt::format("node {} ({}): fused nodes, and only they, have a body", n, node.op));
+      return broken(graph_,
+                    fmt::format("node {} ({}): only fused nodes may have a body, and they must have one", n, node.op));
     if (node.body) PLIMSOLL_TRY(verify_structure(*node.body));
     return {};
   }
@@ -83,14 +86,15 @@ class StructureCheck {
     std::unordered_set<ValueId> seen;
     for (const Update& u : graph_.updates) {
       if (!in_range(u.persistent) || !in_range(u.value))
-        return broken(graph_, fmt::format("update of value {} by value {}", u.persistent, u.value));
+        return broken(
+            graph_, fmt::format("update of value {} by value {}, one of which does not exist", u.persistent, u.value));
       const Value& to = graph_.value(u.persistent);
       const Value& from = graph_.value(u.value);
       if (!to.persistent) return broken(graph_, fmt::format("update of %{}, which is not persistent", to.name));
       if (!seen.insert(u.persistent).second) return broken(graph_, fmt::format("%{} is updated twice", to.name));
       if (!(to.type == from.type))
-        return broken(graph_, fmt::format("update of %{} {} by %{} {}", to.name, to_text(to.type), from.name,
-                                          to_text(from.type)));
+        return broken(graph_, fmt::format("update of %{} {} by %{} {}: the types differ", to.name, to_text(to.type),
+                                          from.name, to_text(from.type)));
     }
     return {};
   }

@@ -1,4 +1,4 @@
-// What levers have in common: what one does to the training, and what one did in a plan.
+// Types that all levers share: the effect of a lever on training, and its use in a plan.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 namespace plimsoll::engine {
 
 enum class Effect : uint8_t {
-  kBitwise,   // nothing changes
-  kRounding,  // another order of additions: like another thread count
-  kTraining,  // the training itself changes; never chosen unless the user allowed it
+  kBitwise,   // results are identical
+  kRounding,  // the order of additions changes, as with another number of threads
+  kTraining,  // the training itself changes; used only if the user allowed it
 };
 std::string_view name_of(Effect effect);
 
 struct LeverUse {
   std::string name;
-  int64_t count = 0;      // how many values or pieces it touched
-  Bytes saves_bytes = 0;  // of the arena, against the plan without it; filled in by search
+  int64_t count = 0;      // number of values or micro-batches it affects
+  Bytes saves_bytes = 0;  // arena bytes saved compared with the plan without the lever; filled in by search
   double costs_seconds = 0;
   Effect effect = Effect::kBitwise;
 };
@@ -26,7 +26,7 @@ struct LeverUse {
 // A joint graph that a lever rewrote.
 struct Rewritten {
   Graph graph;
-  int64_t count = 0;  // values it touched
+  int64_t count = 0;  // number of values it affected
 };
 
 }  // namespace plimsoll::engine

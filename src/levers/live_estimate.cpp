@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Such results lie over an input or are never stored: lower/ fuses them.
+// lower/ fuses these nodes, so their results are stored in-place or not at all.
 bool is_fused(const Node& node) {
   return op_def(node.op).kind == OpKind::kElementwise || op_def(node.op).kind == OpKind::kReduction;
 }
@@ -64,8 +64,8 @@ LiveEstimate::Chain LiveEstimate::chain_of(ValueId id) const {
   return chain;
 }
 
-// With its backward readers gone, relu could be folded into the product that makes `id`; the clone, which they read,
-// would stay without. Another kernel may round otherwise.
+// Returns false if recomputing `id` would let lowering fold a relu into the convolution or product that produces it.
+// The clone would have no relu, so the two could use different kernels and round differently.
 bool LiveEstimate::keeps_its_epilogue(ValueId id) const {
   const Node& node = graph_.node(graph_.value(id).producer);
   if (node.op != "conv2d" && node.op != "matmul") return true;
@@ -94,7 +94,7 @@ void LiveEstimate::price(SavedActivation& saved, const Device& device) const {
   saved.sources = std::move(chain.sources);
 }
 
-// A cheap value read in the backward pass is recomputed from saved activations there and then.
+// A cheap value that a backward node reads is recomputed from saved activations right at that node.
 void LiveEstimate::find_backward_readers() {
   const auto reads = [&](int source, int node) {
     SavedActivation& a = saved_[static_cast<size_t>(source)];
@@ -125,7 +125,7 @@ void LiveEstimate::fill_base() {
     for (NodeId reader : readers_[v]) {
       const Node& node = graph_.node(reader);
       if (backward || !is_backward(node)) last = std::max(last, reader);
-      // A clone that does not fuse into its reader is stored for it.
+      // A clone that is not fused into its reader must be stored.
       if (cheap_.recomputed[v] && is_backward(node) && !is_fused(node)) {
         base_[static_cast<size_t>(reader)] += value.bytes();
         base_[static_cast<size_t>(reader) + 1] -= value.bytes();
@@ -151,7 +151,7 @@ LiveEstimate::Load LiveEstimate::load(const std::vector<bool>& recomputed, Bytes
     change_[static_cast<size_t>(first)] += bytes;
     change_[static_cast<size_t>(last) + 1] -= bytes;
   };
-  // Readers before what they read: a saved activation is wanted where the first clone that reads it is made.
+  // Visit readers before their sources: a saved activation is needed from the first clone that reads it.
   for (size_t a = saved_.size(); a-- > 0;) {
     const SavedActivation& saved = saved_[a];
     if (!recomputed[a]) {

@@ -1,6 +1,6 @@
-// What is alive where, for any choice of the kept values to be recomputed, without rewriting or lowering the graph:
-// quick enough to try thousands of choices, and near enough to rank them. What a choice really takes is known after
-// lower/ and plan/.
+// Estimates the live bytes at each node for a choice of saved activations to recompute, without rewriting or lowering
+// the graph. It is fast enough to try thousands of choices and accurate enough to rank them. lower/ and plan/ compute
+// the real bytes of a choice.
 #pragma once
 
 #include "device/device.h"
@@ -8,16 +8,16 @@
 
 namespace plimsoll::engine {
 
-// A value that is kept for the backward pass under cheap_choice. It can be recomputed from others.
+// A value that cheap_choice keeps for the backward pass.
 struct SavedActivation {
   ValueId value = kNone;
   Bytes bytes = 0;
-  int made = 0, forward_last = 0;  // node that makes it, and the last forward one that reads it
-  int first = 0, last = 0;         // first and last backward node that reads it, or something cheap made of it
+  int made = 0, forward_last = 0;  // node that produces it, and the last forward node that reads it
+  int first = 0, last = 0;         // first and last backward node that reads it or a cheap clone computed from it
   bool can_be_recomputed = false;
   std::vector<NodeId> clones;  // nodes that recompute it
-  double seconds = 0;          // of these
-  Bytes scratch = 0;           // what its own node reads that is neither saved nor persistent
+  double seconds = 0;          // run time of the clones
+  Bytes scratch = 0;           // bytes that its producer reads and that are neither saved nor persistent
   std::vector<int> sources;    // saved activations that the clones read
 };
 
@@ -27,8 +27,8 @@ class LiveEstimate {
 
   const std::vector<SavedActivation>& saved() const { return saved_; }
 
-  // Where `recomputed` (one flag per saved activation) says what is recomputed: the largest sum of transient bytes, and
-  // the sum over all nodes of what lies above `cap`.
+  // For a choice `recomputed` (one flag per saved activation): the largest sum of transient bytes at a node, and the
+  // sum over all nodes of the bytes above `cap`.
   struct Load {
     Bytes peak = 0;
     double above_cap = 0;
@@ -52,11 +52,11 @@ class LiveEstimate {
 
   const Graph& graph_;
   const RecomputeChoice& cheap_;
-  std::vector<std::vector<NodeId>> readers_;  // reading a view is reading what it views
-  std::vector<SavedActivation> saved_;        // in the order they are made
+  std::vector<std::vector<NodeId>> readers_;  // a reader of a view counts as a reader of the viewed value
+  std::vector<SavedActivation> saved_;        // in program order
   std::vector<int> saved_of_;                 // one per value
-  std::vector<Bytes> base_;                   // one per node: everything alive there that is not saved
-  // Of the call of load that runs: kept to allocate once.
+  std::vector<Bytes> base_;                   // one per node: live bytes that are not saved activations
+  // Scratch vectors of load(), kept so that they are allocated only once.
   mutable std::vector<Bytes> change_;
   mutable std::vector<int> first_, last_;
 };

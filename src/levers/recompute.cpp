@@ -9,7 +9,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Longer chains of clones cost more than they free: a residual chain would otherwise be walked back to the input.
+// Longer chains of clones cost more than they save: a chain of residual blocks would be recomputed from the input.
 constexpr int kLongestChain = 4;
 
 // Decides, in program order, which forward values are recomputed and which are kept.
@@ -33,8 +33,8 @@ class CheapChooser {
   RecomputeChoice take() { return std::move(choice_); }
 
  private:
-  // Nodes to clone for `id` and the bytes that would have to be kept for it and are not yet; false if it cannot be
-  // cloned.
+  // Counts the nodes to clone for `id`, and the bytes that must be saved additionally for these clones. Returns false
+  // if `id` cannot be recomputed.
   bool chain(ValueId id, int& nodes, Bytes& newly_kept) const {
     const Value& value = graph_.value(id);
     if (value.producer == kNone && !value.persistent && !choice_.read[static_cast<size_t>(id)])
@@ -51,7 +51,7 @@ class CheapChooser {
   }
 
   void consider(ValueId id) {
-    // Copies of weights in another dtype are small, and made for all weights at once.
+    // Copies of weights in another dtype are small, and one grouped node makes them for all weights.
     if (is_copy_of_persistent(graph_, id)) return;
     int nodes = 0;
     Bytes newly_kept = 0;
@@ -63,7 +63,7 @@ class CheapChooser {
   RecomputeChoice choice_;
 };
 
-// The value to read in the backward pass for an old one: itself, or a clone made here and now.
+// Maps an old value to the value that the backward pass reads: the value itself or a clone, which is added now.
 class Cloner {
  public:
   Cloner(const Graph& graph, const RecomputeChoice& choice, Rewrite& rewrite)

@@ -1,11 +1,12 @@
-// Which of the values kept under recompute_cheap to recompute, convolutions included, so that the live set falls to a
-// share of what it was, for little time.
+// Chooses which values that recompute_cheap keeps are recomputed as well, convolutions included, so that the live set
+// shrinks to a share of its size at little cost in time.
 //
-// A value that is recomputed is kept from its first backward reader to its last. Recomputing neighbours therefore
-// holds all of them at once where the first is read: the segments of Chen et al. (arXiv 1604.06174), whose best length
-// is a trade. Here no segments are drawn up. Values are flipped one at a time, to recomputed or back to kept, always
-// the one that takes most bytes, summed over the nodes where too much is alive, for the seconds it costs: segments come
-// out where they pay, also where branches join, and what is cheap to recompute for its bytes goes first.
+// A recomputed value is live from its first backward reader to its last. If neighbours are recomputed, all of them are
+// live at the first reader. These are the segments of Chen et al. (arXiv 1604.06174), whose best length is a trade-off.
+// This code does not divide the graph into segments. It flips one value at a time, to recomputed or back to kept, and
+// always picks the value with the best ratio of bytes to seconds. The bytes are summed over the nodes where too much is
+// live. Segments then appear where they pay off, also where branches join, and values that are cheap to recompute for
+// their bytes come first.
 #include <algorithm>
 
 #include "levers/live_estimate.h"
@@ -14,9 +15,9 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr double kMostWork = 2e8;      // nodes and saved activations looked at: about half a second
-constexpr double kNoSeconds = 1e-9;    // keeps a clone that is said to cost nothing comparable
-constexpr double kWorthALevel = 0.97;  // of the live set before: less of a difference is not worth a plan
+constexpr double kMostWork = 2e8;      // most nodes and saved activations to look at: about half a second
+constexpr double kNoSeconds = 1e-9;    // replaces a predicted cost of 0, so that ratios stay finite
+constexpr double kWorthALevel = 0.97;  // a new level must shrink the live set at least to this share of the last one
 
 class Flipper {
  public:
@@ -53,7 +54,7 @@ class Flipper {
       const SavedActivation& saved = estimate_.saved()[a];
       if (!saved.can_be_recomputed) continue;
       const double after = above_if_flipped(a);
-      // Back to kept costs nothing: whatever of that helps comes first.
+      // Going back to kept costs no time, so such flips come first if they help.
       const double gain = (above_ - after) / (recomputed_[a] ? kNoSeconds : std::max(saved.seconds, kNoSeconds));
       if (after >= above_ || gain <= best) continue;
       best = gain;
@@ -66,7 +67,7 @@ class Flipper {
     return true;
   }
 
-  // What was taken early may not be needed any more; the dearest first.
+  // Values that were flipped early may no longer need to be recomputed. Tries the most expensive ones first.
   void keep_what_may_be_kept() {
     std::vector<size_t> order;
     for (size_t a = 0; a < recomputed_.size(); ++a)
@@ -112,7 +113,7 @@ struct ReachOfRecompute::State {
   Graph graph;
   RecomputeChoice choice;
   LiveEstimate estimate;
-  Bytes peak;  // at the last share that was reached
+  Bytes peak;  // at the last share for which reaches() returned true
 };
 
 ReachOfRecompute::ReachOfRecompute(Graph graph, const Device& device)

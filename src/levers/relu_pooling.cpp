@@ -12,7 +12,7 @@ bool plain_relu_from_output(const Node& node) {
          is_plain_relu(node.attrs);
 }
 
-// The max_pool2d node whose index feeds `grad`, if it pooled exactly `y`; kNone otherwise.
+// Returns the max_pool2d node whose index feeds `grad` if its input is `y`, else kNone.
 NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
   const NodeId pool = graph.value(grad.inputs[1]).producer;
   if (pool == kNone || graph.node(pool).op != "max_pool2d" || graph.node(pool).inputs[0] != y) return kNone;

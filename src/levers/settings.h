@@ -1,5 +1,5 @@
-// What the levers are set to. A setting is a whole number: what it means stands in the lever's row of the table
-// (search/lever_table.h), and 0 is off for each of them. This class knows no lever.
+// The settings of the levers. A setting is a whole number; the lever's row in the table (search/lever_table.h) defines
+// its meaning, and 0 always means off. This class does not depend on any particular lever.
 #pragma once
 
 #include <cstdint>

@@ -27,7 +27,7 @@ Graph fold_epilogues(const Graph& graph) {
     for (ValueId& id : node.inputs) id = rewrite.to(id);
     ValueId result = node.outputs[0];
     NodeId next = only_reader[static_cast<size_t>(result)];
-    // The bias must be there before this node.
+    // The bias must be produced before this node.
     if (next != kNone && graph.node(next).op == "bias_add" && node.inputs.size() == 2 &&
         graph.value(graph.node(next).inputs[1]).producer < static_cast<NodeId>(n)) {
       node.inputs.push_back(rewrite.to(graph.node(next).inputs[1]));
@@ -49,7 +49,8 @@ Graph fold_epilogues(const Graph& graph) {
 
 namespace {
 
-// The sum over everything but the channels of what `weight_grad` reads as dy: the gradient of the convolution's bias.
+// Returns whether `node` is the gradient of the convolution's bias: the sum of `weight_grad`'s dy over all dimensions
+// but the channels.
 bool is_bias_gradient(const Graph& graph, const Node& node, const Node& weight_grad) {
   return node.op == "reduce_to" && node.inputs[0] == weight_grad.inputs[1] &&
          graph.type(node.outputs[0]).shape == Shape{graph.type(weight_grad.inputs[1]).shape.back()};

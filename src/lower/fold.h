@@ -1,4 +1,4 @@
-// What passes share that make one node of several where a device has it.
+// Shared by the passes that fold several nodes into one if the device has a kernel for it.
 #pragma once
 
 #include "device/device.h"
@@ -6,7 +6,8 @@
 
 namespace plimsoll::engine {
 
-// Each node as `proposed` has it, where it proposes one and the device offers a kernel for that (see replace_nodes).
+// Replaces each node by the node that `proposed` returns for it, if the device offers a kernel for that node (see
+// replace_nodes).
 template <typename F>
 Graph fold_where_offered(const Graph& graph, const Device& device, F proposed) {
   return replace_nodes(graph, [&](const Node& node) {

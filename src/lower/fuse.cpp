@@ -1,8 +1,8 @@
-// Element-wise nodes that read each other become one node that passes over memory once.
+// Fuses element-wise nodes that read each other into one node that reads and writes memory once.
 //
-// A group runs where its last member stood. Appending a node to the groups it reads is allowed when nobody outside
-// reads from them earlier than that: then moving them down changes nothing. A reduction ends a chain: nothing in the
-// same group may read its result, because it is not known before the pass is over.
+// A group runs at the position of its last member. A node may join the groups it reads only if no node outside reads
+// from them before that position; then moving them down changes nothing. A reduction ends a chain: no node of the same
+// group may read its result, because the result is known only when the whole kernel is done.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -15,7 +15,7 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kMostMembers = 24;  // bounds the scratch a pass needs
+constexpr size_t kMostMembers = 24;  // bounds the scratch memory of a fused kernel
 
 class Fuser {
  public:
@@ -52,7 +52,7 @@ class Fuser {
     return device.fuses(graph_, node);
   }
 
-  // Whether nobody outside `members` reads from them before `position`.
+  // Returns whether no node outside `members` reads their outputs before `position`.
   bool may_move_to(const std::vector<NodeId>& members, NodeId position) const {
     for (NodeId member : members)
       for (ValueId out : graph_.node(member).outputs)

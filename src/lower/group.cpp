@@ -1,10 +1,10 @@
-// Equal nodes over different tensors become one node: on a device where starting a kernel costs more than a small
-// tensor's pass, the update of all weights is one kernel, and so are the copies of all weights in another dtype or
-// layout.
+// Groups equal nodes over different tensors into one node. On some devices launching a kernel costs more than the work
+// on a small tensor. There, the update of all weights becomes one kernel, and so do the copies of all weights in
+// another dtype or layout.
 //
-// A group is a `fused` node whose body holds each member's nodes side by side, or a `reorder` of many values. It stands
-// where its last member stood, or, if somebody reads a member before that or it would take too much memory there, where
-// its first member stood.
+// A group is a `fused` node whose body holds the nodes of all members side by side, or a `reorder` of many values. It
+// is placed at its last member. If a node reads a member before that, or if it would need too much memory there, it is
+// placed at its first member.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,13 +22,13 @@ bool is_flat(const Graph& graph, const Node& node, const Shape& shape) {
   if (op_def(node.op).kind != OpKind::kElementwise || node.op == "dropout") return false;
   for (ValueId id : node.outputs)
     if (graph.type(id).shape != shape) return false;
-  // A vector beside a vector may be meant by channel: what is as long as the whole reads the same either way.
+  // A vector input may mean one value per channel. Accept only inputs of the full shape, for which both readings agree.
   for (ValueId id : node.inputs)
     if (graph.type(id).shape.rank() != 0 && graph.type(id).shape != shape) return false;
   return true;
 }
 
-// What two nodes must share to stand in one group; empty for a node that stands in none. Sizes are left out.
+// Nodes with the same signature may be in one group. Empty for a node that cannot be grouped. Sizes are not part of it.
 std::string signature(const Graph& graph, const Node& node) {
   const Shape& shape = graph.type(node.outputs[0]).shape;
   if (shape.rank() == 0) return "";
@@ -68,7 +68,7 @@ bool is_small(const Value& value) {
   return value.bytes() <= kMiB;
 }
 
-// What two reorders must share.
+// The same for reorders.
 std::string move_signature(const Graph& graph, const Node& node) {
   if (node.op != "reorder") return "";
   const Value& from = graph.value(node.inputs[0]);
@@ -82,7 +82,7 @@ class Grouper {
  public:
   Grouper(const Graph& graph, const Device& device, Gather gather)
       : graph_(graph), gather_(gather), readers_(readers_of(graph)), handed_out_(handed_out_values(graph)) {
-    std::map<std::string, size_t> open;  // the group that takes more members of a signature
+    std::map<std::string, size_t> open;  // per signature: the group that still takes members
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
       const std::string text = gather == Gather::kMoves ? move_signature(graph, node) : signature(graph, node);
@@ -119,12 +119,13 @@ class Grouper {
  private:
   struct Group {
     std::vector<NodeId> members;
-    bool late, early;  // where it may stand: at its last member, at its first
+    bool late, early;  // whether it may be placed at its last member, at its first member
 
     NodeId place() const { return late ? members.back() : members.front(); }
   };
 
-  // Groups of several, without those that stand at their first member and read what another makes at its last.
+  // Returns the groups of at least two members, without groups placed at their first member that read the output of a
+  // group placed at its last member.
   const std::vector<Group>& standing_groups() {
     const auto drop = [&](auto unwanted) {
       const auto gone = std::remove_if(groups_.begin(), groups_.end(), unwanted);
@@ -142,7 +143,8 @@ class Grouper {
     return groups_;
   }
 
-  // Whether a value that the group reads is made behind it, with members of groups where their groups stand.
+  // Returns whether an input of the group is produced after the group's place. `places` gives the place of each grouped
+  // node.
   bool reads_before(const Group& group, const std::map<NodeId, NodeId>& places) const {
     for (NodeId id : group.members)
       for (ValueId in : graph_.node(id).inputs) {
@@ -168,9 +170,9 @@ class Grouper {
     return true;
   }
 
-  // A pass mostly writes over what it reads; a move has both in memory. Grouping at the last member keeps all inputs
-  // alive at once, so only for small values. Grouping at the first makes outputs earlier than needed, so only if each
-  // of them is still live at the last member.
+  // An element-wise node mostly works in-place, but a reorder needs its input and its output. Grouping at the last
+  // member keeps all inputs live at once, so it is only for small values. Grouping at the first member makes outputs
+  // earlier than needed, so it is only allowed if each of them is still live at the last member.
   void spare_memory(const Group& group, NodeId id, bool& late, bool& early) const {
     late = late && is_small(graph_.value(graph_.node(id).inputs[0]));
     for (NodeId member : group.members) early = early && is_read_after(graph_.node(member).outputs[0], id);
@@ -198,7 +200,7 @@ class Grouper {
     Graph body;
     body.name = kGroupBody;
     Node fused{"fused", {}, {}, {}, "", graph_.node(group.members.front()).stage, nullptr};
-    std::map<ValueId, ValueId> shared;  // graph inputs of the body, by the outer value
+    std::map<ValueId, ValueId> shared;  // outer value -> input of the body
     for (NodeId id : group.members) {
       const Node& node = graph_.node(id);
       const Graph& inner = node.body ? *node.body : graph_;

@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// A value in another layout, moved there by a reorder node.
+// Adds a reorder node and returns the value in the other layout.
 ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const Node& wanted_by) {
   Value value = rewrite.graph().value(id);
   value.name += "/reordered";
@@ -20,8 +20,8 @@ ValueId reordered(Rewrite& rewrite, ValueId id, const Layout& layout, const Node
   return result;
 }
 
-// The same, once for weights, which the forward and the backward pass both read; other values are large, and keeping
-// them in two layouts would cost more than moving them twice.
+// Like reordered(), but reorders weights only once, because the forward and the backward pass both read them. Other
+// values are large: keeping them in two layouts would cost more than reordering them twice.
 ValueId moved_to(std::map<std::pair<ValueId, std::string>, ValueId>& moved, Rewrite& rewrite, ValueId id,
                  const Layout& layout, const Node& wanted_by) {
   if (!is_copy_of_persistent(rewrite.graph(), id)) return reordered(rewrite, id, layout, wanted_by);
@@ -34,7 +34,7 @@ ValueId moved_to(std::map<std::pair<ValueId, std::string>, ValueId>& moved, Rewr
 
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
   Rewrite rewrite(graph);
-  std::map<std::pair<ValueId, std::string>, ValueId> moved;  // a value in another layout, made once
+  std::map<std::pair<ValueId, std::string>, ValueId> moved;  // (value, layout) -> reordered value
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     Node node = graph.nodes[n];
     PLIMSOLL_ASSIGN(const KernelOffer offer, device.offer(graph, node));
@@ -59,7 +59,7 @@ Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device) {
     const std::vector<ValueId> outputs = node.outputs;
     const std::vector<ValueId> old_outputs = graph.nodes[n].outputs;
     rewrite.add_node(std::move(node));
-    // Everyone else reads row-major, today; a consumer that can take the layout would ask for it here.
+    // All other nodes read row-major today. A node that could read this layout would have to be handled here.
     for (size_t i = 0; i < outputs.size(); ++i)
       if (!rewrite.graph().value(outputs[i]).layout.empty())
         rewrite.bind(old_outputs[i], reordered(rewrite, outputs[i], {}, graph.nodes[n]));

@@ -14,7 +14,7 @@ int LoweredGraph::primitives() const {
   return sum;
 }
 
-// One pass at a time, so that no more than the graph a pass reads and the one it makes are held.
+// Runs one pass at a time, so that only the input and the output graph of a pass are in memory.
 Result<LoweredGraph> lower(Graph graph, const Device& device) {
   graph = fold_padding(graph, device);
   graph = pad_evenly(graph, device);

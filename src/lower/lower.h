@@ -1,5 +1,6 @@
-// From a joint graph to one whose bytes and seconds are known: padding placed; epilogues, pooling and gradients of
-// tables folded; element-wise chains fused; layouts and kernels chosen by asking the device, reorders added as nodes.
+// Lowers a joint graph to one whose bytes and seconds are known. It places padding, folds epilogues, pooling and
+// embedding gradients, fuses element-wise chains, chooses layouts and kernels by asking the device, and adds reorder
+// nodes.
 #pragma once
 
 #include <string_view>
@@ -14,22 +15,31 @@ inline constexpr std::string_view kGroupBody = "group";
 
 struct LoweredGraph {
   Graph graph;
-  std::vector<KernelOffer> kernels;  // one a node
+  std::vector<KernelOffer> kernels;  // one per node
 
   double seconds() const;
   int primitives() const;
 };
 
-Graph fold_padding(const Graph& graph, const Device& device);  // pad2d and crop2d into the convolution beside them
-Graph pad_evenly(const Graph& graph, const Device& device);    // pads that differ on opposite sides out of convolutions
-Graph fold_epilogues(const Graph& graph);       // bias_add and relu into the conv2d or matmul before them
-Graph fold_bias_gradients(const Graph& graph);  // a bias's gradient into the weight gradient that reads the same values
-Graph fold_pooling(const Graph& graph, const Device& device);        // max pooling into the convolution before it
-Graph fold_row_gradients(const Graph& graph, const Device& device);  // a table's gradient into the table's update
-Graph mask_from_normalised(const Graph& graph);  // the mask of a normalised relu's gradient, found again from its input
+// Folds pad2d and crop2d into the convolution next to them.
+Graph fold_padding(const Graph& graph, const Device& device);
+// Moves padding out of convolutions whose pads differ on opposite sides.
+Graph pad_evenly(const Graph& graph, const Device& device);
+// Folds bias_add and relu into the conv2d or matmul before them.
+Graph fold_epilogues(const Graph& graph);
+// Folds a bias gradient into the weight gradient that reads the same values.
+Graph fold_bias_gradients(const Graph& graph);
+// Folds max pooling into the convolution before it.
+Graph fold_pooling(const Graph& graph, const Device& device);
+// Folds the gradient of an embedding into its update.
+Graph fold_row_gradients(const Graph& graph, const Device& device);
+// Computes the mask of relu(batch_norm_apply(x))'s gradient from x.
+Graph mask_from_normalised(const Graph& graph);
 Graph fuse_elementwise(const Graph& graph, const Device& device);
-Graph group_equal(const Graph& graph, const Device& device);  // equal element-wise nodes over many tensors
-Graph group_moves(const Graph& graph, const Device& device);  // reorders of many values between the same two layouts
+// Groups equal element-wise nodes over many tensors.
+Graph group_equal(const Graph& graph, const Device& device);
+// Groups reorders of many values between the same two layouts.
+Graph group_moves(const Graph& graph, const Device& device);
 Result<LoweredGraph> choose_kernels(const Graph& graph, const Device& device);
 
 Result<LoweredGraph> lower(Graph graph, const Device& device);

@@ -1,7 +1,8 @@
-// The gradient of a normalised relu, relu(batch_norm_apply(x)), is masked where the normalised value is not positive.
-// Its two readers, batch_norm_grad_stats and batch_norm_input_grad, read x anyway: where arithmetic is cheap beside
-// memory each finds the mask from x by itself. Then neither the relu's result is read nor the masked gradient written:
-// five passes over the tensor instead of seven. Bitwise: the same normalisation of the same numbers.
+// The gradient of relu(batch_norm_apply(x)) is masked where the normalised value is not positive. Its two readers,
+// batch_norm_grad_stats and batch_norm_input_grad, read x anyway. If arithmetic is cheap compared with memory, each of
+// them computes the mask from x. Then the relu's result is not read and the masked gradient is not written: five passes
+// over the tensor instead of seven. The result is identical bit for bit, because the same numbers are normalised in the
+// same way.
 #include <optional>
 
 #include "graph/queries.h"
@@ -14,11 +15,12 @@ namespace {
 
 struct Masked {
   NodeId mask = kNone;       // relu_grad
-  NodeId normalise = kNone;  // the batch_norm_apply whose sign decides
+  NodeId normalise = kNone;  // the batch_norm_apply; the mask is the sign of its result
   NodeId sums = kNone, gradient = kNone;
 };
 
-// The normalisation behind what a relu_grad reads: through a relu, or, where it was recomputed, directly.
+// Returns the normalisation that produces the value a relu_grad reads: through a relu, or directly if it was
+// recomputed.
 NodeId normalisation_behind(const Graph& graph, ValueId value) {
   NodeId producer = graph.value(value).producer;
   if (producer != kNone && graph.node(producer).op == "relu" && is_plain_relu(graph.node(producer).attrs))

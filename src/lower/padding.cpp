@@ -1,5 +1,5 @@
-// Zeros around an image are a pad2d node or the convolution's own pads, whichever the device prefers
-// (Device::padding). The numbers are the same, bit for bit, where sums pass over zeros in the same order.
+// Zero padding is a pad2d node or the convolution's own pads, whichever the device prefers (Device::padding). The
+// results are identical bit for bit if the kernels add in the same order.
 #include <algorithm>
 #include <array>
 
@@ -10,7 +10,7 @@
 namespace plimsoll::engine {
 namespace {
 
-using Pads = std::vector<int64_t>;  // before and after the image, dimension by dimension
+using Pads = std::vector<int64_t>;  // pixels before and after the image, for each spatial dimension
 
 bool is_convolution(const Node& node) {
   return node.op == "conv2d" || node.op == "conv2d_input_grad" || node.op == "conv2d_weight_grad";
@@ -20,14 +20,14 @@ bool is_zero(const Pads& pads) {
   return std::all_of(pads.begin(), pads.end(), [](int64_t side) { return side == 0; });
 }
 
-// The rows, columns, ... that the pads add along each spatial dimension.
+// Returns how many rows, columns, ... the pads add in each spatial dimension.
 Pads growth(const Pads& pads) {
   Pads sizes;
   for (size_t side = 0; side < pads.size(); side += 2) sizes.push_back(pads[side] + pads[side + 1]);
   return sizes;
 }
 
-// The same convolution over an image with `outer` more pixels around it; fewer where they are negative.
+// Returns the same convolution for an image with `outer` more pixels around it (fewer if negative).
 Node with_outer(Node node, const Pads& outer) {
   Pads pads = node.attrs.list("pads");
   for (size_t side = 0; side < pads.size(); ++side) pads[side] -= outer[side];
@@ -50,7 +50,7 @@ Value padded_like(const Graph& graph, ValueId image, const Pads& outer) {
   return value;
 }
 
-// The pads that must lie outside the convolution for opposite sides to be equal.
+// Returns the pads that must move out of the convolution to make opposite sides equal.
 Pads surplus(const Node& node) {
   Pads pads = node.attrs.list("pads");
   for (size_t side = 0; side < pads.size(); side += 2) {
@@ -86,7 +86,7 @@ void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   rewrite.add_node(std::move(node));
 }
 
-// Whether every window of this size holds a pixel of the image.
+// Returns whether every window of this size contains a pixel of the image.
 bool smaller_than(const Pads& pads, const Pads& window) {
   for (size_t side = 0; side < pads.size(); ++side)
     if (pads[side] >= window[side / 2]) return false;
@@ -123,7 +123,8 @@ class PaddingFolder {
  private:
   bool wants(const Node& node) const { return device_.padding(graph_, node) == Padding::kInside; }
 
-  // Only where every reader takes the padding: else the padded image stays alive and the plain one lives longer.
+  // Folds only if every reader can take the padding. Otherwise the padded image stays live and the original one is live
+  // longer.
   bool fold_pad(const Node& pad, std::vector<Node>& nodes) const {
     const ValueId padded = pad.outputs[0];
     const auto& readers = readers_[static_cast<size_t>(padded)];
@@ -144,8 +145,9 @@ class PaddingFolder {
     return true;
   }
 
-  // Zeros around what a relu left never exceed what is inside, so they may be the pooling's own padding, which never
-  // wins. Where everything in a window is zero the gradient may go to another place, but relu's gradient is zero there.
+  // Zeros around a relu's result never exceed the values inside, so they may become the pooling's own padding, which is
+  // never the maximum. If a whole window is zero, the gradient may go to another pixel, but relu's gradient is zero
+  // there.
   bool fold_into_pool(const Node& pad, std::vector<Node>& nodes, std::vector<bool>& gone) const {
     const ValueId padded = pad.outputs[0];
     const NodeId before = graph_.value(pad.inputs[0]).producer;
@@ -158,7 +160,7 @@ class PaddingFolder {
         relu.real_or("negative_slope", 0) != 0 || relu.real_or("threshold", 0) != 0 ||
         !is_zero(pool.attrs.list("pads")) || !smaller_than(pads, pool.attrs.list("pool")))
       return false;
-    // Each gradient must be cropped, and read by nothing but that crop.
+    // Each gradient must have the crop as its only reader.
     std::vector<std::pair<NodeId, NodeId>> gradients;
     for (NodeId reader : readers_[static_cast<size_t>(pool.outputs[1])]) {
       const auto& crops = readers_[static_cast<size_t>(graph_.node(reader).outputs[0])];

@@ -1,5 +1,5 @@
-// A convolution that only max pooling reads becomes one node with it, and so does the gradient of that pooling with the
-// weight gradient that alone reads it. Then the image between them is neither written nor kept.
+// Folds a convolution into the max pooling that is its only reader, and the gradient of that pooling into the weight
+// gradient that is its only reader. Then the image between them is neither written nor kept.
 #include <algorithm>
 
 #include "lower/fold.h"
@@ -12,7 +12,7 @@ class PoolFolder {
  public:
   explicit PoolFolder(const Graph& graph) : only_readers_(graph) {}
 
-  // The node that stands for this one and the one before it, in the values of the old graph.
+  // Returns the node that replaces this node and its producer, in terms of the old graph's values.
   std::optional<Node> folded(const Node& node) const {
     if (node.op == "max_pool2d")
       if (const Node* conv = made_for(node, node.inputs[0], "conv2d"); conv != nullptr && covers_once(node))
@@ -30,7 +30,7 @@ class PoolFolder {
     return maker != nullptr && maker->op == op ? maker : nullptr;
   }
 
-  // Windows side by side, without padding: what the ops mean by `pool`.
+  // Returns whether the windows do not overlap and there is no padding, as the ops with a `pool` attribute require.
   static bool covers_once(const Node& pool) {
     const auto& pads = pool.attrs.list("pads");
     return pool.attrs.list("pool") == pool.attrs.list("strides") &&

@@ -1,6 +1,7 @@
-// The gradient of a table is mostly zeros, as large as the table, and often read by the table's update alone. Where a
-// device has that update from dy and the ids (sgd_rows, adam_rows), the pair becomes one node and the gradient is never
-// stored. Sums are kept in the table's dtype: a cast to it behind the gradient, or before it, is not made.
+// The gradient of an embedding is mostly zeros, as large as the embedding itself, and often read only by its update. If
+// the device can update from dy and the ids (sgd_rows, adam_rows), gradient and update become one node and the gradient
+// is never stored. The node sums in the embedding's dtype, so a cast to that dtype before or after the gradient is
+// dropped.
 #include "lower/fold.h"
 #include "lower/lower.h"
 
@@ -11,7 +12,7 @@ class RowFolder {
  public:
   explicit RowFolder(const Graph& graph) : graph_(graph), only_readers_(graph) {}
 
-  // The update from rows that stands for this node, in the values of the old graph.
+  // Returns the row-wise update that replaces this node, in terms of the old graph's values.
   std::optional<Node> folded(const Node& update) const {
     if (update.op != "sgd" && update.op != "adam") return std::nullopt;
     const Node* gradient = only_readers_.maker(update, update.inputs[1]);

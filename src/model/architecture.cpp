@@ -1,4 +1,4 @@
-// From a description to an architecture: everything is read that needs no shapes, and what is not supported is listed.
+// Reads an architecture from a description: everything that does not need shapes. Unsupported features are listed.
 #include "model/architecture.h"
 
 #include <fmt/format.h>
@@ -44,7 +44,7 @@ class ArchitectureReader {
     Issues issues;
     auto tree = read_tree(description_.config, issues);
     if (!tree) {
-      // What is unsupported may be why the walk could not go on: it comes first.
+      // Unsupported features may be the reason why reading stopped, so they are reported first.
       if (!issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
       return fail(std::move(tree).error());
     }
@@ -89,7 +89,7 @@ class ArchitectureReader {
     const size_t before = issues.unsupported.size();
     made_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
     if (issues.unsupported.size() > before)
-      issues.remedy("--optimizer adam   another optimizer than the file's: sgd, adam or adamw");
+      issues.remedy("--optimizer adam   replaces the file's optimizer: sgd, adam or adamw");
     if (options_.scale_loss.value_or(made_.policy_.compute == DType::kFloat16)) put_scale(made_.optimizer_);
     if (options_.learning_rate) {
       made_.optimizer_.learning_rate = *options_.learning_rate;
@@ -102,8 +102,8 @@ class ArchitectureReader {
       if (!object.policy.is_mixed()) continue;
       if (!made_.policy_.is_mixed()) made_.policy_ = object.policy;
       if (object.policy != made_.policy_)
-        issues.unknown(fmt::format("layer '{}' ({}): dtype={} beside layers of {}", object.path, object.class_name,
-                                   to_text(object.policy), to_text(made_.policy_)));
+        issues.unknown(fmt::format("layer '{}' ({}): dtype={}, while other layers have {}", object.path,
+                                   object.class_name, to_text(object.policy), to_text(made_.policy_)));
     }
     for (LayerObject& object : parts_->tree.layers)
       object.float32 = made_.policy_.is_mixed() && !object.policy.is_mixed() && !object.operation;
@@ -116,10 +116,10 @@ class ArchitectureReader {
                lacks_loss = options_.needs_loss && !has_loss;
     if (!lacks_optimizer && !lacks_loss) return {};
     Error error{ErrorCode::kNotCompiled,
-                "this model was never compiled: the file names no " + std::string(lacks_optimizer && lacks_loss
-                                                                                      ? "optimizer and no loss"
-                                                                                  : lacks_loss ? "loss"
-                                                                                               : "optimizer"),
+                "this model was never compiled: the file has no " + std::string(lacks_optimizer && lacks_loss
+                                                                                    ? "optimizer and no loss"
+                                                                                : lacks_loss ? "loss"
+                                                                                             : "optimizer"),
                 {},
                 {}};
     if (lacks_optimizer) error.remedy("--optimizer adam");
@@ -141,13 +141,13 @@ class ArchitectureReader {
     const size_t others = names.size() - std::min(names.size(), kShown);
     names.resize(names.size() - others);
     return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--float32-layers {}: no layer of this model has such a name", pattern),
+                      fmt::format("--float32-layers {}: this model has no layer with such a name", pattern),
                       {fmt::format("its layers: {}{}", fmt::join(names, ", "),
                                    others == 0 ? "" : fmt::format(" and {} others", others))},
                       {"a name, or a pattern of names: block5_*"}});
   }
 
-  // Where the file keeps the weights of each layer, and which layers' weights are trained.
+  // Finds the group of each layer's weights in the file, and which layers are trained.
   Status find_groups() {
     PLIMSOLL_ASSIGN(const std::vector<LayerPath> paths, layer_paths(description_.config));
     std::map<std::vector<std::string>, std::string> groups;

@@ -1,5 +1,5 @@
-// The part of a model that needs no shapes: layers and their connections, the objective, the optimizer, names. One
-// architecture becomes any number of shaped models (model.h), which have the same weights.
+// The part of a model that does not need shapes: layers and their connections, the objective, the optimizer, names. One
+// architecture can become any number of shaped models (model.h) with the same weights.
 #pragma once
 
 #include <memory>
@@ -17,27 +17,27 @@ class Model;
 
 struct InputSpec {
   std::string name;
-  bool known = false;                        // false: nothing says its shape
-  std::vector<std::optional<int64_t>> dims;  // of one sample; nullopt where the model says None
+  bool known = false;                        // false: the file does not give its shape
+  std::vector<std::optional<int64_t>> dims;  // dimensions of one sample; nullopt if the model says None
   DType dtype = DType::kFloat32;
 };
 
 class Architecture {
  public:
-  // Everything the file asks for that we do not do, as far as it can be seen without shapes, is listed in one
-  // kUnsupported error.
+  // Fails with one kUnsupported error that lists every unsupported feature of the file that can be found without
+  // shapes.
   static Result<Architecture> read(const Description& description, const ModelOptions& options);
 
   const std::string& name() const { return name_; }
   const std::vector<InputSpec>& inputs() const { return inputs_; }
   const std::vector<std::string>& output_names() const { return output_names_; }
   const Optimizer& optimizer() const { return optimizer_; }
-  // The mixed policy that layers of the file have, or float32 where none has one. Layers in float32 beside mixed ones
-  // stay so in any mixed precision.
+  // The mixed policy of the file's layers; float32 if no layer has one. Layers that are float32 beside mixed layers
+  // stay float32 in every mixed precision.
   const Precision& policy() const { return policy_; }
-  Architecture with_loss_scale() const;  // around an optimizer that has none
+  Architecture with_loss_scale() const;  // adds loss scaling to an optimizer that has none
 
-  // The model for inputs of these shapes, one per input and without the batch.
+  // Returns the model for inputs with these shapes, one per input, without the batch.
   Result<Model> with_inputs(const std::vector<Shape>& samples) const;
 
   const struct ArchitectureParts& parts() const { return *parts_; }  // private to model/
@@ -52,10 +52,11 @@ class Architecture {
   std::shared_ptr<const ArchitectureParts> parts_;
 };
 
-bool agrees(const InputSpec& spec, const std::vector<int64_t>& sample);  // with the declared sizes
+bool agrees(const InputSpec& spec, const std::vector<int64_t>& sample);  // whether it agrees with the declared sizes
 std::string shown_dims(const InputSpec& spec);                           // "None,None,3"
 
-// The shapes of one sample of each input: as declared, with --input-shape or the data's where the model says None.
+// Returns the shape of one sample for each input: the declared shape, in which None is replaced by --input-shape or the
+// data's shape.
 Result<std::vector<Shape>> input_shapes(const Architecture& architecture, const ModelOptions& options);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// From a checked model to a graph, for one batch size and precision.
+// Builds a graph from a checked model, for one batch size and precision.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class GraphWriter {
       add_losses(forward);
       if (counted_ != kNone) add_mask_factor(forward);
       add_metrics(forward);
-      // Keras reports by name.
+      // Keras sorts its reports by name.
       std::sort(forward.tallies.begin(), forward.tallies.end(),
                 [](const Tally& a, const Tally& b) { return a.name < b.name; });
     }
@@ -56,7 +56,7 @@ class GraphWriter {
     const auto layer = b_.in_layer(port.name);
     const DType dtype = i < data_.inputs.size() ? data_.inputs[i] : precision_;
     ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
-    // Keras converts to the declared type first: fractions are lost in an integer input.
+    // Keras converts to the declared dtype first, so fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
     return cast(x, read_in_float32(program_.inputs[i]) ? precision_ : compute_);
   }
@@ -68,7 +68,7 @@ class GraphWriter {
     });
   }
 
-  // A value in the dtype of a layer that reads it; converted once a run.
+  // Returns a value in the dtype of the layer that reads it. Each conversion is made once per run.
   ValueId converted(ValueId value, DType dtype) {
     if (b_.graph().type(value).dtype == dtype) return value;
     const auto [copy, added] = copies_.try_emplace({value, dtype}, kNone);
@@ -103,7 +103,7 @@ class GraphWriter {
     return program_.masks[tensor] == kNoMask ? kNone : masks_[program_.masks[tensor]];
   }
 
-  // A weight as its layer computes with it: under a mixed policy a copy in the compute dtype.
+  // Returns a weight in its layer's compute dtype: under a mixed policy, a copy.
   ValueId weight(const LayerCall& call, size_t i, DType dtype) {
     const Weight& weight = model_.weights()[program_.layers[call.layer].first_weight + i];
     const ValueId held = b_.persistent(weight.name, {precision_, weight.shape}, Category::kWeights);
@@ -117,7 +117,7 @@ class GraphWriter {
     return b_.persistent(loss_factor_value(output), {precision_, Shape{}}, Category::kInputs);
   }
 
-  // Target and sample weights of an output, read once.
+  // Reads the target and sample weights of an output once.
   void read_targets(size_t i) {
     const Port& port = model_.outputs()[i];
     const DType dtype = i < data_.targets.size() ? data_.targets[i] : port.sparse_labels ? DType::kInt32 : precision_;
@@ -133,7 +133,7 @@ class GraphWriter {
     if (port.masked) add_mask(i);
   }
 
-  // The mask of an output becomes a weight per row, times the sample's own.
+  // Turns the mask of an output into a weight per row, multiplied by the sample weight.
   void add_mask(size_t i) {
     const int64_t rows = batch_ * model_.outputs()[i].rows_per_sample;
     const ValueId mask = cast(mask_of(program_.outputs[i]), precision_);
@@ -149,7 +149,7 @@ class GraphWriter {
     row_weights_[i] = b_.add1("multiply", {flat, weights});
   }
 
-  // How many rows the losses have; the mask's factor where a whole window is seen.
+  // Sets the number of rows of the losses. In a whole window, also applies the mask's factor.
   void add_mask_factor(Forward& forward) {
     int64_t rows = 0;
     for (const Port& port : model_.outputs())
@@ -219,7 +219,7 @@ class GraphWriter {
   const Mode mode_;
   const DataTypes& data_;
   std::vector<ValueId> values_, masks_, targets_, sample_weights_, row_weights_, rows_;
-  ValueId counted_ = kNone;  // the rows that the losses' mask names
+  ValueId counted_ = kNone;  // number of rows that are unmasked in the losses
   std::map<ValueId, ValueId> statistics_;
 };
 
@@ -231,7 +231,7 @@ Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision,
 }
 
 ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted) {
-  // At least 1: counts are whole numbers.
+  // At least 1, because counts are integers.
   const ValueId above = b.add1("relu", {b.add1("affine", {counted}, {{"scale", 1.0}, {"offset", -1.0}})});
   return b.add1("unscale", {rows, b.add1("affine", {above}, {{"scale", 1.0}, {"offset", 1.0}})});
 }

@@ -1,4 +1,4 @@
-// What a shaped model holds: the calls of its layers in program order, with the shape of every tensor.
+// The contents of a shaped model: the calls of its layers in program order, and the shape of every tensor.
 #pragma once
 
 #include <limits>
@@ -11,14 +11,14 @@ namespace plimsoll::engine {
 
 struct ShapedLayer {
   bool called = false;
-  std::vector<WeightSpec> weights;  // once it was called
-  size_t first_weight = 0;          // in the model's list
+  std::vector<WeightSpec> weights;  // known after the first call
+  size_t first_weight = 0;          // index in the model's list of weights
 };
 
 struct LayerCall {
   size_t layer = 0;
-  std::vector<size_t> inputs, outputs;  // tensors
-  LayerShape shape;                     // as computed for these inputs
+  std::vector<size_t> inputs, outputs;  // indices of tensors
+  LayerShape shape;                     // computed for these inputs
 };
 
 inline constexpr size_t kNoMask = std::numeric_limits<size_t>::max();
@@ -26,8 +26,8 @@ inline constexpr size_t kNoMask = std::numeric_limits<size_t>::max();
 struct LayerProgram {
   std::vector<ShapedLayer> layers;  // one per layer of the architecture, in its order
   std::vector<LayerCall> calls;
-  std::vector<Shape> tensors;  // of one sample
-  std::vector<size_t> masks;   // of each tensor: the tensor whose call made its mask, or kNoMask
+  std::vector<Shape> tensors;  // shapes of one sample
+  std::vector<size_t> masks;   // per tensor: the tensor whose call made its mask, or kNoMask
   std::vector<size_t> inputs, outputs;
   Objective objective;  // with metrics resolved for these shapes
 };

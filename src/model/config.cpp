@@ -31,9 +31,9 @@ Status Issues::status() const {
   if (!unsupported.empty()) {
     const size_t n = unsupported.size();
     Error error{ErrorCode::kUnsupported,
-                fmt::format("this model asks for {} thing{} Plimsoll does not do yet", n, n == 1 ? "" : "s"),
+                fmt::format("this model uses {} feature{} that Plimsoll does not support yet", n, n == 1 ? "" : "s"),
                 unsupported, remedies};
-    error.remedy("docs/keras.md lists what it does");
+    error.remedy("docs/keras.md lists the supported features");
     return fail(std::move(error));
   }
   if (bad) return fail(*bad);
@@ -103,7 +103,8 @@ KerasObject keras_object(const Json& value) {
   if (const Json* config = member(value, "config"); config && config->is_object()) object.config = *config;
   const std::string module = text_member(value, "module");
   const bool own_module = module.empty() || module == "keras" || module.rfind("keras.", 0) == 0 || module == "builtins";
-  // Keras names the module of its own classes; one that is not registered has none, and its own name twice.
+  // Keras writes the module of its own classes. A class that was not registered has no module, and its registered name
+  // equals its name.
   object.custom = !own_module || registered.find('>') != std::string::npos || (module.empty() && !registered.empty()) ||
                   object.name == "__lambda__";
   return object;
@@ -214,7 +215,7 @@ std::vector<std::array<int64_t, 2>> Config::margins(const std::string& key, size
     good = good && n;
     return n.value_or(0);
   };
-  // With one dimension a list of two is its pair.
+  // With one dimension, a list of two numbers is its pair.
   if (rank == 1 && found->is_array() && found->size() == 2) {
     margins[0] = {one((*found)[0]), one((*found)[1])};
   } else if (found->is_array() && found->size() == rank) {

@@ -6,7 +6,7 @@ namespace plimsoll::engine {
 namespace {
 
 Result<KernelWindow> place_causal(int64_t input, int64_t extent, int64_t stride) {
-  // Output t reads inputs up to t * stride: all of the padding is in front.
+  // Output t reads inputs up to t * stride, so all of the padding is at the front.
   return KernelWindow{(input - 1) / stride + 1, extent - 1, 0};
 }
 

@@ -17,7 +17,7 @@ enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, k
 
 struct Distribution {
   Kind kind = Kind::kConstant;
-  double a = 0, b = 0;  // the constant or gain; low and high; mean and standard deviation
+  double a = 0, b = 0;  // the constant or gain; or low and high; or mean and standard deviation
 };
 
 struct Fans {
@@ -39,7 +39,8 @@ Distribution scaled(const Shape& shape, double scale, const std::string& mode, c
   scale /= std::max(1.0, fan);
   if (distribution == "uniform") return {Kind::kUniform, -std::sqrt(3 * scale), std::sqrt(3 * scale)};
   if (distribution == "untruncated_normal") return {Kind::kNormal, 0, std::sqrt(scale)};
-  // The standard deviation of a normal cut at two of its own, as Keras corrects for it.
+  // The standard deviation of a normal distribution truncated at two standard deviations. Keras makes the same
+  // correction.
   return {Kind::kTruncatedNormal, 0, std::sqrt(scale) / 0.87962566103423978};
 }
 
@@ -109,7 +110,7 @@ std::optional<Distribution> distribution_of(const Weight& weight, Issues& issues
   return found;
 }
 
-// A stream of numbers of one weight: draw i is the same whoever asks, in whatever order.
+// The random numbers of one weight. Draw i does not depend on the order of the draws.
 class Draws {
  public:
   Draws(uint64_t seed, std::string_view name) : key_(seed) {
@@ -119,7 +120,7 @@ class Draws {
   }
   double unit(uint64_t index) const { return unit_of(words(index, 0)[0]); }
   double normal(uint64_t index) const { return box_muller(words(index, 0)); }
-  // Redrawn until it lies within two standard deviations, as TensorFlow's.
+  // Redraws until the number is within two standard deviations, like TensorFlow.
   double truncated_normal(uint64_t index) const {
     for (uint32_t attempt = 0;; ++attempt)
       if (const double z = box_muller(words(index, attempt)); std::abs(z) <= 2) return z;
@@ -127,7 +128,7 @@ class Draws {
 
  private:
   Philox::Words words(uint64_t index, uint32_t attempt) const {
-    // 46 bits of index at most: the upper ones share a word with the attempts.
+    // An index has at most 46 bits; its upper bits share a word with the number of attempts.
     const auto high = static_cast<uint32_t>(index >> 32) | attempt << 14;
     return Philox::draw(
         key_, {static_cast<uint32_t>(index), high, static_cast<uint32_t>(name_), static_cast<uint32_t>(name_ >> 32)});
@@ -141,8 +142,8 @@ class Draws {
   uint64_t key_, name_ = 0;
 };
 
-// Orthonormal columns (rows where there are more columns than rows) of a normal matrix, by Gram-Schmidt, twice for
-// accuracy.
+// Makes orthonormal columns (rows if there are more columns than rows) from a normal matrix by Gram-Schmidt, applied
+// twice for accuracy.
 void orthogonal(const Draws& draws, const Shape& shape, double gain, std::span<double> out) {
   const auto columns = static_cast<size_t>(shape.back()), rows = out.size() / columns;
   const size_t vectors = std::min(rows, columns), length = std::max(rows, columns);

@@ -1,5 +1,5 @@
-// First values for the weights of a model that comes without any. The distributions are Keras's; the numbers are our
-// own, drawn from Philox by seed and weight name, so that no weight's values depend on which other weights there are.
+// Initial values for the weights of a model that has none. The distributions are Keras's. The numbers are drawn from
+// Philox by seed and weight name, so a weight's values do not depend on which other weights there are.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace plimsoll::engine {
 
-// One kUnsupported error that lists every weight whose initializer we do not have.
+// Fails with one kUnsupported error that lists every weight with an unsupported initializer.
 Status check_initializers(const Model& model);
 
-// Fills `values` (as many as the weight has elements). A seed inside the initializer's configuration is not used.
+// Fills `values`, which must have as many elements as the weight. A seed in the initializer's configuration is ignored.
 Status initialize(const Weight& weight, uint64_t seed, std::span<float> values);
 Status initialize(const Weight& weight, uint64_t seed, std::span<double> values);
 

@@ -22,7 +22,7 @@ bool agrees(const InputSpec& spec, const std::vector<int64_t>& given) {
 
 namespace {
 
-// The sample's shape of the data, made to fit as data are: one trailing dimension of 1 may be missing or too many.
+// Fits the shape of a data sample to the input: one trailing dimension of 1 may be missing or additional.
 std::vector<int64_t> fitted(std::vector<int64_t> sample, const InputSpec& spec) {
   if (!spec.known) return sample;
   if (sample.size() + 1 == spec.dims.size() && spec.dims.back().value_or(1) == 1) sample.push_back(1);
@@ -30,7 +30,8 @@ std::vector<int64_t> fitted(std::vector<int64_t> sample, const InputSpec& spec) 
   return sample;
 }
 
-// Images stored channels first fit once their first dimension is the last: "np.transpose(x, (0, 2, 3, 1))", else "".
+// Returns "np.transpose(x, (0, 2, 3, 1))" if channels-first images would fit after moving their first dimension to the
+// end; else "".
 std::string channels_first_remedy(const InputSpec& spec, std::vector<int64_t> sample) {
   if (sample.size() < 2) return "";
   std::rotate(sample.begin(), sample.begin() + 1, sample.end());
@@ -40,7 +41,8 @@ std::string channels_first_remedy(const InputSpec& spec, std::vector<int64_t> sa
   return fmt::format("np.transpose(x, ({}, 1))", fmt::join(axes, ", "));
 }
 
-// The shape of one sample: as declared, with `given` (--input-shape, or the data's) where the model says None.
+// Returns the shape of one sample: the declared shape, in which None is replaced by `given` (--input-shape or the
+// data's shape).
 Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& given, bool from_data) {
   bool complete = spec.known;
   for (const auto& d : spec.dims) complete = complete && d;
@@ -48,35 +50,36 @@ Result<Shape> input_shape(const InputSpec& spec, const std::vector<int64_t>& giv
   const std::string declared = spec.known ? fmt::format("[{}]", shown_dims(spec)) : "no shape";
   if (given.empty() && !complete) {
     Error error{ErrorCode::kUnknownInputShape,
-                fmt::format("{} is declared with {}: its size must be given", where, declared),
+                fmt::format("{} is declared with {}, so its size must be given", where, declared),
                 {},
                 {}};
     error.remedy("--input-shape 224,224,3   the shape of one sample, without the batch");
-    error.remedy("--data FILES   whose samples have the shape");
+    error.remedy("--data FILES   takes the shape from the data");
     return fail(std::move(error));
   }
   const bool fits = given.empty() || agrees(spec, given);
   if (!fits && from_data) {
     const std::string remedy = channels_first_remedy(spec, given);
-    return fail(Error{
-        ErrorCode::kDataShape,
-        fmt::format("a sample of the data is ({}), {} is declared with {}", fmt::join(given, ", "), where, declared),
-        {},
-        {remedy.empty() ? "data whose samples have the declared sizes, and any where it says None" : remedy}});
+    return fail(
+        Error{ErrorCode::kDataShape,
+              fmt::format("a sample of the data is ({}), but {} is declared with {}", fmt::join(given, ", "), where,
+                          declared),
+              {},
+              {remedy.empty() ? "use data whose samples have the declared sizes, and any size for None" : remedy}});
   }
   if (!fits)
     return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--input-shape {} does not go together with {}, declared with {}",
+                      fmt::format("--input-shape {} does not match {}, which is declared with {}",
                                   fmt::join(given, ","), where, declared),
                       {},
-                      {"--input-shape with the declared sizes, and any where it says None"}});
+                      {"--input-shape with the declared sizes, and any size for None"}});
   if (!given.empty()) return checked_shape(given, where);
   std::vector<int64_t> dims;
   for (const auto& d : spec.dims) dims.push_back(*d);
   return checked_shape(std::move(dims), where);
 }
 
-// A --input-shape given for one input of several must not be held against the inputs that need none.
+// If only one of several inputs needs --input-shape, it must not be compared with the others.
 bool wants_shape(const InputSpec& spec) {
   for (const auto& d : spec.dims)
     if (!d) return true;

@@ -36,12 +36,12 @@ void read_regularizer(Config& config, const std::string& key, WeightConfig& weig
     if (!number || number->is_null()) return otherwise;
     const auto real = as_number(*number);
     if (!real || *real < 0)
-      config.issues().reject(
-          fmt::format("{}: '{}' of '{}' must be a number from 0, got {}", config.where(), name, key, shown(*number)));
+      config.issues().reject(fmt::format("{}: '{}' of '{}' must be a number of at least 0, got {}", config.where(),
+                                         name, key, shown(*number)));
     return real.value_or(0);
   };
   const std::string& name = object.name;
-  // Keras's L1L2 defaults to no penalty, L1 and L2 to 0.01; the string "l1_l2" is the class.
+  // Keras's L1L2 defaults to no penalty, L1 and L2 to 0.01. The string "l1_l2" means the class L1L2.
   if (!object.custom && (name == "L1" || name == "l1")) {
     weight.l1 = factor("l1", 0.01);
   } else if (!object.custom && (name == "L2" || name == "l2")) {

@@ -1,5 +1,5 @@
-// One layer class is one function: it reads a configuration and returns a Layer, which says what the layer does with
-// shapes and with graphs.
+// Each layer class is one function that reads a configuration and returns a Layer. The Layer computes shapes and builds
+// graph nodes.
 #pragma once
 
 #include <array>
@@ -18,28 +18,28 @@
 namespace plimsoll::engine {
 
 struct WeightSpec {
-  std::string name;  // "kernel"; of a sublayer "query/kernel"
+  std::string name;  // "kernel"; for a sublayer "query/kernel"
   Shape shape;
   Json initializer;
   double l1 = 0, l2 = 0;
-  bool frozen = false;  // never receives a gradient: a moving statistic, or a weight of a frozen sublayer
-  // Where the file has it, inside the layer's group: "cell/vars/0" of a sublayer. Empty: "vars/I", where I counts the
-  // weights of the layer that have no path.
+  bool frozen = false;  // never gets a gradient: a moving statistic, or a weight of a frozen sublayer
+  // The path in the file, relative to the layer's group: "cell/vars/0" for a sublayer. Empty: "vars/I", where I counts
+  // the layer's weights that have no path.
   std::string path;
 };
 std::string vars_path(size_t index);  // "vars/0"
 
-// An output size and TensorFlow's padding for it, along one dimension of an image.
+// The output size and TensorFlow's padding along one dimension of an image.
 struct KernelWindow {
   int64_t output = 0, before = 0, after = 0;
 };
 
-// What a layer becomes once the shapes of its inputs are known (without the batch dimension).
+// The properties of a layer that depend on the shapes of its inputs (without the batch dimension).
 struct LayerShape {
   std::vector<Shape> outputs;
-  std::vector<WeightSpec> weights;    // in Keras's order of layer.weights
-  std::vector<KernelWindow> windows;  // where a kernel slides over an image: one per spatial dimension
-  std::vector<LayerShape> sublayers;  // of layers that call others
+  std::vector<WeightSpec> weights;    // in the order of Keras's layer.weights
+  std::vector<KernelWindow> windows;  // one per spatial dimension if a kernel slides over an image
+  std::vector<LayerShape> sublayers;  // only for layers that call other layers
 
   LayerShape() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a layer with one output and no weights returns its shape
@@ -51,67 +51,71 @@ struct LayerShape {
 
 Shape with_batch(int64_t batch, const Shape& sample);
 
-// What a layer's call makes: one value per output. A layer with one output returns just that.
+// The values that a layer's call makes, one per output. A layer with one output can return just that value.
 struct LayerValues {
   std::vector<ValueId> outputs;
-  ValueId mask = kNone;  // of output 0, where the layer makes or merges masks
+  ValueId mask = kNone;  // the mask of output 0, if the layer makes or merges masks
 
-  // NOLINTNEXTLINE(google-explicit-constructor): as said above
+  // NOLINTNEXTLINE(google-explicit-constructor): a layer with one output returns just that
   LayerValues(ValueId output, ValueId mask_of = kNone) : outputs{output}, mask(mask_of) {}
   explicit LayerValues(std::vector<ValueId> all) : outputs(std::move(all)) {}
 };
 
-// What a call of a layer sees while a graph is built.
+// The arguments of a layer's call while a graph is built.
 struct BuildCall {
   GraphBuilder& b;
   int64_t batch;
   DType precision;
   bool training;
-  bool trainable;  // of this layer: a frozen BatchNormalization runs in inference mode
-  int64_t call;    // number of this call in the program: the counter of its random numbers
+  bool trainable;  // whether this layer is trainable: a frozen BatchNormalization runs in inference mode
+  int64_t call;    // number of this call in the program, which is the counter of its random numbers
   std::span<const ValueId> inputs;
-  std::span<const ValueId> masks;    // of the inputs; kNone where there is none
-  std::span<const ValueId> weights;  // persistent
-  const LayerShape& computed;        // what Layer::shape returned for these inputs
-  // What the statistics of this layer hold after the calls so far. A shared BatchNormalization updates them in turn.
+  std::span<const ValueId> masks;    // masks of the inputs; kNone if an input has none
+  std::span<const ValueId> weights;  // persistent values
+  const LayerShape& computed;        // the result of Layer::shape for these inputs
+  // The values of this layer's statistics after the calls so far. A BatchNormalization that is called several times
+  // updates them in turn.
   std::map<ValueId, ValueId>& statistics;
 
   ValueId in() const { return inputs[0]; }
-  std::vector<int64_t> output_dims() const { return with_batch(batch, computed.output()).dims; }  // of output 0
+  // Dimensions of output 0.
+  std::vector<int64_t> output_dims() const { return with_batch(batch, computed.output()).dims; }
   const Shape& shape(ValueId id) const { return b.graph().type(id).shape; }
   ValueId add(const std::string& op, std::vector<ValueId> values, Attrs attrs = {}) const {
     return b.add1(op, std::move(values), std::move(attrs));
   }
 };
 
-// What becomes of a mask, as in Keras's compute_mask. The mask of a tensor [N,...,C] is [N,...]: 1 where a row of it
-// counts, else 0. Only output 0 of a layer can have one.
+// How a layer treats masks, as in Keras's compute_mask. The mask of a tensor [N,...,C] is [N,...]: 1 for unmasked rows,
+// 0 for masked ones. Only output 0 of a layer can have a mask.
 enum class Masking {
-  kStops,    // the layer does not know masks: its output has none
-  kPasses,   // its output has the mask of its input
+  kStops,    // the layer ignores masks: its output has none
+  kPasses,   // the output has the mask of the input
   kMakes,    // it makes one
-  kMerges,   // of several inputs: its output has one where all of them have
-  kChanges,  // under a mask the layer computes what we do not do: listed as unsupported
+  kMerges,   // merges masks of several inputs: the output has one if all inputs have one
+  kChanges,  // a mask would change the layer's computation in an unsupported way: listed as unsupported
 };
 
 struct Layer {
   size_t least_inputs = 1, most_inputs = 1;
   size_t outputs = 1;
   Masking masking = Masking::kStops;
-  bool couples_samples = false;  // in training, unless frozen
-  bool draws = false;            // random numbers, in training
-  bool float32_weights = false;  // its ops take them as they are held, whatever it computes in: normalisations
-  // Shape errors are kBadGeometry; what is unsupported for these shapes is listed, and a shape returned all the same.
+  bool couples_samples = false;  // couples samples in training, unless frozen
+  bool draws = false;            // draws random numbers in training
+  // Its ops take the weights in the variables' dtype, whatever the compute dtype: normalisations.
+  bool float32_weights = false;
+  // Shape errors are kBadGeometry. Features that are unsupported for these shapes are listed in Issues, and a shape is
+  // returned anyway.
   std::function<Result<LayerShape>(std::span<const Shape>, Issues&)> shape;
   std::function<LayerValues(const BuildCall&)> build;
 };
 
 using LayerParser = Layer (*)(Config&);
-// The parser of that class, or null. InputLayer and nested models are read by tree.cpp.
+// Returns the parser of that class, or null. tree.cpp reads InputLayer and nested models.
 LayerParser find_layer(std::string_view class_name);
-LayerParser find_operation(std::string_view class_name);  // of keras.ops
+LayerParser find_operation(std::string_view class_name);  // for keras.ops
 
-// An entry of a class table; each layers_*.cpp has one.
+// An entry of a table that maps class names to parsers. Each layers_*.cpp has one such table.
 struct LayerClass {
   std::string_view name;
   LayerParser parse;
@@ -126,11 +130,11 @@ std::span<const LayerClass> merge_layers();
 std::span<const LayerClass> wrapping_layers();
 std::span<const LayerClass> masking_layers();
 
-// An activation: what Dense(activation=...) and Activation(...) share. Linear returns its input.
+// An activation, shared by Dense(activation=...) and Activation(...). Linear returns its input.
 using Activation = std::function<ValueId(const BuildCall&, ValueId)>;
 Activation read_activation(Config& config, const std::string& key);
 
-// A weight as the configuration's "PREFIX_initializer", "PREFIX_regularizer" and "PREFIX_constraint" describe it.
+// A weight as described by "PREFIX_initializer", "PREFIX_regularizer" and "PREFIX_constraint" of the configuration.
 struct WeightConfig {
   Json initializer;
   double l1 = 0, l2 = 0;
@@ -141,18 +145,19 @@ struct WeightConfig {
 };
 WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer);
 
-// The dtype policy of a layer: mixed_bfloat16, mixed_float16, or float32, as which float64 counts too (the engine's
-// precision is a choice of the run); all others are listed.
+// Returns the dtype policy of a layer: mixed_bfloat16, mixed_float16 or float32. float64 counts as float32, because the
+// precision is an option of the run. All other policies are listed as unsupported.
 Precision read_policy(Config& config);
-void check_policy(Config& config);  // of what is never computed in half precision: a mixed policy is listed too
+// For objects that never compute in half precision: a mixed policy is unsupported too.
+void check_policy(Config& config);
 
-// Fails unless the sample has that many dimensions: images have 3.
+// Fails unless the sample has `rank` dimensions. Images have 3.
 Status need_rank(const Shape& sample, size_t rank, const std::string& where);
 
-// Places a window along one dimension. `kernel` is the effective size, dilation included.
+// Places a window along one dimension. `kernel` is the effective size, including dilation.
 Result<KernelWindow> place_window(int64_t input, int64_t kernel, int64_t stride, bool same, const std::string& where);
 
-// One entry of `axis`, an integer counted with the batch, made positive; nullopt when it is not inside `rank`.
+// Converts one entry of `axis`, which counts the batch, to a non-negative number; nullopt if it is outside `rank`.
 std::optional<int64_t> positive_axis(int64_t axis, size_t rank);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// Activations, by name or as a layer. Softmax and sigmoid are single nodes: a loss finds its logits by looking behind
+// Activations, by name or as a layer. Softmax and sigmoid are single nodes, so that a loss can find the logits before
 // them.
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ Activation linear() {
   return [](const BuildCall&, ValueId x) { return x; };
 }
 
-// Keras's functions with their default arguments; the string "leaky_relu" has slope 0.2 where the layer has 0.3.
+// Keras's functions with their default arguments. The string "leaky_relu" has slope 0.2, the layer has 0.3.
 std::optional<Activation> named_activation(const std::string& name) {
   if (name == "linear") return linear();
   if (name == "relu") return relu({}, 0, 0);
@@ -74,7 +74,7 @@ Layer softmax_layer(Config& c) {
       c.issues().unknown(fmt::format("{}: axis={}", c.where(), shown(*value)));
   }
   Layer layer = same_shape(plain("softmax"));
-  layer.masking = Masking::kChanges;  // masked classes get no probability
+  layer.masking = Masking::kChanges;  // masked classes would get no probability
   const std::string where = c.where();
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     const size_t rank = in[0].rank() + 1;
@@ -82,7 +82,7 @@ Layer softmax_layer(Config& c) {
     const auto at = positive_axis(axis, rank);
     if (!at)
       return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: axis {} is outside of [batch,{}]", where, axis, to_text(in[0])));
+                  fmt::format("{}: axis {} is outside [batch,{}]", where, axis, to_text(in[0])));
     if (*at != static_cast<int64_t>(in[0].rank()))
       issues.unknown(fmt::format("{}: axis={}, not the last", where, axis));
     return LayerShape(in[0]);
@@ -115,11 +115,11 @@ Activation read_activation(Config& config, const std::string& key) {
     const auto found = named_activation(object.name);
     return found ? *found : refuse();
   }
-  // A layer as an activation: Dense(..., activation=LeakyReLU(0.1)).
+  // An activation may be given as a layer: Dense(..., activation=LeakyReLU(0.1)).
   Config inner(object.config, fmt::format("{}, {}", config.where(), key), config.issues());
   inner.ignore({"name", "trainable"});
   if (read_policy(inner) != read_policy(config))
-    config.issues().unknown(fmt::format("{}: a dtype that is not its layer's", inner.where()));
+    config.issues().unknown(fmt::format("{}: its dtype differs from its layer's", inner.where()));
   Activation activation;
   if (object.name == "ReLU")
     activation = relu_layer(inner);

@@ -1,5 +1,5 @@
-// Convolutions over one or two spatial dimensions. 'same' becomes explicit, asymmetric padding, as TensorFlow places
-// it; bias and activation are nodes of their own.
+// Convolutions over one or two spatial dimensions. 'same' becomes explicit, asymmetric padding, as in TensorFlow. Bias
+// and activation are separate nodes.
 #include <fmt/format.h>
 
 #include <array>
@@ -31,7 +31,7 @@ Attrs attributes(const Geometry& g, const std::vector<KernelWindow>& windows, in
           {"groups", groups}};
 }
 
-// What follows the sum of products in every convolution.
+// The bias and activation that follow every convolution.
 struct Ending {
   bool use_bias = false;
   WeightConfig bias;
@@ -45,7 +45,7 @@ struct Ending {
   void add_weight(LayerShape& shape) const {
     if (use_bias) shape.weights.push_back(bias.spec("bias", Shape{shape.output().back()}));
   }
-  // `image` is as the ops have it; the bias is the last weight.
+  // `image` is in the ops' form. The bias is the last weight.
   ValueId build(const BuildCall& call, ValueId image, size_t rank) const {
     ValueId y = as_output(call, image, rank);
     if (use_bias) y = call.add("bias_add", {y, call.weights.back()});
@@ -82,7 +82,7 @@ Layer convolution(Config& c, size_t rank) {
   return layer;
 }
 
-// A depthwise kernel [kh,kw,C,M] is a grouped one [kh,kw,1,C*M]: output channel c*M+m, in both.
+// A depthwise kernel [kh,kw,C,M] becomes a grouped kernel [kh,kw,1,C*M]. In both, the output channel is c*M+m.
 ValueId depthwise(const BuildCall& call, const Geometry& g, ValueId kernel) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): a reference would not survive add()
   const Shape k = call.shape(kernel);
@@ -146,7 +146,8 @@ Layer separable_convolution(Config& c, size_t rank) {
   return layer;
 }
 
-// The size TensorFlow gives to a transposed convolution, and the padding of the convolution it is the gradient of.
+// Returns TensorFlow's output size of a transposed convolution, and the padding of the convolution whose gradient it
+// is.
 Result<KernelWindow> place_transposed(int64_t in, int64_t extent, int64_t stride, bool same,
                                       std::optional<int64_t> output_padding, const std::string& where) {
   KernelWindow window;
@@ -158,8 +159,9 @@ Result<KernelWindow> place_transposed(int64_t in, int64_t extent, int64_t stride
   if (window.output < 1 || (window.output - 1) / stride + 1 != in)
     return fail(
         ErrorCode::kBadGeometry,
-        fmt::format("{}: output_padding {} with a kernel of {} and stride {} gives {}, which no input of {} leads to",
-                    where, output_padding.value_or(0), extent, stride, window.output, in));
+        fmt::format(
+            "{}: output_padding {} with a kernel of {} and stride {} gives {}, which an input of {} cannot produce",
+            where, output_padding.value_or(0), extent, stride, window.output, in));
   const int64_t total = std::max<int64_t>((in - 1) * stride + extent - window.output, 0);
   window.before = total / 2;
   window.after = total - window.before;

@@ -100,7 +100,7 @@ Layer dropout(Config& c) {
   if (rate < 0 || rate > 1)
     c.issues().reject(fmt::format("{}: 'rate' must lie between 0 and 1, got {}", c.where(), rate));
   c.only("noise_shape");
-  c.ignore({"seed"});  // masks are drawn from the run's own seed
+  c.ignore({"seed"});  // masks are drawn from the run's seed
   Layer layer;
   layer.draws = true;
   layer.masking = Masking::kPasses;
@@ -120,7 +120,8 @@ Layer rescaling(Config& c) {
     const Json* value = c.value(key);
     if (!value) return otherwise;
     if (const auto real = as_number(*value)) return *real;
-    c.issues().unknown(fmt::format("{}: {}={}: only one number for all channels", c.where(), key, shown(*value)));
+    c.issues().unknown(
+        fmt::format("{}: {}={}: only one number for all channels is supported", c.where(), key, shown(*value)));
     return otherwise;
   };
   const double scale = number("scale", 1), offset = number("offset", 0);

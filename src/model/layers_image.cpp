@@ -16,7 +16,7 @@ std::vector<int64_t> margin_pads(const Margins& margins) {
   return op_pads(windows);
 }
 
-// pad2d adds the margins, crop2d takes them away.
+// pad2d adds the margins, crop2d removes them.
 Layer change_margins(Config& c, const Margins& margins, const std::string& op) {
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
@@ -28,7 +28,7 @@ Layer change_margins(Config& c, const Margins& margins, const std::string& op) {
     for (size_t d = 0; d < margins.size(); ++d) {
       dims[d] += sign * (margins[d][0] + margins[d][1]);
       if (dims[d] < 1)
-        return fail(ErrorCode::kBadGeometry, fmt::format("{}: cropping {} and {} leaves nothing of {}", where,
+        return fail(ErrorCode::kBadGeometry, fmt::format("{}: cropping {} and {} removes all of {}", where,
                                                          margins[d][0], margins[d][1], in[0][d]));
     }
     return checked_shape(std::move(dims), where);

@@ -1,4 +1,4 @@
-// Masking: makes a mask from the values of its input.
+// The Masking layer, which makes a mask from the values of its input.
 #include <fmt/format.h>
 
 #include <array>
@@ -8,7 +8,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// 1 for each row of x [..,C] that differs from `value` in any channel, else 0: [rows].
+// Returns [rows]: 1 for each row of x [..,C] that differs from `value` in any channel, else 0.
 ValueId rows_unlike(const BuildCall& call, ValueId x, double value) {
   std::vector<int64_t> column = call.shape(x).dims;
   column.back() = 1;

@@ -1,4 +1,4 @@
-// Layers of several inputs: Add, Multiply, Concatenate.
+// Layers with several inputs: Add, Multiply, Concatenate.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kAnyNumber = std::numeric_limits<size_t>::max();
 
-// Keras gives inputs of lower rank ones behind the batch, then broadcasts.
+// Keras inserts dimensions of 1 after the batch into inputs of lower rank, then broadcasts.
 Shape padded_rank(const Shape& sample, size_t rank) {
   std::vector<int64_t> dims(rank - sample.rank(), 1);
   dims.insert(dims.end(), sample.dims.begin(), sample.dims.end());
@@ -28,16 +28,15 @@ Result<Shape> broadcast_all(std::span<const Shape> in, const std::string& where)
     for (size_t d = 0; d < rank; ++d) {
       if (padded[d] == 1 || padded[d] == dims[d]) continue;
       if (dims[d] != 1)
-        return fail(ErrorCode::kBadGeometry,
-                    fmt::format("{}: [{}] does not go together with the inputs before it, [{}]", where, to_text(s),
-                                fmt::join(dims, ",")));
+        return fail(ErrorCode::kBadGeometry, fmt::format("{}: [{}] does not match the inputs before it, [{}]", where,
+                                                         to_text(s), fmt::join(dims, ",")));
       dims[d] = padded[d];
     }
   }
   return checked_shape(std::move(dims), where);
 }
 
-// A mask [N,...] beside each channel of a tensor [N,...,C].
+// Broadcasts a mask [N,...] over the channels of a tensor [N,...,C].
 ValueId beside(const BuildCall& call, ValueId mask, ValueId tensor) {
   const std::vector<int64_t> dims = call.shape(tensor).dims;
   std::vector<int64_t> column = dims;
@@ -51,7 +50,7 @@ ValueId inverted(const BuildCall& call, ValueId mask) {
   return call.add("affine", {mask}, {{"scale", -1.0}, {"offset", 1.0}});
 }
 
-// Where any of the masks is 1; kNone where an input has none.
+// Returns a mask that is 1 where any input's mask is 1; kNone if an input has no mask.
 ValueId merged_mask(const BuildCall& call) {
   if (std::find(call.masks.begin(), call.masks.end(), kNone) != call.masks.end()) return kNone;
   ValueId none = kNone;  // 1 where all masks are 0
@@ -62,7 +61,7 @@ ValueId merged_mask(const BuildCall& call) {
   return inverted(call, none);
 }
 
-// Keras's Multiply reads masked values as 1, and leaves 0 where no input counts.
+// Keras's Multiply reads masked values as 1, and returns 0 where every input is masked.
 ValueId multiply_masked(const BuildCall& call, ValueId mask) {
   ValueId product = kNone;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
@@ -113,7 +112,7 @@ Layer concatenate(Config& c) {
     const auto at = positive_axis(axis, in[0].rank() + 1);
     if (!at)
       return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: axis {} is outside of [batch,{}]", where, axis, to_text(in[0])));
+                  fmt::format("{}: axis {} is outside [batch,{}]", where, axis, to_text(in[0])));
     if (*at == 0) {
       issues.unknown(fmt::format("{}: axis=0, the batch", where));
       return LayerShape(in[0]);
@@ -124,7 +123,7 @@ Layer concatenate(Config& c) {
       Shape aligned = s;
       if (s.rank() == in[0].rank()) aligned.dims[d] = in[0][d];
       if (aligned != in[0])
-        return fail(ErrorCode::kBadGeometry, fmt::format("{}: [{}] and [{}] differ outside of axis {}", where,
+        return fail(ErrorCode::kBadGeometry, fmt::format("{}: [{}] and [{}] differ in more than axis {}", where,
                                                          to_text(in[0]), to_text(s), axis));
       dims[d] += s[d];
     }

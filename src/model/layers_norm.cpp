@@ -8,19 +8,18 @@
 namespace plimsoll::engine {
 namespace {
 
-// Checks that `axis` names the last dimension of [batch, sample...]; anything else is listed.
+// Checks that `axis` is the last dimension of [batch, sample...]. Any other axis is listed as unsupported.
 Status last_axis(const std::vector<int64_t>& axis, const Shape& sample, const std::string& where, Issues& issues) {
   if (sample.rank() == 0) return fail(ErrorCode::kBadGeometry, where + ": a sample must have at least one dimension");
   for (int64_t a : axis)
     if (!positive_axis(a, sample.rank() + 1))
-      return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: axis {} is outside of [batch,{}]", where, a, to_text(sample)));
+      return fail(ErrorCode::kBadGeometry, fmt::format("{}: axis {} is outside [batch,{}]", where, a, to_text(sample)));
   if (axis.size() != 1 || *positive_axis(axis[0], sample.rank() + 1) != static_cast<int64_t>(sample.rank()))
-    issues.unknown(fmt::format("{}: axis=[{}], not the last alone", where, fmt::join(axis, ",")));
+    issues.unknown(fmt::format("{}: axis=[{}], which is not only the last axis", where, fmt::join(axis, ",")));
   return {};
 }
 
-// An integer, or a list of them: LayerNormalization writes a list once it is built.
+// Reads an integer or a list of integers: a built LayerNormalization writes a list.
 std::vector<int64_t> read_axis(Config& c) {
   const Json* value = c.value("axis");
   if (!value) return {-1};
@@ -87,7 +86,7 @@ Layer batch_normalization(Config& c) {
   const std::string where = c.where();
   Layer layer;
   layer.couples_samples = true;
-  layer.masking = Masking::kChanges;  // statistics of the rows that count
+  layer.masking = Masking::kChanges;  // statistics would be those of the unmasked rows
   layer.float32_weights = true;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     PLIMSOLL_TRY(last_axis(axis, in[0], where, issues));

@@ -16,13 +16,13 @@ Layer pooling(Config& c, size_t rank, const std::string& op) {
   if (c.choice("padding", {"valid", "same"}, "valid") == "same") g.padding = WindowPadding::kSame;
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
-  // The position of a maximum is kept in one byte.
+  // The position of a maximum is stored in one byte.
   constexpr int64_t kLargestMaxWindow = 255;
   int64_t elements = 1;
   for (int64_t size : g.kernel) elements *= size;
   if (op == "max_pool2d" && elements > kLargestMaxWindow)
-    c.issues().unknown(
-        fmt::format("{}: pool_size={}, more than {} elements", where, fmt::join(g.kernel, "x"), kLargestMaxWindow));
+    c.issues().unknown(fmt::format("{}: pool_size={}, which has more than {} elements", where, fmt::join(g.kernel, "x"),
+                                   kLargestMaxWindow));
   Layer layer;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     PLIMSOLL_ASSIGN(auto windows, place_windows(g, in[0], where));
@@ -44,7 +44,7 @@ Layer global_pooling(Config& c, size_t rank, const std::string& op) {
   c.choice("data_format", {"channels_last"}, "channels_last");
   const std::string where = c.where();
   Layer layer;
-  // Keras averages the rows that count.
+  // Keras averages only the unmasked rows.
   if (rank == 1 && op == "global_avg_pool2d") layer.masking = Masking::kChanges;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));

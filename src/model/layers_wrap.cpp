@@ -14,7 +14,7 @@ struct Wrapped {
   Layer layer;
 };
 
-// The layer under `key`, with everything it asks for that cannot be done listed.
+// Returns the layer under `key`. Its unsupported features are listed.
 std::optional<Wrapped> read_wrapped(Config& c, const std::string& key) {
   const Json* value = c.value(key);
   const KerasObject object = value ? keras_object(*value) : KerasObject{};
@@ -29,13 +29,13 @@ std::optional<Wrapped> read_wrapped(Config& c, const std::string& key) {
   Config inner(object.config, fmt::format("{}, {} ({})", c.where(), key, object.name), c.issues());
   wrapped.name = inner.text("name", key);
   wrapped.trainable = inner.flag("trainable", true);
-  read_policy(inner);  // Keras computes in the wrapper's
+  read_policy(inner);  // read but not used: Keras computes with the wrapper's policy
   wrapped.layer = parse(inner);
   inner.finish();
   return wrapped;
 }
 
-// [N,T,...] as [N*T,...]: the wrapped layer sees every step as a sample.
+// Reshapes [N,T,...] to [N*T,...], so that the wrapped layer sees every step as a sample.
 Layer time_distributed(Config& c) {
   const auto wrapped = read_wrapped(c, "layer");
   const std::string where = c.where();

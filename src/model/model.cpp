@@ -1,4 +1,4 @@
-// From an architecture and the shapes of its inputs to a model: every tensor gets its shape, every weight its place.
+// Makes a model from an architecture and the shapes of its inputs: every tensor gets a shape, every weight a place.
 #include "model/model.h"
 
 #include <fmt/format.h>
@@ -12,14 +12,15 @@
 namespace plimsoll::engine {
 namespace {
 
-// Nested models called twice on every level multiply; no real model comes near.
+// A nested model that is called twice on every level multiplies the number of calls. No real model comes near this
+// limit.
 constexpr size_t kMostCalls = 1 << 17;
 
 std::string shown_layer(const LayerObject& object) {
   return fmt::format("layer '{}' ({})", object.path, object.class_name);
 }
 
-// Runs the calls of the tree on shapes. Fills the program's calls and tensors, and the weights of each layer.
+// Runs the calls of the tree on shapes. Fills in the program's calls and tensors, and the weights of each layer.
 class Expansion {
  public:
   Expansion(const LayerTree& tree, LayerProgram& program, Issues& issues)
@@ -27,9 +28,9 @@ class Expansion {
 
   Result<std::vector<size_t>> run(const ModelTree& tree, const std::vector<size_t>& arguments) {
     if (arguments.size() != tree.inputs.size())
-      return fail(ErrorCode::kBadConfig, fmt::format("model '{}' has {} inputs and is called with {}", tree.name,
+      return fail(ErrorCode::kBadConfig, fmt::format("model '{}' has {} inputs but is called with {}", tree.name,
                                                      tree.inputs.size(), arguments.size()));
-    // Outputs of each child, call by call.
+    // The outputs of each child, per call.
     std::vector<std::vector<std::vector<size_t>>> made(tree.children.size());
     for (size_t i = 0; i < arguments.size(); ++i) {
       PLIMSOLL_TRY(check_argument(tree, i, arguments[i]));
@@ -50,7 +51,7 @@ class Expansion {
   }
 
  private:
-  // A nested model's own InputLayer must agree with what the model is called on.
+  // A nested model's InputLayer must agree with the tensor that the model is called on.
   Status check_argument(const ModelTree& tree, size_t i, size_t tensor) const {
     const InputSpec& spec = tree.specs[tree.children[tree.inputs[i].child].index];
     const Shape& got = program_.tensors[tensor];
@@ -58,7 +59,7 @@ class Expansion {
     for (size_t d = 0; fits && spec.known && d < got.rank(); ++d) fits = !spec.dims[d] || *spec.dims[d] == got[d];
     if (fits) return {};
     return fail(ErrorCode::kBadGeometry,
-                fmt::format("model '{}': its input '{}' is called on [{}], which is not its shape", tree.name,
+                fmt::format("model '{}': its input '{}' is called on [{}], which does not match its shape", tree.name,
                             spec.name, to_text(got)));
   }
 
@@ -93,13 +94,13 @@ class Expansion {
       case Masking::kPasses:
         return program_.masks[inputs[0]];
       case Masking::kMerges:
-        // Where an input is broadcast, its mask would have to be, too.
+        // If an input is broadcast, its mask would have to be broadcast too.
         for (size_t t : inputs)
           if (any && program_.tensors[t] != program_.tensors[output])
             issues_.unknown(fmt::format("{}: masked inputs of different shapes", shown_layer(object)));
         return std::all_of(inputs.begin(), inputs.end(), masked) ? output : kNoMask;
       case Masking::kChanges:
-        if (any) issues_.unknown(fmt::format("{}: a mask reaches it", shown_layer(object)));
+        if (any) issues_.unknown(fmt::format("{}: its input has a mask", shown_layer(object)));
         return kNoMask;
       case Masking::kStops:
         break;
@@ -156,11 +157,11 @@ class ModelBuilder {
   Status add_inputs(const std::vector<Shape>& samples) {
     const std::vector<InputSpec>& specs = architecture_.inputs();
     if (samples.size() != specs.size())
-      return fail(ErrorCode::kBadGeometry, fmt::format("model '{}' has {} inputs; {} shapes were given",
+      return fail(ErrorCode::kBadGeometry, fmt::format("model '{}' has {} inputs, but {} shapes were given",
                                                        architecture_.name(), specs.size(), samples.size()));
     for (size_t i = 0; i < samples.size(); ++i) {
       if (!agrees(specs[i], samples[i].dims))
-        return fail(ErrorCode::kBadGeometry, fmt::format("input '{}' is declared with [{}] and cannot be [{}]",
+        return fail(ErrorCode::kBadGeometry, fmt::format("input '{}' is declared with [{}], so it cannot be [{}]",
                                                          specs[i].name, shown_dims(specs[i]), to_text(samples[i])));
       Port port;
       port.name = specs[i].name;
@@ -176,7 +177,7 @@ class ModelBuilder {
 
   size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
 
-  // A window's denominator is applied when the window is over, to the sum of all gradients: so there can be only one.
+  // The denominator is applied at the end of the window, to the sum of all gradients, so there can be only one.
   void check_masks(Issues& issues) {
     const auto& losses = program_->objective.losses;
     std::set<size_t> masks;
@@ -188,7 +189,7 @@ class ModelBuilder {
       rows.dims.pop_back();
       masked.dims.pop_back();
       if (rows != masked)
-        issues.unknown(fmt::format("output '{}': its loss has rows [{}], its mask [{}]",
+        issues.unknown(fmt::format("output '{}': its loss has rows [{}], but its mask is [{}]",
                                    architecture_.output_names()[i], to_text(rows), to_text(masked)));
     }
     if (masks.size() > 1) issues.unknown("losses with different masks, or some with a mask and some without");
@@ -205,7 +206,7 @@ class ModelBuilder {
       if (i < losses.size() && losses[i]) {
         if (port.sample.rank() == 0)
           return fail(ErrorCode::kBadGeometry,
-                      fmt::format("output '{}': a loss needs at least one dimension beside the batch", port.name));
+                      fmt::format("output '{}': a loss needs at least one dimension besides the batch", port.name));
         port.has_loss = true;
         port.masked = mask_of_output(i) != kNoMask;
         port.loss_weight = program_->objective.loss_weights[i];
@@ -223,7 +224,8 @@ class ModelBuilder {
   }
 
   Status add_weights() {
-    // Keras ignores `trainable` of a Sequential model when it loads one, and heeds a Functional one's only at the top.
+    // When loading, Keras ignores `trainable` of a Sequential model, and respects that of a Functional model only at
+    // the top level.
     const ModelTree& top = parts_.tree.top();
     const bool trainable = top.sequential || top.trainable;
     std::set<std::string> names;
@@ -231,12 +233,12 @@ class ModelBuilder {
       const LayerObject& object = parts_.tree.layers[l];
       ShapedLayer& layer = program_->layers[l];
       layer.first_weight = model_.weights_.size();
-      size_t own = 0;  // weights that belong to no sublayer
+      size_t own = 0;  // number of weights that belong to no sublayer
       for (const WeightSpec& spec : layer.weights) {
         Weight weight;
         weight.name = object.path + "/" + spec.name;
         if (!names.insert(weight.name).second)
-          return fail(ErrorCode::kBadConfig, fmt::format("two weights are called '{}'", weight.name));
+          return fail(ErrorCode::kBadConfig, fmt::format("two weights are named '{}'", weight.name));
         weight.layer = object.path;
         weight.file_path = fmt::format("{}/{}", object.group, spec.path.empty() ? vars_path(own++) : spec.path);
         weight.shape = spec.shape;
@@ -285,9 +287,11 @@ Result<Model> Model::with_inputs(const std::vector<Shape>& samples) const {
   assert(other.weights_.size() == weights_.size());
   for (size_t i = 0; i < weights_.size(); ++i)
     if (other.weights_[i].shape != weights_[i].shape)
-      return fail(ErrorCode::kBadGeometry,
-                  fmt::format("weight '{}' is [{}] for these inputs and [{}] for the model's own: they cannot share it",
-                              weights_[i].name, to_text(other.weights_[i].shape), to_text(weights_[i].shape)));
+      return fail(
+          ErrorCode::kBadGeometry,
+          fmt::format(
+              "weight '{}' is [{}] for these inputs but [{}] for the model's own inputs, so it cannot be shared",
+              weights_[i].name, to_text(other.weights_[i].shape), to_text(weights_[i].shape)));
   return other;
 }
 

@@ -1,5 +1,5 @@
-// Names of Keras: which ones we know, which ones Keras has beside them. A name that is neither is a slip of the user's,
-// and gets a suggestion.
+// Names in Keras: those that Plimsoll supports, and those that only Keras has. Any other name is probably a typing
+// error and gets a suggestion.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 namespace plimsoll::engine {
 
 struct KerasNames {
-  std::vector<std::string> supported;  // as users write them
-  std::vector<std::string> others;     // in Keras, not here; any case, with or without underscores
+  std::vector<std::string> supported;  // in the usual spelling
+  std::vector<std::string> others;     // in Keras but not supported; in any case, with or without underscores
 };
 
 const KerasNames& optimizer_names();
@@ -19,10 +19,10 @@ const KerasNames& metric_names();
 const KerasNames& activation_names();
 const KerasNames& initializer_names();
 
-// Whether Keras has this name, here supported or not.
+// Returns whether Keras has this name, supported or not.
 bool in_keras(const KerasNames& names, std::string_view name);
 
-// "; did you mean 'relu'?" for a name that Keras does not have and that is near one we know, else "".
+// Returns "; did you mean 'relu'?" if Keras does not have the name and a supported name is similar, else "".
 std::string did_you_mean(const KerasNames& names, std::string_view name);
 
 }  // namespace plimsoll::engine

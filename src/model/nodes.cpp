@@ -12,7 +12,7 @@ std::optional<NamedTensor> read_history(const Json& list) {
   return NamedTensor{list[0].get<std::string>(), *node, *tensor};
 }
 
-// Tensors in nested lists and maps, in Keras's order. False: a tensor without a readable history.
+// Collects the tensors in nested lists and maps, in Keras's order. Returns false if a tensor has no readable history.
 bool collect(const Json& value, const std::string& what, int depth, NodeArguments& out) {
   constexpr int kDeepest = 16;
   if (depth > kDeepest) return false;
@@ -40,7 +40,7 @@ void collect_kwargs(const Json& kwargs, NodeArguments& out, bool& good) {
     return;
   }
   for (const auto& [key, value] : kwargs.items()) {
-    // Keras replaces a recorded `training` by that of the running call. A mask of null is no mask.
+    // Keras replaces a recorded `training` by that of the running call. A null mask means no mask.
     if (key == "training" && (value.is_boolean() || value.is_null())) continue;
     if (value.is_null()) continue;
     if (key == "inputs" || key == "x")

@@ -1,4 +1,4 @@
-// How a Functional file writes calls: `inbound_nodes`, whose arguments are tensors named by layer, call and output.
+// Reads calls in a Functional file: `inbound_nodes`, whose arguments are tensors identified by layer, call and output.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace plimsoll::engine {
 
-// A tensor by name, as the file writes it.
+// A tensor by name, as in the file.
 struct NamedTensor {
   std::string layer;
   int64_t node = 0, tensor = 0;
@@ -17,16 +17,17 @@ struct NamedTensor {
 
 struct NodeArguments {
   std::vector<NamedTensor> tensors;
-  std::vector<std::string> extra;  // what the call was given besides tensors, training and mask: "axis=1"
+  std::vector<std::string> extra;  // arguments other than tensors, training and mask: "axis=1"
 };
 
-// One element of `inbound_nodes`: Keras 3's {"args", "kwargs"}, or the older [["layer", 0, 0, {}], ...]. nullopt:
-// neither.
+// Reads one element of `inbound_nodes`: Keras 3's {"args", "kwargs"}, or the older [["layer", 0, 0, {}], ...]. Returns
+// nullopt if it is neither.
 std::optional<NodeArguments> read_node(const Json& node);
 
-// `input_layers` and `output_layers`: one ["layer", 0, 0], a list of them, or a map by name. nullopt: none of these.
+// Reads `input_layers` and `output_layers`: one ["layer", 0, 0], a list of them, or a map by name. nullopt: none of
+// these.
 struct NamedPort {
-  std::string key;  // of a map, else ""
+  std::string key;  // the key in a map, else ""
   NamedTensor tensor;
 };
 std::optional<std::vector<NamedPort>> read_ports(const Json& ports);

@@ -35,7 +35,7 @@ std::optional<LossKind> loss_kind(const std::string& name) {
   return std::nullopt;
 }
 
-// The arguments that losses and the metrics made of them share.
+// Reads the arguments shared by losses and the metrics based on them.
 Loss read_loss_config(LossKind kind, Config& c) {
   Loss loss{kind, false, 0};
   const bool entropy =
@@ -62,7 +62,7 @@ std::optional<Loss> read_loss(const Json& value, const std::string& where, Issue
   if (!kind || object.custom) {
     issues.unknown(fmt::format("{}={}", where, object.name.empty() ? shown(value) : object.name));
     issues.remedy(
-        "--loss NAME   another loss than the file's: sparse_categorical_crossentropy, "
+        "--loss NAME   replaces the file's loss: sparse_categorical_crossentropy, "
         "categorical_crossentropy, binary_crossentropy, mse or mae");
     if (object.custom) issues.custom_code();
     return std::nullopt;
@@ -74,7 +74,7 @@ std::optional<Loss> read_loss(const Json& value, const std::string& where, Issue
   return loss;
 }
 
-// One entry an output of something given once, as a list or by output name; null where `given` says nothing.
+// Returns one entry per output for a value that is given once, as a list, or by output name. Null entries: not given.
 std::vector<Json> per_output(const Json& given, const std::vector<std::string>& outputs, const std::string& what,
                              Issues& issues) {
   std::vector<Json> each(outputs.size());
@@ -132,14 +132,14 @@ bool is_accuracy(const std::string& name) {
   return lower == "accuracy" || lower == "acc";
 }
 
-// Keras's name of a metric object that was given none: its function's, or its class's in snake case.
+// Returns Keras's name of a metric object without a name: its function's name, or its class name in snake case.
 std::string default_name(const std::string& name) {
   for (const LossName& n : kLossNames)
     if (name == n.class_name) return std::string(n.function);
   return keras_snake_case(name);
 }
 
-// A metric that we do not compute is no reason to refuse a model: it is marked as skipped, whatever its arguments.
+// A metric that cannot be computed does not make a model unsupported: it is marked as skipped, whatever its arguments.
 MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
   const KerasObject object = keras_object(value);
   MetricSpec metric;
@@ -149,7 +149,7 @@ MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& 
   metric.name = value.is_string() || object.function ? metric.source : default_name(metric.source);
   const auto loss = loss_kind(object.name);
   const auto match = match_kind(object.name);
-  // The class Accuracy compares for equality; only the strings mean "what fits the loss".
+  // The class Accuracy compares for equality. Only the strings select the accuracy that fits the loss.
   const bool automatic = value.is_string() && is_accuracy(object.name);
   Issues own;
   Config c(object.config, fmt::format("compile_config: metric {}", object.name), own);
@@ -170,7 +170,7 @@ MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& 
   return metric;
 }
 
-// All leaves of nested lists and maps, as Keras flattens them: maps by sorted key.
+// Collects the leaves of nested lists and maps in Keras's order: maps are sorted by key.
 void flatten(const Json& value, std::vector<Json>& leaves) {
   if (value.is_array() || (value.is_object() && !is_keras_object(value))) {
     for (const auto& one : value) flatten(one, leaves);
@@ -191,7 +191,8 @@ void read_metrics(const Json& given, const std::vector<std::string>& outputs, bo
   }
 }
 
-// The names Keras reports (CompileMetrics.result): the output's in front where there are several, and made unique.
+// Sets the names that Keras reports (CompileMetrics.result): prefixed with the output's name if there are several
+// outputs, and made unique.
 void name_metrics(std::vector<MetricSpec>& metrics, const std::vector<std::string>& outputs) {
   std::map<std::string, int> seen;
   for (MetricSpec& metric : metrics) {
@@ -241,7 +242,7 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
   const Json weighted = given("weighted_metrics");
   if (!none) read_metrics(weighted, outputs, true, objective, issues);
   name_metrics(objective.metrics, outputs);
-  // How Keras runs a step, not what it computes; the optimizer is read elsewhere.
+  // These keys say how Keras runs a step, not what it computes. The optimizer is read elsewhere.
   c.ignore({"optimizer", "run_eagerly", "steps_per_execution", "jit_compile", "auto_scale_loss"});
   c.finish();
   return objective;
@@ -272,7 +273,7 @@ void resolve_metrics(Objective& objective, std::span<const Shape> outputs) {
 
 namespace {
 
-// What a softmax or sigmoid that produced `value` was given; kNone if nothing of the kind did.
+// Returns the input of the softmax or sigmoid that produced `value`; kNone if neither did.
 ValueId logits_behind(const Graph& graph, ValueId value) {
   const NodeId producer = graph.value(value).producer;
   if (producer == kNone) return kNone;

@@ -1,4 +1,4 @@
-// What is minimised and what is reported: losses and metrics of a compile configuration, one list an output.
+// The losses and metrics of a compile configuration, one list per output.
 #pragma once
 
 #include <optional>
@@ -21,37 +21,38 @@ struct Loss {
 };
 
 struct MetricSpec {
-  // kAccuracy becomes one of the others when the shapes are known, as in Keras.
+  // As in Keras, kAccuracy is replaced by one of the other kinds when the shapes are known.
   enum class Kind { kLoss, kAccuracy, kSparse, kCategorical, kBinary };
-  std::string name;    // as reported, with the output's where there are several
-  std::string source;  // as asked for
+  std::string name;    // the reported name, with the output's name if there are several outputs
+  std::string source;  // the requested name
   Kind kind = Kind::kLoss;
-  Loss loss;               // of kLoss
-  double threshold = 0.5;  // of kBinary
+  Loss loss;               // only for kLoss
+  double threshold = 0.5;  // only for kBinary
   bool weighted = false;
   size_t output = 0;
-  bool skipped = false;  // we do not compute it
+  bool skipped = false;  // it is not computed
 };
 
 struct Objective {
-  std::vector<std::optional<Loss>> losses;  // one an output; Keras allows outputs without
+  std::vector<std::optional<Loss>> losses;  // one per output; as in Keras, an output may have no loss
   std::vector<double> loss_weights;
   std::vector<MetricSpec> metrics;
-  std::vector<std::string> skipped_metrics;  // those we do not compute, under the names Keras reports
+  std::vector<std::string> skipped_metrics;  // metrics that are not computed, with the names that Keras reports
 };
 
-// Of the compile configuration (may be null) with what the flags say over it.
+// Reads the compile configuration (may be null). The options override it.
 Objective read_objective(const Json& compile_config, const ModelOptions& options,
                          const std::vector<std::string>& outputs, Issues& issues);
 
-// Chooses what "accuracy" means, and moves the metrics we do not compute to `skipped_metrics`: unknown ones, those of
-// an output without a loss, and those whose targets would not be the loss's.
+// Decides what "accuracy" means, and moves metrics that are not computed to `skipped_metrics`: unknown ones, those of
+// an output without a loss, and those whose targets differ from the loss's.
 void resolve_metrics(Objective& objective, std::span<const Shape> outputs);
 
 std::string to_text(LossKind kind);
 
-// One loss a row. Softmax or sigmoid right before a cross-entropy is looked behind, as Keras does: any of the two
-// before any of the three, since Keras keeps the logits with the tensor and does not ask which function it was.
+// Returns one loss per row. If the prediction comes directly from a softmax or sigmoid, the cross-entropy is computed
+// from its logits. As in Keras, any of the two functions is combined with any of the three cross-entropies, because
+// Keras keeps the logits with the tensor and does not check which function was applied.
 ValueId add_loss_rows(GraphBuilder& b, const Loss& loss, ValueId prediction, ValueId target);
 ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId prediction, ValueId target);
 

@@ -1,4 +1,4 @@
-// Functions of keras.ops that a Functional model calls on tensors: Split. They have neither weights nor a policy.
+// Functions of keras.ops that a Functional model calls on tensors: Split. They have no weights and no policy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Where the pieces end along an axis of `size`, or nothing where it cannot be cut so.
+// Returns where the pieces end along an axis of `size`; nullopt if it cannot be split that way.
 std::optional<std::vector<int64_t>> piece_ends(const std::vector<int64_t>& cuts, int64_t sections, int64_t size) {
   std::vector<int64_t> ends = cuts;
   if (sections > 0) {
@@ -19,13 +19,13 @@ std::optional<std::vector<int64_t>> piece_ends(const std::vector<int64_t>& cuts,
   ends.push_back(size);
   int64_t before = 0;
   for (int64_t end : ends) {
-    if (end <= before || end > size) return std::nullopt;  // an empty piece is no tensor of ours
+    if (end <= before || end > size) return std::nullopt;  // an empty piece is not supported
     before = end;
   }
   return ends;
 }
 
-// One output per piece: `indices_or_sections` is their number, or the list of positions to cut at.
+// One output per piece. `indices_or_sections` is the number of pieces, or the list of positions to split at.
 Layer split(Config& c) {
   constexpr int64_t kMostPieces = 4096;
   std::vector<int64_t> cuts;
@@ -45,7 +45,7 @@ Layer split(Config& c) {
     const auto at = positive_axis(axis, in[0].rank() + 1);
     if (!at)
       return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: axis {} is outside of [batch,{}]", where, axis, to_text(in[0])));
+                  fmt::format("{}: axis {} is outside [batch,{}]", where, axis, to_text(in[0])));
     LayerShape shape;
     shape.outputs.assign(pieces, in[0]);
     if (*at == 0) {
@@ -56,7 +56,7 @@ Layer split(Config& c) {
     const auto ends = piece_ends(cuts, sections, in[0][d]);
     if (!ends)
       return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: {} cannot be cut into {}", where, in[0][d],
+                  fmt::format("{}: {} cannot be split into {}", where, in[0][d],
                               sections > 0 ? fmt::format("{} equal pieces", sections)
                                            : fmt::format("pieces at {}", fmt::join(cuts, ", "))));
     for (size_t i = 0; i < ends->size(); ++i) shape.outputs[i].dims[d] = (*ends)[i] - (i == 0 ? 0 : (*ends)[i - 1]);

@@ -21,7 +21,7 @@ void read_learning_rate(Config& c, Optimizer& optimizer) {
     optimizer.schedule = *value;
 }
 
-// Keras ignores limits that are zero, and refuses two of them.
+// Keras ignores limits of zero and rejects more than one limit.
 void read_clipping(Config& c, Optimizer& optimizer) {
   const auto limit = [&](const char* key) -> std::optional<double> {
     const auto value = c.optional_real(key);
@@ -40,9 +40,10 @@ void read_common(Config& c, Optimizer& optimizer) {
   optimizer.weight_decay = c.real("weight_decay", optimizer.weight_decay);
   c.only("use_ema", {false});
   c.only("loss_scale_factor");
-  // Its iterations count batches and its sums outlive an epoch; --gradient-accumulation-steps is the exact form of it.
+  // In Keras its iterations count batches, and its sums continue across epochs. --gradient-accumulation-steps does it
+  // exactly.
   c.only("gradient_accumulation_steps", {1});
-  // Names, and what has a meaning only together with use_ema.
+  // Names, and keys that matter only with use_ema.
   c.ignore({"name", "ema_momentum", "ema_overwrite_frequency", "jit_compile", "is_legacy_optimizer"});
 }
 
@@ -50,7 +51,7 @@ void read_common(Config& c, Optimizer& optimizer) {
 
 namespace {
 
-// Keras wraps the optimizer of a mixed_float16 model in this.
+// Keras wraps the optimizer of a mixed_float16 model in a LossScaleOptimizer.
 Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& unsupported) {
   Issues issues;
   Config c(object.config, fmt::format("optimizer {}", object.name), issues);
@@ -60,7 +61,7 @@ Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& 
   scale.growth_steps = c.integer("dynamic_growth_steps", 1, int64_t{1} << 31, scale.growth_steps);
   if (!(scale.initial > 0))
     issues.reject(fmt::format("{}: 'initial_scale' must be above 0, got {}", c.where(), scale.initial));
-  // Older versions of Keras write an optimizer's usual keys, which mean nothing here.
+  // Older versions of Keras also write an optimizer's usual keys, which have no effect here.
   for (const char* key :
        {"weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor", "gradient_accumulation_steps"})
     c.only(key);
@@ -71,10 +72,10 @@ Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& 
   if (issues.bad) unsupported.push_back(issues.bad->what);
   Optimizer optimizer;
   if (inner == nullptr)
-    unsupported.push_back(c.where() + ": no 'inner_optimizer'");
+    unsupported.push_back(c.where() + ": 'inner_optimizer' is missing");
   else
     optimizer = parse_optimizer(*inner, unsupported);
-  if (optimizer.loss_scale) unsupported.push_back(c.where() + " inside another");
+  if (optimizer.loss_scale) unsupported.push_back(c.where() + " inside another LossScaleOptimizer");
   optimizer.loss_scale = scale;
   return optimizer;
 }
@@ -121,7 +122,7 @@ std::vector<std::string> state_names(const Optimizer& optimizer) {
 
 namespace {
 
-// The gradients as Keras clips them, all before any weight changes. kNone stays kNone.
+// Returns the gradients clipped as in Keras, all computed before any weight changes. kNone stays kNone.
 std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
   const auto category = b.in_category(Category::kGradients);
   std::vector<ValueId> gradients;
@@ -164,7 +165,8 @@ ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype) 
 
 namespace {
 
-// Where a gradient was cast up from half, its half: finite in the same elements, and fewer bytes to look through.
+// If a gradient was cast from half precision, returns the half-precision value: the same elements are finite, and it
+// has fewer bytes to read.
 ValueId before_cast(const Graph& graph, ValueId gradient) {
   const NodeId producer = graph.value(gradient).producer;
   if (producer == kNone || graph.node(producer).op != "cast") return gradient;
@@ -172,7 +174,7 @@ ValueId before_cast(const Graph& graph, ValueId gradient) {
   return is_half(graph.type(from).dtype) ? from : gradient;
 }
 
-// The guard against overflow: gradients as they would be without a scale, and how many of their elements are not
+// Protects updates against overflow: divides the gradients by the loss scale and counts their elements that are not
 // finite.
 class Guard {
  public:
@@ -195,7 +197,7 @@ class Guard {
     }
   }
 
-  // The number of the update; those that were prevented do not count.
+  // Returns the number of this update. Skipped updates are not counted.
   ValueId iteration() {
     const auto no_layer = b_.in_layer("");
     const ValueId iteration = step_scalar(b_, StepScalar::kIteration, DType::kInt64);
@@ -203,7 +205,7 @@ class Guard {
     if (applied_ == kNone) applied_ = b_.add1("applied_updates", {iteration, skipped_});
     return applied_;
   }
-  // The learning rate that a schedule has for it.
+  // Returns the schedule's learning rate for this update.
   ValueId rate(DType dtype) {
     const auto no_layer = b_.in_layer("");
     const ValueId rate = step_scalar(b_, StepScalar::kLearningRate, dtype);
@@ -216,7 +218,7 @@ class Guard {
   void update(ValueId persistent, ValueId value) const {
     b_.update(persistent, bad_ == kNone ? value : b_.add1("keep_if", {value, persistent, bad_}));
   }
-  // Last: nothing reads the scale or the counts afterwards.
+  // Must come last: nothing may read the scale or the counts afterwards.
   void finish() const {
     if (bad_ == kNone) return;
     const auto layer = b_.in_layer("");

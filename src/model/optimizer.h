@@ -1,4 +1,4 @@
-// Optimizers and learning-rate schedules, with Keras's numbers and Keras's order of variables.
+// Optimizers and learning-rate schedules, with Keras's formulas and its order of variables.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::engine {
 
-// The loss is multiplied by a scale that halves after an overflow and doubles after so many steps without one.
+// The loss is multiplied by a scale, which is halved after an overflow and doubled after a number of steps without one.
 struct LossScale {
   double initial = 32768;
   int64_t growth_steps = 2000;
@@ -29,33 +29,34 @@ struct Optimizer {
   std::optional<LossScale> loss_scale;
 };
 
-// Persistent values of loss scaling, all `[]`: the scale, T; steps since it last changed, i64; updates that an overflow
-// prevented, i64.
+// Persistent scalars of loss scaling: the scale (T), the steps since it last changed (i64), and the number of updates
+// skipped because of an overflow (i64).
 inline constexpr const char* kLossScale = "loss_scale";
 inline constexpr const char* kLossScaleSteps = "loss_scale/steps";
 inline constexpr const char* kSkippedUpdates = "loss_scale/skipped";
-// What the gradient of the loss starts from: the scale, or kNone for one.
+// Returns the initial gradient of the loss: the scale, or kNone, which means 1.
 ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype);
 
-// Of a Keras name or a serialized optimizer. What is not supported is appended to `unsupported`.
+// Parses a Keras name or a serialised optimizer. Appends unsupported features to `unsupported`.
 Optimizer parse_optimizer(const nlohmann::json& config, std::vector<std::string>& unsupported);
-std::string check_schedule(const nlohmann::json& schedule);  // "" or what is not supported
+std::string check_schedule(const nlohmann::json& schedule);  // "" or the unsupported feature
 
-// The rate of the update that follows `iteration` updates, as Keras computes it.
+// Returns the learning rate for the update after `iteration` updates, as Keras computes it.
 double learning_rate_at(const Optimizer& optimizer, int64_t iteration);
 
-// State kept for one weight, in the order of Keras's file: {"momentum"} or {"m", "v"}.
+// The state of one weight, in the order of Keras's file: {"momentum"} or {"m", "v"}.
 std::vector<std::string> state_names(const Optimizer& optimizer);
 
 struct TrainedWeight {
   ValueId weight = kNone;    // persistent
-  ValueId gradient = kNone;  // kNone: no path to the loss; Keras leaves such a weight unchanged
+  ValueId gradient = kNone;  // kNone: the loss does not depend on it; as in Keras, the weight stays unchanged
 };
 
-// Adds clipping and the updates of all weights; state is persistent "NAME/m" and so on. Reads the step scalars
-// kLearningRate and kIteration, and with a schedule beside loss scaling kKnownSkips and kRateIfSkipped: the host sets
-// the rate for either case before it has seen whether an overflow prevented the update before. With loss scaling the
-// gradients are those of the loss times the scale, and nothing changes where one of them is not finite.
+// Adds clipping and the updates of all weights. The state is persistent: "NAME/m" and so on. Reads the step scalars
+// kLearningRate and kIteration. With both a schedule and loss scaling it also reads kKnownSkips and kRateIfSkipped: the
+// host sets the learning rate for both cases, because it does not know yet whether an overflow made the previous update
+// be skipped. With loss scaling, the gradients are those of the scaled loss, and nothing changes if one of them is not
+// finite.
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
 
 }  // namespace plimsoll::engine

@@ -1,5 +1,5 @@
-// Learning-rate schedules, by the formulas of keras/src/optimizers/schedules/learning_rate_schedule.py. Keras computes
-// them in float32; here they are computed in float64, so they agree to float32 rounding.
+// Learning-rate schedules, with the formulas of keras/src/optimizers/schedules/learning_rate_schedule.py. Keras
+// computes them in float32, we compute them in float64, so they agree up to float32 rounding.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -49,7 +49,7 @@ Schedule read(const Json& json, Issues& issues) {
     s.boundaries = numbers(c, "boundaries");
     s.values = numbers(c, "values");
     if (s.boundaries.empty() || s.values.size() != s.boundaries.size() + 1)
-      issues.reject("PiecewiseConstantDecay: there must be one value more than boundaries");
+      issues.reject("PiecewiseConstantDecay: there must be one more value than boundaries");
     c.finish();
     return s;
   }

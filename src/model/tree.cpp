@@ -13,7 +13,7 @@ bool is_model_class(const std::string& name) {
   return name == "Sequential" || name == "Functional" || name == "Model";
 }
 
-// Operations of keras.ops carry the names of layers ("Multiply"); their module tells them apart.
+// Operations of keras.ops may have the same names as layers ("Multiply"). Their module distinguishes them.
 bool is_layer_module(const std::string& module) {
   for (const char* prefix : {"keras.layers", "keras.models", "keras.src.layers", "keras.src.models"})
     if (module.rfind(prefix, 0) == 0) return true;
@@ -34,7 +34,7 @@ class Walk {
 
  private:
   using Kind = ModelTree::Child::Kind;
-  // Calls of one layer as the file lists them.
+  // The calls of one layer, in the file's order.
   struct Nodes {
     std::vector<NodeArguments> list;
     size_t done = 0;
@@ -88,7 +88,7 @@ void Walk::input(const Json& object, const std::string& name, const std::string&
     spec.dims = sample_dims(*shape, where, issues_);
     spec.known = true;
   } else {
-    issues_.reject(fmt::format("{}: there must be a batch_shape", where));
+    issues_.reject(fmt::format("{}: it must have a batch_shape", where));
   }
   const std::string dtype = c.text("dtype", "float32");
   const auto type = dtype_from_name(dtype);
@@ -105,7 +105,7 @@ void Walk::input(const Json& object, const std::string& name, const std::string&
   tree.specs.push_back(std::move(spec));
 }
 
-// Layers that Keras has and we do not, operations of keras.ops, and classes of the user's own.
+// Lists an unsupported Keras layer, an operation of keras.ops, or a user's own class.
 void Walk::unknown_layer(const Json& object, const KerasObject& keras, const std::string& where) {
   const std::string module = text_member(object, "module"), registered = text_member(object, "registered_name");
   if (keras.custom) {
@@ -154,9 +154,9 @@ Status Walk::child(const Json& object, const std::string& name, const std::vecto
   names.push_back(name);
   const KerasObject keras = keras_object(object);
   const std::string where = fmt::format("layer '{}' ({})", join(names), keras.name);
-  if (keras.name.empty()) return bad(fmt::format("layer '{}': there must be a class_name", join(names)));
+  if (keras.name.empty()) return bad(fmt::format("layer '{}': it must have a class_name", join(names)));
   if (!tree.child_by_name.emplace(name, tree.children.size()).second)
-    return bad(fmt::format("{}: there is another layer of this name", where));
+    return bad(fmt::format("{}: another layer has the same name", where));
   Config c(object, where, issues_);
   c.ignore({"module", "class_name", "config", "registered_name", "build_config", "compile_config", "name",
             "inbound_nodes", "shared_object_id"});
@@ -189,10 +189,10 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
                         ModelTree& tree) {
   const std::string where = fmt::format("model '{}'", tree.name);
   const Json* layers = member(config, "layers");
-  if (!layers || !layers->is_array() || layers->empty()) return bad(where + ": there must be a list of layers");
+  if (!layers || !layers->is_array() || layers->empty()) return bad(where + ": it must have a list of layers");
   const Json* shape = member(config, "build_input_shape");
   if (const Json* build = member(object, "build_config"); !shape && build) shape = member(*build, "input_shape");
-  // Models saved before their shape was known begin with their first layer.
+  // Models that were saved before their shape was known begin with their first layer instead of an InputLayer.
   if (text_member((*layers)[0], "class_name") != "InputLayer") {
     InputSpec spec;
     spec.name = "input";
@@ -210,7 +210,7 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
     if (i > 0 && tree.children.back().kind == Kind::kInput)
       return bad(fmt::format("{}: an InputLayer can only be the first layer", where));
   }
-  // An InputLayer of somebody's own making is listed as unsupported; there is nothing to go on from.
+  // A custom InputLayer is listed as unsupported, and reading cannot continue without it.
   if (tree.children[0].kind != Kind::kInput) return bad(fmt::format("{}: its InputLayer is not Keras's", where));
   std::vector<TensorRef> current{TensorRef{}};
   for (size_t i = 1; i < tree.children.size(); ++i) {
@@ -239,7 +239,7 @@ Result<TensorRef> Walk::resolve(const NamedTensor& tensor, bool from_ports, cons
   return TensorRef{i, node, static_cast<size_t>(tensor.tensor)};
 }
 
-// As functional_from_config does: over the layers again and again, making every call whose inputs exist.
+// Like functional_from_config: goes over the layers repeatedly and makes every call whose inputs exist.
 Status Walk::order_calls(const std::string& where, std::vector<Nodes>& nodes, ModelTree& tree) {
   std::vector<size_t> made(tree.children.size(), 0);
   for (size_t i = 0; i < made.size(); ++i)
@@ -283,7 +283,7 @@ Status Walk::ports(const Json& config, const std::string& where, ModelTree& tree
       if (ref.node >= calls)
         return bad(fmt::format("{}, {}: layer '{}' has no call {}", where, key, port.tensor.layer, port.tensor.node));
       if (in && tree.children[ref.child].kind != Kind::kInput)
-        return bad(fmt::format("{}: '{}' is an input but no InputLayer", where, port.tensor.layer));
+        return bad(fmt::format("{}: '{}' is an input but not an InputLayer", where, port.tensor.layer));
       (in ? tree.inputs : tree.outputs).push_back(ref);
       (in ? tree.input_names : tree.output_names).push_back(port.key.empty() ? port.tensor.layer : port.key);
     }
@@ -302,7 +302,7 @@ Status Walk::ports(const Json& config, const std::string& where, ModelTree& tree
 Status Walk::functional(const Json& config, const std::vector<std::string>& names, ModelTree& tree) {
   const std::string where = fmt::format("model '{}'", tree.name);
   const Json* layers = member(config, "layers");
-  if (!layers || !layers->is_array() || layers->empty()) return bad(where + ": there must be a list of layers");
+  if (!layers || !layers->is_array() || layers->empty()) return bad(where + ": it must have a list of layers");
   std::vector<Nodes> nodes;
   for (size_t i = 0; i < layers->size(); ++i) {
     const Json& object = (*layers)[i];
@@ -313,7 +313,7 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
     const ModelTree::Child& made = tree.children.back();
     const Json* inbound = member(object, "inbound_nodes");
     if (!inbound || !inbound->is_array())
-      return bad(fmt::format("{}, layer '{}': there must be a list of inbound_nodes", where, name));
+      return bad(fmt::format("{}, layer '{}': it must have a list of inbound_nodes", where, name));
     nodes.emplace_back();
     if (made.kind == Kind::kInput) continue;
     for (const Json& one : *inbound) {
@@ -321,7 +321,7 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
       if (!arguments)
         return bad(fmt::format("{}, layer '{}': an inbound node must list the tensors of a call, got {}", where, name,
                                shown(one)));
-      // What an unknown operation was given belongs to that operation.
+      // The arguments of an unsupported operation are not listed separately.
       const bool known = made.kind == Kind::kModel || result_.layers[made.index].layer.build;
       for (const std::string& extra : arguments->extra)
         if (known) issues_.unknown(fmt::format("layer '{}': called with {}", path, extra));
@@ -342,16 +342,16 @@ Result<size_t> Walk::model(const Json& object, const std::vector<std::string>& n
     issues_.custom_code();
   }
   if (!is_model_class(keras.name) || keras.custom)
-    return bad(fmt::format("the model must be a Sequential or Functional one, got class_name {}",
+    return bad(fmt::format("the model must be Sequential or Functional, got class_name {}",
                            keras.name.empty() ? "nothing" : keras.name));
   const Json* config = member(object, "config");
-  if (!config || !config->is_object()) return bad(fmt::format("{}: there must be a config", keras.name));
+  if (!config || !config->is_object()) return bad(fmt::format("{}: it must have a config", keras.name));
   ModelTree tree;
   tree.sequential = keras.name == "Sequential";
   tree.name = names.empty() ? text_member(*config, "name") : join(names);
   Config c(*config, fmt::format("model '{}'", tree.name), issues_);
   tree.trainable = c.flag("trainable", true);
-  read_policy(c);  // its layers' policies are what counts
+  read_policy(c);  // only validates it: the layers have their own policies
   c.ignore({"name", "layers", "build_input_shape", "input_layers", "output_layers"});
   c.finish();
   PLIMSOLL_TRY(tree.sequential ? sequential(*config, object, names, tree) : functional(*config, names, tree));

@@ -1,5 +1,5 @@
-// Reads the structure of a model file: Sequential and Functional models, nested in each other, become a tree of models
-// whose calls are in an order in which they can run. Layers are parsed; no shape is known yet.
+// Reads the structure of a model file. Nested Sequential and Functional models become a tree of models whose calls are
+// in an executable order. Layers are parsed, but shapes are not known yet.
 #pragma once
 
 #include <map>
@@ -12,15 +12,15 @@
 
 namespace plimsoll::engine {
 
-// A layer as the file describes it, whatever it is called on.
+// A layer as described by the file, independent of its calls.
 struct LayerObject {
-  std::vector<std::string> names;  // from the outermost model inwards
+  std::vector<std::string> names;  // from the outermost model to the layer
   std::string path;                // the same, joined by '/'
   std::string class_name;
-  bool operation = false;  // a function of keras.ops: computes in the dtype of what it reads
-  std::string group;       // of model.weights.h5: "layers/conv2d_1"
+  bool operation = false;  // a function of keras.ops; computes in the dtype of its inputs
+  std::string group;       // group in model.weights.h5: "layers/conv2d_1"
   bool trainable = true;
-  Precision policy;      // as the file has it
+  Precision policy;      // the policy in the file
   bool float32 = false;  // computes in the dtype of its variables, whatever the run's precision
   Layer layer;
 };
@@ -34,7 +34,7 @@ struct ModelTree {
   struct Child {
     enum class Kind { kInput, kLayer, kModel } kind = Kind::kLayer;
     std::string name;
-    size_t index = 0;  // of InputSpec, layer object or model
+    size_t index = 0;  // index of an InputSpec, layer object or model
   };
   struct Call {
     size_t child = 0;
@@ -52,21 +52,20 @@ struct ModelTree {
 };
 
 struct LayerTree {
-  std::vector<ModelTree> models;    // the outermost is the last
+  std::vector<ModelTree> models;    // the outermost model is the last
   std::vector<LayerObject> layers;  // in Keras's order of the weights
 
   const ModelTree& top() const { return models.back(); }
 };
 
-// What the copies of an Architecture share.
+// The parts that the copies of an Architecture share.
 struct ArchitectureParts {
   LayerTree tree;
   Objective objective;  // "accuracy" is resolved once shapes are known
   bool needs_loss = false;
 };
 
-// Unsupported features are listed in `issues` and the walk goes on; a structure that cannot be walked is an error at
-// once.
+// Unsupported features are listed in `issues`, and reading continues. A structure that cannot be read fails at once.
 Result<LayerTree> read_tree(const Json& config, Issues& issues);
 
 }  // namespace plimsoll::engine

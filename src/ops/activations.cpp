@@ -14,7 +14,7 @@ double sigmoid(double x) {
   return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
 }
 
-// gelu's constants. TensorFlow makes a float32 of two of them before it casts to the tensor's dtype.
+// gelu's constants. TensorFlow rounds two of them to float32 before it casts to the tensor's dtype.
 constexpr double kTanhScale = 0.7978845608028654;  // sqrt(2 / pi)
 constexpr auto kCubic = static_cast<double>(0.044715f);
 constexpr auto kSqrtHalf = static_cast<double>(0.7071067811865476f);
@@ -49,13 +49,13 @@ double hard_silu_slope(double x) {
 struct Activation {
   std::string name;
   double (*value)(double x, const Attrs& attrs);
-  double (*slope)(double v, const Attrs& attrs);  // of the output, or of the input
+  double (*slope)(double v, const Attrs& attrs);  // the slope as a function of the output, or of the input
   bool from_output;
-  Attrs attrs;  // of the test cases
+  Attrs attrs;  // attributes of the test cases
 };
 
 bool check_attrs(InferCheck& check, const std::string& name, const Attrs& attrs) {
-  if (name == "elu")  // with a negative alpha the output does not tell the input's sign
+  if (name == "elu")  // with a negative alpha the input's sign could not be told from the output
     return check.real("alpha") &&
            check.require(attrs.real("alpha") >= 0, fmt::format("alpha={} must not be negative", attrs.real("alpha")));
   return name != "gelu" || check.optional_flag("approximate");

@@ -1,6 +1,7 @@
-// Scaled dot-product attention over heads, and its gradient. The T x T matrix of weights is no value of the graph: the
-// forward pass keeps log(sum(exp)) of each query's scores, from which the backward pass finds the weights again.
-// Queries, keys and values are three tensors [N,T,H,D], or one [N,T,3,H,D] as a single product leaves them.
+// Scaled dot-product attention over heads, and its gradient. The T x T matrix of weights is not a value of the graph:
+// the forward pass keeps log(sum(exp)) of each query's scores, and the backward pass recomputes the weights from it.
+// Queries, keys and values are three tensors [N,T,H,D], or one tensor [N,T,3,H,D], the result of a single matrix
+// product.
 #include <cmath>
 
 #include "ops/families.h"
@@ -16,10 +17,10 @@ Shape heads_shape(const Shape& q) {
   return is_packed(q) ? Shape{q[0], q[1], q[3], q[4]} : q;
 }
 
-// Of [N,T,H,D]. Position t of a causal attention sees positions 0 to t.
+// The sizes of [N,T,H,D]. In causal attention, position t sees positions 0 to t.
 struct Heads {
   int64_t n, t, h, d;
-  int64_t parts;  // 3 where q, k and v lie in one tensor
+  int64_t parts;  // 3 if q, k and v are in one tensor
   bool causal;
   double scale;
 
@@ -33,7 +34,7 @@ struct Heads {
         scale(attrs.real("scale")) {}
 
   int64_t row(int64_t sample, int64_t position, int64_t head) const { return ((sample * t + position) * h + head) * d; }
-  // In q, k, v and their gradients; the next of the three begins part() further on.
+  // Returns an index into q, k, v or their gradients. The next of the three begins part() elements later.
   int64_t in_row(int64_t sample, int64_t position, int64_t head) const {
     return ((sample * t + position) * parts * h + head) * d;
   }
@@ -47,7 +48,7 @@ double dot(const double* a, const double* b, int64_t count) {
   return sum;
 }
 
-// Sums of many terms are kept in at least f32 whatever the tensors are.
+// Sums of many terms are kept in at least f32, whatever the tensors' dtype.
 DType stats_dtype(DType dtype) {
   return dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
 }
@@ -76,7 +77,8 @@ Result<Types> infer_grad(InTypes in, const Attrs& attrs) {
   InferCheck check("attention_grad", in, attrs);
   if (in.size() == 4) {  // dy, qkv, y, stats
     if (!check.floats({0, 1, 2}) || !check.rank(1, 5) || !check.same_shape(0, 2) ||
-        !check.require(in[1].shape[2] == 3 && heads_shape(in[1].shape) == in[0].shape, "wants [N,T,3,H,D] beside y") ||
+        !check.require(in[1].shape[2] == 3 && heads_shape(in[1].shape) == in[0].shape,
+                       "needs [N,T,3,H,D] together with y") ||
         !check.optional_flag("causal") || !check.real("scale"))
       return check.failed();
     check.require(in[3] == stats_type(in[1]), fmt::format("the statistics must be {}", to_text(stats_type(in[1]))));
@@ -124,7 +126,7 @@ void reference_forward(const ReferenceCall& call) {
       const double w = weights[static_cast<size_t>(j)] / sum, *from = v + s.in_row(sample, j, head);
       for (int64_t i = 0; i < s.d; ++i) y[i] += w * from[i];
     }
-    out(call, 1)[item] = most + std::log(sum);  // items are numbered as [N,H,T] is
+    out(call, 1)[item] = most + std::log(sum);  // items are numbered in the order of [N,H,T]
   });
 }
 
@@ -156,7 +158,7 @@ void reference_grad(const ReferenceCall& call) {
   });
 }
 
-// Two products forward, five backward; half of each where the mask hides half.
+// There are two matrix products forward and five backward. With a causal mask each costs half.
 double product_flops(const Shape& q, const Attrs& attrs, double products) {
   const double all = 2.0 * static_cast<double>(heads_shape(q).elements()) * static_cast<double>(q[1]) * products;
   return attrs.flag("causal") ? all / 2 : all;
@@ -176,15 +178,15 @@ OpDef forward_op() {
   const auto attrs = [](double scale, bool causal) {
     return causal ? Attrs{{"scale", scale}, {"causal", true}} : Attrs{{"scale", scale}};
   };
-  op.cases = {
-      {"full", same(f32({2, 5, 3, 4})), attrs(0.5, false), three, {0, 1, 2}},
-      {"causal", same(f32({2, 7, 2, 8})), attrs(0.35, true), three, {0, 1, 2}},
-      {"one_position", same(f32({2, 1, 2, 4})), attrs(0.5, true), three, {}},  // gradients of q and k: noise about 0
-      {"packed", {f32({2, 7, 3, 2, 8})}, attrs(0.35, true), {"normal"}, {0}},
-      {"one_head", same(f32({1, 17, 1, 16})), attrs(0.25, true), three, {0, 1, 2}},
-      {"steep", same(f32({1, 9, 2, 16})), attrs(8.0, false), three, {}},
-      {"tiles", same(f32({1, 130, 2, 64})), attrs(0.125, true), three, {}},
-      {"odd_width", same(f32({1, 70, 1, 40})), attrs(0.16, false), three, {}}};
+  op.cases = {{"full", same(f32({2, 5, 3, 4})), attrs(0.5, false), three, {0, 1, 2}},
+              {"causal", same(f32({2, 7, 2, 8})), attrs(0.35, true), three, {0, 1, 2}},
+              // The gradients of q and k are rounding noise around 0.
+              {"one_position", same(f32({2, 1, 2, 4})), attrs(0.5, true), three, {}},
+              {"packed", {f32({2, 7, 3, 2, 8})}, attrs(0.35, true), {"normal"}, {0}},
+              {"one_head", same(f32({1, 17, 1, 16})), attrs(0.25, true), three, {0, 1, 2}},
+              {"steep", same(f32({1, 9, 2, 16})), attrs(8.0, false), three, {}},
+              {"tiles", same(f32({1, 130, 2, 64})), attrs(0.125, true), three, {}},
+              {"odd_width", same(f32({1, 70, 1, 40})), attrs(0.16, false), three, {}}};
   return op;
 }
 

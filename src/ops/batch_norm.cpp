@@ -1,6 +1,7 @@
-// Batch normalisation over channels, apart in statistics and application, so that the application can be computed again
-// from saved statistics. The gradient through the statistics is whole in batch_norm_apply's rule (with `batch_stats`):
-// dx = gamma * rstd * (dy - dbeta / rows - xhat * dgamma / rows), and batch_norm_stats passes none on.
+// Batch normalisation over channels, as separate ops for statistics and application, so that the application can be
+// recomputed from saved statistics. batch_norm_apply's rule (with `batch_stats`) contains the whole gradient through
+// the statistics: dx = gamma * rstd * (dy - dbeta / rows - xhat * dgamma / rows). batch_norm_stats therefore passes on
+// no gradient.
 #include <cmath>
 
 #include "ops/families.h"
@@ -32,7 +33,8 @@ OpDef make(const std::string& name, OpKind kind, Recompute recompute) {
 }
 
 OpDef stats_op() {
-  // Never recomputed: the moving averages are updated from it once, and recomputing needs the whole batch.
+  // Never recomputed: the moving averages are updated from the statistics once, and recomputing them needs the whole
+  // batch.
   OpDef op = make("batch_norm_stats", OpKind::kReduction, Recompute::kNever);
   op.couples_samples = true;
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
@@ -122,8 +124,8 @@ OpDef apply_op() {
   const auto first = [&](size_t n) {
     return std::vector<std::string>(fill.begin(), fill.begin() + static_cast<long>(n));
   };
-  // With batch_stats the gradient of x goes through mean and var, which are plain inputs here: the harness has its own
-  // test.
+  // With batch_stats the gradient of x goes through mean and var, which are plain inputs here, so finite differences do
+  // not apply. The harness has a separate test for it.
   op.cases = {{"frozen", inputs(f32({2, 3, 4, 5}), 4), full, fill, {0, 3, 4}},
               {"batch", inputs(f32({2, 3, 4, 17}), 4), batch, fill, {3, 4}},
               {"bare", inputs(f32({3, 7}), 2), {{"epsilon", 1e-5}}, first(3), {0}},

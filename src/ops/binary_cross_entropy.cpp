@@ -1,5 +1,5 @@
-// Binary cross-entropy, averaged over the last axis, from logits or from probabilities clipped as Keras on TensorFlow
-// does (keras/src/backend/tensorflow/nn.py and losses/losses.py).
+// Binary cross-entropy, averaged over the last axis, from logits or from probabilities, which are clipped as in Keras
+// on TensorFlow (keras/src/backend/tensorflow/nn.py and losses/losses.py).
 #include <cmath>
 
 #include "ops/families.h"
@@ -49,7 +49,8 @@ struct Loss {
   double slope(double x, double target) const {
     const double t = smoothed(target);
     if (from_logits) return (x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x))) - t;
-    if (x < kEpsilon || x > 1 - kEpsilon) return 0;  // as tf.clip_by_value: the bounds themselves pass the gradient on
+    // As in tf.clip_by_value, values equal to a bound pass the gradient.
+    if (x < kEpsilon || x > 1 - kEpsilon) return 0;
     return -t / x + (1 - t) / (1 - x);
   }
 };

@@ -1,5 +1,5 @@
-// broadcast repeats, reduce_to adds up, over dimensions that are 1 or missing in the smaller shape (numpy's rules,
-// shapes aligned at the end): each is the other's gradient.
+// broadcast repeats and reduce_to sums over dimensions that are 1 or missing in the smaller shape (NumPy's rules,
+// shapes aligned at the end). Each is the gradient of the other.
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -24,7 +24,7 @@ Result<Types> infer(const std::string& name, bool grows, InTypes in, const Attrs
   return check.outputs({{in[0].dtype, std::move(shape)}});
 }
 
-// body(large element, small element), large ones in order.
+// Calls body(large element, small element), large elements in order.
 template <typename Body>
 void for_pairs(const Shape& small, const Shape& large, Body body) {
   const size_t rank = large.rank(), shift = rank - small.rank();
@@ -53,7 +53,7 @@ void reference_broadcast(const ReferenceCall& call) {
 
 void reference_reduce(const ReferenceCall& call) {
   const Shape &x = call.inputs[0].type.shape, &y = call.outputs[0].type.shape;
-  if (x.rank() > 0 && y == Shape{x.back()}) {  // the bias gradient: worth a quick path
+  if (x.rank() > 0 && y == Shape{x.back()}) {  // the bias gradient has its own fast path
     sum_channels(out(call), rows_of(x), x.back(), [from = in(call, 0)](int64_t i, int64_t) { return from[i]; });
     return;
   }

@@ -1,4 +1,5 @@
-// cast and fill: the two ops that know every dtype. Floats to integers are truncated towards zero and kept in range.
+// cast and fill, the two ops that support every dtype. Floats are truncated towards zero and clamped to the integer's
+// range.
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -26,9 +27,9 @@ uint16_t float_to_half(double value) {
   if (a >= 65520) return static_cast<uint16_t>(sign | 0x7c00);
   int exponent = 0;
   std::frexp(a, &exponent);
-  const int scale = std::max(exponent - 11, -24);  // of the last bit
+  const int scale = std::max(exponent - 11, -24);  // exponent of the last bit
   const auto units = static_cast<int>(std::nearbyint(std::ldexp(a, -scale)));
-  // A carry out of the fraction runs into the exponent, as it should; subnormal numbers have scale -24.
+  // A carry out of the fraction increments the exponent, which is correct. Subnormal numbers have scale -24.
   return static_cast<uint16_t>(sign | (((scale + 24) << 10) + units));
 }
 
@@ -73,7 +74,7 @@ double load(const TensorView& view, int64_t i) {
 template <typename T>
 T to_integer(double value) {
   if (std::isnan(value)) return 0;
-  // The largest integer of 64 bits is no double: compare with the power of two above it.
+  // The largest 64-bit integer is not representable as a double, so compare with the power of two above it.
   const double above = std::ldexp(1.0, std::numeric_limits<T>::digits);
   if (value >= above) return std::numeric_limits<T>::max();
   if (value <= static_cast<double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
@@ -134,7 +135,7 @@ void reference_cast(const ReferenceCall& call) {
     std::memmove(y.data, x.data, static_cast<size_t>(x.type.bytes()));
     return;
   }
-  // 64-bit integers do not pass through a double unharmed.
+  // A double cannot represent every 64-bit integer, so these are converted directly.
   const bool wide = is_wide_integer(x.type.dtype) && is_wide_integer(y.type.dtype);
   for_each(x.elements(), 1, [&](int64_t i) {
     if (wide)

@@ -1,4 +1,4 @@
-// Gradient clipping: clip_value, and squared_norm with clip_factor for clipping by norm.
+// Gradient clipping: clip_value clips by value; squared_norm and clip_factor clip by norm.
 #include <cmath>
 
 #include "ops/families.h"
@@ -12,7 +12,7 @@ bool check_limit(InferCheck& check, const Attrs& attrs) {
          check.require(attrs.real("limit") > 0, fmt::format("limit={} must be above 0", attrs.real("limit")));
 }
 
-// One tensor in, the same out, and a limit.
+// An op with one input, an output of the same type, and a limit.
 OpDef limited_op(const std::string& name, bool scalar) {
   OpDef op;
   op.name = name;
@@ -33,7 +33,7 @@ OpDef clip_value_op() {
   op.reference = [](const ReferenceCall& call) {
     const double limit = call.attrs.real("limit");
     map_elements(out(call), call.outputs[0].elements(), [=, g = in(call, 0)](int64_t i) {
-      return g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];  // a NaN stays one
+      return g[i] > limit ? limit : g[i] < -limit ? -limit : g[i];  // NaN stays NaN
     });
   };
   op.error_units = 1;
@@ -67,7 +67,7 @@ OpDef clip_factor_op() {
   OpDef op = limited_op("clip_factor", true);
   op.reference = [](const ReferenceCall& call) {
     const double limit = call.attrs.real("limit"), norm = std::sqrt(*in(call, 0));
-    *out(call) = norm <= limit ? 1.0 : limit / norm;  // a NaN stays one
+    *out(call) = norm <= limit ? 1.0 : limit / norm;  // NaN stays NaN
   };
   op.cases = {{"clips", {f32({})}, {{"limit", 1.5}}, {"value:7"}, {}},
               {"passes", {f32({})}, {{"limit", 1.5}}, {"value:2"}, {}},

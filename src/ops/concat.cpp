@@ -1,4 +1,4 @@
-// concat along an axis, and slice. concat's gradient is slices; slice's is concat with zeros.
+// concat along an axis, and slice. concat's gradient consists of slices; slice's gradient is concat with zeros.
 #include <cstring>
 
 #include "ops/families.h"
@@ -75,7 +75,7 @@ std::vector<ValueId> slice_gradient(const GradientCall& g) {
   return {parts.size() == 1 ? parts[0] : g.b.add1("concat", parts, {{"axis", axis}})};
 }
 
-// Bytes of one index of the axis with all that lies inside it, and how many times the axis is walked.
+// The bytes of one index of the axis with all inner dimensions, and the product of the outer dimensions.
 struct Strips {
   Bytes inner;
   int64_t outer;

@@ -1,4 +1,4 @@
-// conv2d, conv2d_input_grad (also the transposed convolution) and conv2d_weight_grad.
+// conv2d, conv2d_input_grad (which is also the transposed convolution) and conv2d_weight_grad.
 #include "ops/families.h"
 #include "ops/gemm.h"
 #include "ops/util.h"
@@ -47,7 +47,7 @@ Result<Types> infer_input_grad(InTypes in, const Attrs& attrs) {
   const Shape &dy = in[0].shape, &w = in[1].shape;
   const auto& size = attrs.list("input_size");
   const int64_t channels = w[2] * attrs.integer("groups");
-  if (!check.require(dy[3] == w[3], fmt::format("dy has {} channels, the kernel {} outputs", dy[3], w[3])) ||
+  if (!check.require(dy[3] == w[3], fmt::format("dy has {} channels, but the kernel has {} outputs", dy[3], w[3])) ||
       !check_channels(check, channels, w[3], w[2], attrs))
     return check.failed();
   const WindowGeometry g = window_geometry(&w.dims[0], size.data(), attrs);
@@ -108,8 +108,8 @@ std::vector<ValueId> forward_gradient(const GradientCall& g) {
   return grads;
 }
 
-// The op is linear in dy and in w: its adjoint in dy is the convolution, and in w the weight gradient with the roles of
-// input and output gradient exchanged.
+// The op is linear in dy and in w. Its adjoint in dy is the convolution; its adjoint in w is the weight gradient with
+// the input and the output gradient exchanged.
 std::vector<ValueId> input_grad_gradient(const GradientCall& g) {
   const Attrs attrs = geometry_attrs(g.node);
   std::vector<ValueId> grads(2, kNone);
@@ -131,7 +131,7 @@ std::vector<ValueId> weight_grad_gradient(const GradientCall& g) {
   return grads;
 }
 
-// One convolution's sizes, whichever of its three tensors is being computed.
+// The sizes of one convolution, for any of the three tensors to compute.
 struct Conv {
   WindowGeometry g;
   int64_t n, c, o, groups, cg, og;  // cg, og: channels per group
@@ -150,14 +150,14 @@ struct Conv {
   int64_t output_pixels() const { return n * g.output[0] * g.output[1]; }
   bool depthwise() const { return cg == 1 && og == 1; }
 
-  // The pixel of x under a tap of an output pixel, or -1 in the padding.
+  // Returns the pixel of x under a tap of an output pixel, or -1 in the padding.
   int64_t input_under(int64_t output_pixel, int64_t tap) const {
     const int64_t column = output_pixel % g.output[1], row = output_pixel / g.output[1] % g.output[0];
     const int64_t h = g.source(0, row, tap / g.kernel[1]), w = g.source(1, column, tap % g.kernel[1]);
     if (h < 0 || w < 0) return -1;
     return (output_pixel / (g.output[0] * g.output[1]) * g.input[0] + h) * g.input[1] + w;
   }
-  // The output pixel that sees an input pixel through a tap, or -1.
+  // Returns the output pixel that reads an input pixel through a tap, or -1.
   int64_t output_over(int64_t input_pixel, int64_t tap) const {
     const int64_t at[2] = {input_pixel / g.input[1] % g.input[0], input_pixel % g.input[1]};
     const int64_t tap_at[2] = {tap / g.kernel[1], tap % g.kernel[1]};
@@ -171,7 +171,7 @@ struct Conv {
   }
 };
 
-// Packs rows that are pixels: column (tap, channel) of row p is data[pixel(p, tap), channel].
+// Packs rows, one per pixel: column (tap, channel) of row p is data[pixel(p, tap), channel].
 template <typename PixelAt>
 GemmPackA pixel_rows(const double* data, int64_t stride, int64_t channels, PixelAt pixel_at) {
   return [=](int64_t row, int64_t rows, int64_t k0, int64_t k1, double* a) {
@@ -221,14 +221,14 @@ void reference_input_grad(const ReferenceCall& call) {
     });
     return;
   }
-  for (int64_t g = 0; g < conv.groups; ++g)  // B: row (tap, o), column c is w[tap, c, o]
+  for (int64_t g = 0; g < conv.groups; ++g)  // row (tap, o), column c of B is w[tap, c, o]
     gemm(
         conv.input_pixels(), conv.cg, conv.taps() * conv.og,
         pixel_rows(dy + g * conv.og, conv.o, conv.og, [&](int64_t p, int64_t tap) { return conv.output_over(p, tap); }),
         {w + g * conv.og, 1, conv.o, conv.og, conv.cg * conv.o}, dx + g * conv.cg, conv.c);
 }
 
-// What channel c of x shows to a tap, for output pixels k0 to k1.
+// Packs the values of x's channel c under a tap, for output pixels k0 to k1.
 void pack_weight_row(const Conv& conv, const double* x, int64_t tap, int64_t c, int64_t k0, int64_t k1, double* a) {
   const WindowGeometry& g = conv.g;
   for (int64_t p = k0; p < k1;) {

@@ -1,8 +1,7 @@
-// Cross-entropy of a row, from logits (softmax_cross_entropy) and from probabilities (cross_entropy), as Keras computes
-// them on TensorFlow: keras/src/backend/tensorflow/nn.py. From probabilities, with one-hot targets the row is
-// normalised and then clipped; with sparse ones it is clipped, and the logarithms then pass through a softmax, which
-// normalises. The gradient from logits is softmax - target, as TensorFlow's kernel has it: targets are taken to sum
-// to 1.
+// Cross-entropy per row, from logits (softmax_cross_entropy) and from probabilities (cross_entropy), as Keras computes
+// it on TensorFlow (keras/src/backend/tensorflow/nn.py). From probabilities with one-hot targets, the row is normalised
+// and then clipped. With sparse targets it is clipped, and its logarithms then go through a softmax, which normalises.
+// The gradient from logits is softmax - target, as in TensorFlow's kernel, which assumes that targets sum to 1.
 #include <cmath>
 #include <limits>
 
@@ -17,12 +16,12 @@ constexpr double kEpsilon = 1e-7;  // keras.config.epsilon()
 double clip(double p) {
   return std::min(std::max(p, kEpsilon), 1 - kEpsilon);
 }
-// As tf.clip_by_value: the bounds themselves pass the gradient on.
+// As in tf.clip_by_value, values equal to a bound pass the gradient.
 bool inside(double p) {
   return p >= kEpsilon && p <= 1 - kEpsilon;
 }
 
-// Input `first` is x [..,K], the next one the target.
+// Input `first` is x [..,K]; the next input is the target.
 bool check_inputs(InferCheck& check, InTypes in, const Attrs& attrs, size_t first) {
   if (!check.require(in[first].shape.rank() >= 1, "needs an axis of classes") || !check.optional_flag("sparse") ||
       !check.optional_real("label_smoothing"))
@@ -48,7 +47,7 @@ Result<Types> infer_grad(const std::string& name, InTypes in, const Attrs& attrs
   return check.outputs({in[1]});
 }
 
-// The target of one row, sparse or not, smoothed.
+// The smoothed target of one row, sparse or not.
 class Target {
  public:
   Target(const ReferenceCall& call, size_t input, int64_t classes)
@@ -58,7 +57,7 @@ class Target {
         smoothing_(call.attrs.real_or("label_smoothing", 0)) {}
 
   bool sparse() const { return sparse_ != nullptr; }
-  // A label out of range has no loss; a checked data source never lets one through.
+  // A label out of range has no loss. Checked data sources never return one.
   bool valid(int64_t row) const { return !sparse_ || (sparse_[row] >= 0 && sparse_[row] < classes_); }
   double operator()(int64_t row, int64_t k) const {
     const double t = sparse_ ? (sparse_[row] == k ? 1.0 : 0.0) : dense_[row * classes_ + k];

@@ -1,6 +1,6 @@
-// dropout: x, rng {seed, step}, first {index of the first sample in the effective batch} -> y. Its mask is a function
-// of seed, step, call, sample and element, so it is its own gradient and neither micro-batches nor recomputing change
-// it.
+// dropout: x, rng {seed, step}, first {index of the first sample in the effective batch} -> y. The mask is a function
+// of seed, step, call, sample and element. So dropout is its own gradient, and neither micro-batches nor recompute
+// change the mask.
 #include "base/philox.h"
 #include "ops/families.h"
 #include "ops/util.h"
@@ -23,7 +23,7 @@ void reference(const ReferenceCall& call) {
   const Shape& shape = call.inputs[0].type.shape;
   const int64_t sample = shape.elements() / shape[0];
   const int64_t *rng = call.inputs[1].as<int64_t>(), first = *call.inputs[2].as<int64_t>();
-  // The bound is compared in float32 on every backend, so that all draw the same mask.
+  // The bound is compared in float32 on every backend, so that all backends draw the same mask.
   const auto rate = static_cast<float>(call.attrs.real("rate"));
   const double kept = 1 / (1 - call.attrs.real("rate"));
   const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };

@@ -1,5 +1,5 @@
-// Rows of a table by number, and the gradient of the table: each of its rows sums what arrived for it, in the order of
-// the ids. A row that does not exist reads as NaNs, as a label out of range does, and takes no gradient.
+// Embedding lookup, and the gradient of the embedding table: each row sums the gradients of its ids, in the order of
+// the ids. An id out of range reads NaN, like a label out of range, and gets no gradient.
 #include <limits>
 
 #include "ops/families.h"

@@ -1,4 +1,4 @@
-// One function per file of this folder: the ops it defines.
+// One function per file of this folder. Each returns the ops that the file defines.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,8 @@
 
 namespace plimsoll::engine {
 
-// The only list of the files that define ops: each has one function X() that returns its ops. The registry keeps this
-// order.
-// (clang-format would lay the list out anew each time it is asked.)
+// The only list of the files that define ops. Each file has one function X() that returns its ops. The registry keeps
+// this order. (Without the switches below, clang-format would lay out the list differently on each run.)
 // clang-format off
 #define PLIMSOLL_OP_FAMILIES(X) \
   X(conv2d_ops) X(pooled_conv2d_ops) X(matmul_ops) X(arithmetic_ops) X(cast_ops) X(relu_ops) X(activation_ops) \
@@ -24,7 +23,8 @@ namespace plimsoll::engine {
 PLIMSOLL_OP_FAMILIES(X)
 #undef X
 
-// The end conv2d and matmul share: adds input 2, if there is one, to each row of output 0, then applies `activation`.
+// The last steps of conv2d and matmul: adds input 2, if there is one, to each row of output 0, then applies
+// `activation`.
 void finish_product(const ReferenceCall& call, int64_t rows, int64_t columns);
 
 }  // namespace plimsoll::engine

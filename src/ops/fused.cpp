@@ -1,5 +1,6 @@
-// What only lowering makes: fused runs a body of element-wise nodes, with reductions at its end, in one pass; reorder
-// changes the layout of values, each by itself. Their references: the body node by node, and copies.
+// Ops that only lowering creates. `fused` runs a body of element-wise nodes, with reductions at its end, in one pass.
+// `reorder` changes the layout of values, each separately. The reference of `fused` runs the body node by node; the
+// reference of `reorder` copies.
 #include <cstring>
 
 #include "ops/families.h"
@@ -8,13 +9,13 @@
 namespace plimsoll::engine {
 namespace {
 
-// Buffers for the values a body makes between its inputs and its outputs.
+// Buffers for the intermediate values of a body.
 class BodyRun {
  public:
   explicit BodyRun(const ReferenceCall& call) : body_(*call.body), views_(body_.values.size()) {
     for (size_t i = 0; i < body_.values.size(); ++i) views_[i].type = body_.values[i].type;
     for (size_t i = 0; i < body_.inputs.size(); ++i) view(body_.inputs[i]).data = call.inputs[i].data;
-    // Outputs get buffers of their own too: the caller may have laid one over an input that a later node still reads.
+    // Outputs get buffers too, because the caller may have placed one over an input that a later node still reads.
     for (const Node& node : body_.nodes)
       for (ValueId id : node.outputs) {
         buffers_.emplace_back(static_cast<size_t>((view(id).type.bytes() + 7) / 8));
@@ -52,7 +53,8 @@ std::vector<OpDef> fused_ops() {
   fused.name = "fused";
   fused.recompute = Recompute::kCheap;
   fused.infer = [](InTypes, const Attrs&) -> Result<Types> {
-    return fail(ErrorCode::kInternal, "fused: its outputs are those of its body; build the node by hand");
+    return fail(ErrorCode::kInternal,
+                "fused: its outputs are those of its body; create the node without shape inference");
   };
   fused.reference = [](const ReferenceCall& call) {
     assert(call.body);

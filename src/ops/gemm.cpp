@@ -6,15 +6,15 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr int64_t kColumns = 8;  // of B handled together
-constexpr int64_t kDepth = 256;  // of k at a time: a packed block of A stays in the first-level cache
+constexpr int64_t kColumns = 8;  // columns of B processed together
+constexpr int64_t kDepth = 256;  // range of k per block: a packed block of A stays in the L1 cache
 constexpr int64_t kBlockRows =
-    32;  // rows of A packed at a time, so that a panel of B is used often once it is in cache
-constexpr int64_t kChunkColumns = 64;  // columns of a task where there are too few rows to share out
+    32;  // rows of A packed at a time, so that a panel of B is reused while it is in the cache
+constexpr int64_t kChunkColumns = 64;  // columns per task if there are too few rows to distribute
 
 using Four __attribute__((vector_size(32), aligned(8))) = double;
 
-// acc[4][8] += A[4, depth] * B[depth, 8] from packed blocks.
+// Computes acc[4][8] += A[4, depth] * B[depth, 8] from packed blocks.
 __attribute__((always_inline)) inline void multiply_tile(int64_t depth, const double* a, const double* b, double* acc) {
   Four sum[kGemmRows][2];
   for (int r = 0; r < kGemmRows; ++r)
@@ -40,7 +40,7 @@ void tile_baseline(int64_t depth, const double* a, const double* b, double* acc)
 }
 
 #if defined(__x86_64__)
-// AVX2 without FMA: wider, but the same roundings as the baseline.
+// AVX2 without FMA: wider vectors, but the same rounding as the baseline.
 __attribute__((target("avx2"))) void tile_avx2(int64_t depth, const double* a, const double* b, double* acc) {
   multiply_tile(depth, a, b, acc);
 }
@@ -62,7 +62,7 @@ struct Problem {
   Tile tile;
 };
 
-// Rows [row0, row1) of A by panels [panel0, panel1) of B.
+// Multiplies rows [row0, row1) of A by panels [panel0, panel1) of B.
 void multiply_block(const Problem& p, int64_t row0, int64_t row1, int64_t panel0, int64_t panel1) {
   std::vector<double> a(static_cast<size_t>(kBlockRows * kDepth));
   for (int64_t k0 = 0; k0 < p.k; k0 += kDepth) {
@@ -96,7 +96,7 @@ void pack_panel(const GemmB& b, int64_t column, int64_t columns, int64_t k, doub
     if (b.column_stride == 1) {
       for (int64_t i = 0; i < count; ++i)
         for (int64_t j = 0; j < columns; ++j) to[i * kColumns + j] = from[i * b.row_stride + j];
-    } else {  // memory runs along k: read it in that order
+    } else {  // B is contiguous along k: read it in that order
       for (int64_t j = 0; j < columns; ++j)
         for (int64_t i = 0; i < count; ++i) to[i * kColumns + j] = from[i * b.row_stride + j * b.column_stride];
     }

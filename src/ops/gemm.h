@@ -1,5 +1,5 @@
-// The product every convolution and matmul reference is written as: c[m,n] = A[m,k] * B[k,n] in float64, added up over
-// k in order, so the result is the same for any number of threads and any instruction set.
+// The matrix product used by all convolution and matmul references: c[m,n] = A[m,k] * B[k,n] in float64, summed over k
+// in order, so that the result does not depend on the number of threads or the instruction set.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace plimsoll::engine {
 
-inline constexpr int64_t kGemmRows = 4;  // rows of A handled together
+inline constexpr int64_t kGemmRows = 4;  // rows of A processed together
 
 // Element (k, n) is data[k / period * period_stride + k % period * row_stride + n * column_stride].
 struct GemmB {
@@ -16,7 +16,7 @@ struct GemmB {
   int64_t period = INT64_MAX, period_stride = 0;
 };
 
-// Fills a[(i - k0) * kGemmRows + r] with A[row + r, i] for i in [k0, k1) and r below `rows`; the rest stays zero.
+// Fills a[(i - k0) * kGemmRows + r] with A[row + r, i] for i in [k0, k1) and r below `rows`. The rest stays zero.
 using GemmPackA = std::function<void(int64_t row, int64_t rows, int64_t k0, int64_t k1, double* a)>;
 
 void gemm(int64_t m, int64_t n, int64_t k, const GemmPackA& pack_a, const GemmB& b, double* c, int64_t c_row_stride);

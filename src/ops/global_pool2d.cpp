@@ -1,4 +1,4 @@
-// Pooling over whole images: global_avg_pool2d, and global_max_pool2d with the position of each maximum.
+// Pooling over whole images: global_avg_pool2d, and global_max_pool2d, which also returns the position of each maximum.
 #include "ops/families.h"
 #include "ops/pooling.h"
 

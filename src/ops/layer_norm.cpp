@@ -1,4 +1,4 @@
-// Layer normalisation over the last axis; mean and 1/std of each row are kept for the gradients.
+// Layer normalisation over the last axis. The mean and 1/std of each row are saved for the gradients.
 #include <cmath>
 
 #include "ops/families.h"
@@ -18,7 +18,7 @@ Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
   return check.outputs({in[0], row, row});
 }
 
-// dy, x, mean, rstd and, for the input gradient, gamma.
+// The inputs are dy, x, mean, rstd and, for the input gradient, gamma.
 bool check_grad(InferCheck& check, InTypes in, size_t inputs) {
   if (!check.inputs(inputs) || !check.mixed_floats() || !check.same_shape(0, 1) || !check.same_shape(2, 3) ||
       !check.require(in[1].shape.rank() >= 1, "x needs an axis"))

@@ -1,7 +1,7 @@
-// Dynamic loss scaling, as Keras's LossScaleOptimizer does it, without a branch: gradients are taken of the loss times
-// a scale and divided by it (unscale); elements that are not finite are counted; where there were any, every weight and
-// moment stays what it was (keep_if) and the scale halves (loss_scale). Updates that did not happen are counted, so
-// that Adam's bias correction (applied_updates) and schedules (scheduled_rate) can leave them out.
+// Dynamic loss scaling without branches, as in Keras's LossScaleOptimizer. The loss is multiplied by a scale, and the
+// gradients are divided by it (unscale). Elements that are not finite are counted. If there are any, all weights and
+// moments keep their values (keep_if) and the scale is halved (loss_scale). Skipped updates are counted, so that Adam's
+// bias correction (applied_updates) and schedules (scheduled_rate) can ignore them.
 #include <cmath>
 
 #include "ops/families.h"
@@ -31,7 +31,7 @@ OpDef unscale_op() {
   return op;
 }
 
-// new, old, bad: old where bad is not zero.
+// Inputs: new, old, bad. Returns old if bad is not zero, else new.
 OpDef keep_if_op() {
   OpDef op;
   op.name = "keep_if";
@@ -55,7 +55,7 @@ OpDef keep_if_op() {
   return op;
 }
 
-// Of any number of tensors together: one pass over all gradients, f32 and half ones side by side.
+// Counts over any number of tensors in one pass over all gradients; f32 and half precision may be mixed.
 OpDef count_not_finite_op() {
   OpDef op;
   op.name = "count_not_finite";
@@ -80,7 +80,7 @@ OpDef count_not_finite_op() {
   return op;
 }
 
-// scale, steps, skipped, bad -> the same three after a step.
+// Maps scale, steps, skipped and bad to scale, steps and skipped after a step.
 OpDef loss_scale_op() {
   OpDef op;
   op.name = "loss_scale";
@@ -111,7 +111,7 @@ OpDef loss_scale_op() {
   return op;
 }
 
-// iteration, skipped -> their difference.
+// Inputs: iteration, skipped. Returns the difference.
 OpDef applied_updates_op() {
   OpDef op;
   op.name = "applied_updates";
@@ -129,7 +129,8 @@ OpDef applied_updates_op() {
   return op;
 }
 
-// rate, other, skipped, known -> rate, or `other` where more updates were skipped than whoever set them knew of.
+// Inputs: rate, other, skipped, known. Returns `other` if more updates were skipped than the host knew (`known`), else
+// rate.
 OpDef scheduled_rate_op() {
   OpDef op;
   op.name = "scheduled_rate";

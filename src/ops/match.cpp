@@ -1,4 +1,4 @@
-// match: which rows a prediction got right; Keras's sparse_categorical_, categorical_ and binary_accuracy.
+// match: which rows were predicted correctly, for Keras's sparse_categorical_, categorical_ and binary_accuracy.
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -25,7 +25,7 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
   return check.outputs({{wide(in[0].dtype), Shape{rows}}});
 }
 
-// The first of equal maxima.
+// Returns the first of equal maxima.
 int64_t argmax(const double* x, int64_t k) {
   return std::max_element(x, x + k) - x;
 }

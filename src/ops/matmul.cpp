@@ -1,4 +1,4 @@
-// matmul: a, b (2-D), bias? -> op(a) op(b) + bias, op transposing where the attribute says so.
+// matmul: a, b (2-D), bias? -> op(a) op(b) + bias, where op transposes if the attribute says so.
 #include "ops/families.h"
 #include "ops/gemm.h"
 #include "ops/util.h"
@@ -23,7 +23,8 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
   const Sizes s = sizes_of(in[0].shape, in[1].shape, attrs);
   check.require(s.k == s.other_k, fmt::format("inner sizes {} and {} must be equal", s.k, s.other_k));
   if (in.size() == 3)
-    check.require(in[2].shape == Shape{s.n}, fmt::format("the bias must be [{}], one a column of the result", s.n));
+    check.require(in[2].shape == Shape{s.n},
+                  fmt::format("the bias must be [{}], one element per column of the result", s.n));
   return check.outputs({{in[0].dtype, Shape{s.m, s.n}}});
 }
 

@@ -1,6 +1,6 @@
-// Values that wait in the host's memory between two readers. A copy takes long and runs beside the computation, so each
-// has two nodes: one that begins it and one that waits for it. The second reads what the first reads: both ends of a
-// copy are alive until it is over.
+// Copies of values that wait in host memory between two readers. A copy takes long and runs concurrently with the
+// computation, so it has two nodes: one starts it and one waits for it. The second node reads what the first reads,
+// which keeps both source and destination alive until the copy is finished.
 #include <cstring>
 
 #include "ops/families.h"
@@ -9,7 +9,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// `inputs` of one type; the output is the first of them, elsewhere or as it is.
+// All `inputs` have one type. The output has the contents of the first one, in another memory or in place.
 OpDef copy_op(const std::string& name, size_t inputs, OpKind kind) {
   OpDef op;
   op.name = name;
@@ -19,7 +19,7 @@ OpDef copy_op(const std::string& name, size_t inputs, OpKind kind) {
   op.infer = [name, inputs](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check(name, in, attrs);
     if (!check.inputs(inputs)) return check.failed();
-    for (size_t i = 1; i < inputs; ++i) check.require(in[i] == in[0], "its inputs differ");
+    for (size_t i = 1; i < inputs; ++i) check.require(in[i] == in[0], "its inputs must have the same type");
     return check.outputs({in[0]});
   };
   op.reference = [](const ReferenceCall& call) {
@@ -34,9 +34,9 @@ OpDef copy_op(const std::string& name, size_t inputs, OpKind kind) {
 
 std::vector<OpDef> offload_ops() {
   return {copy_op("to_host", 1, OpKind::kOther),         // x -> h
-          copy_op("to_host_done", 2, OpKind::kView),     // h, x -> h, from now on what x was
+          copy_op("to_host_done", 2, OpKind::kView),     // h, x -> h, which now holds the contents of x
           copy_op("to_device", 1, OpKind::kOther),       // h -> y
-          copy_op("to_device_done", 2, OpKind::kView)};  // y, h -> y, from now on what x was
+          copy_op("to_device_done", 2, OpKind::kView)};  // y, h -> y, which now holds the contents of x
 }
 
 }  // namespace plimsoll::engine

@@ -1,7 +1,8 @@
-// What the engine knows about an op, in one struct that the op's own file fills in.
+// The definition of an op, in one struct that the op's own file fills in.
 //
-// Layout convention: channels last. Floating tensors of one graph share a dtype T (f32, or f64 in the reference); T is
-// never named by an op, it follows from the inputs. docs/ops.md lists every op with its inputs, outputs and attributes.
+// Layout convention: channels last. All floating-point tensors of a graph have one dtype T (f32, or f64 in the
+// reference). Ops never name T; it follows from the inputs. docs/internals/ops.md lists every op with its inputs,
+// outputs and attributes.
 #pragma once
 
 #include <functional>
@@ -16,9 +17,9 @@
 
 namespace plimsoll::engine {
 
-// What one call of an op's reference sees. Floating tensors are f64 (of `cast` any dtype); integers keep their dtype.
-// An output lies over an input only where `in_place` lists the pair, and then exactly over it: references of such ops
-// read an element before they write it. Nothing else overlaps.
+// The arguments of an op's reference. Floating-point tensors are f64 (for `cast`, any dtype); integers keep their
+// dtype. An output shares memory with an input only if `in_place` lists the pair, and then both have the same address,
+// so references of such ops must read an element before writing it. Nothing else overlaps.
 struct ReferenceCall {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;
@@ -26,8 +27,8 @@ struct ReferenceCall {
   const Graph* body = nullptr;
 };
 
-// What a gradient rule sees: the node, the gradients that arrived at its outputs (kNone where none did), and which
-// inputs want one. It adds nodes through `b` and returns one gradient an input (kNone where not wanted, or where it is
+// The arguments of a gradient rule: the node, the gradients of its outputs (kNone if there is none), and which inputs
+// need a gradient. The rule adds nodes through `b` and returns one gradient per input (kNone if it is not needed or is
 // zero).
 struct GradientCall {
   GraphBuilder& b;
@@ -45,27 +46,26 @@ struct GradientCall {
 enum class OpKind : uint8_t {
   kElementwise,  // each output element depends on one element of each full-size input (and on channel vectors and
                  // scalars)
-  kReduction,    // full-size inputs to channel vectors or scalars in one pass, element-wise before the sum
-  kView,         // the output is the input's bytes under another shape
+  kReduction,    // reduces full-size inputs to channel vectors or scalars in one pass; element-wise before the sum
+  kView,         // the output has the input's bytes and another shape
   kOther,
 };
 
 enum class Recompute : uint8_t { kNever, kCheap, kCostly };
 
-// The output may be written over the input, where the node has both and their bytes are equal.
+// The output may overwrite the input if the node has both and their sizes in bytes are equal.
 struct InPlace {
   size_t input, output;
 };
 
-// A one-line problem, shared by the tests and the benchmarks. Inputs are drawn by name of distribution.
+// A problem on one line, shared by the tests and the benchmarks. Each input is drawn from a named distribution.
 struct OpCase {
   std::string name;
-  std::vector<TensorType> inputs;  // floats written as f32: the harness runs them in the backend's dtype
+  std::vector<TensorType> inputs;  // floats are written as f32; the harness runs them in the backend's dtype
   Attrs attrs;
-  // One a input: "normal", "uniform" (0..1), "small" (0..1/8), "positive" (0.1..1.1), "distinct" (a shuffled ramp, no
-  // ties), "labels:K" (0..K-1), "integers:M" (-M..M), "onehot", "probabilities", "zero", "value:V" (every element V),
-  // "unbounded" (normal, infinities and NaN), "step:S,O" (i64 rng/counter values), "output:NAME,I" (output I of op NAME
-  // run on the preceding inputs is too clever: give plain draws instead).
+  // One per input: "normal", "uniform" (0..1), "small" (0..1/8), "positive" (0.1..1.1), "distinct" (a shuffled ramp
+  // without ties), "labels:K" (0..K-1), "integers:M" (-M..M), "onehot", "probabilities", "zero", "value:V" (every
+  // element V), "unbounded" (normal, infinities and NaN), "step:S,O" (i64 rng/counter values).
   std::vector<std::string> fill;
   std::vector<size_t> differentiate;  // inputs whose gradient is compared with finite differences; empty: none
 };
@@ -76,28 +76,29 @@ struct OpDef {
   Recompute recompute = Recompute::kNever;
   bool couples_samples = false;  // a sample's result depends on other samples of the batch
   std::vector<InPlace> in_place;
-  // Types of the outputs, or kBadGeometry with the values that do not go together.
+  // Returns the types of the outputs. Fails with kBadGeometry, which names the values that do not match.
   std::function<Result<std::vector<TensorType>>(std::span<const TensorType>, const Attrs&)> infer;
   std::function<std::vector<ValueId>(const GradientCall&)> gradient;  // empty: not differentiable
   std::function<void(const ReferenceCall&)> reference;
-  bool copies = false;  // moves a value between memories: may run on a queue of its own, beside the computation
-  // Floating-point operations of one call; empty: one an output element.
+  bool copies = false;  // copies a value between memories; may run on its own queue, concurrently with the computation
+  // Floating-point operations of one call; empty: one per output element.
   std::function<double(std::span<const TensorType> inputs, std::span<const TensorType> outputs, const Attrs&)> flops;
-  // Largest |f32 result - reference| allowed, as a multiple of 2^-24 times the largest |reference| of that output.
+  // The largest allowed |f32 result - reference|, as a multiple of 2^-24 times the largest |reference| of that output.
   double error_units = 4;
   std::vector<OpCase> cases;
 };
 
-const OpDef& op_def(std::string_view name);  // asserts that it exists
+const OpDef& op_def(std::string_view name);  // asserts that the op exists
 const OpDef* find_op(std::string_view name);
 const std::vector<OpDef>& all_ops();
 
-// verify_structure, and that every node's op exists and infers the types its outputs have.
+// Checks verify_structure, that every node's op exists, and that it infers the types of the node's outputs.
 Status verify(const Graph& graph);
 
 double flops_of(const Graph& graph, const Node& node);
 
-// Whether a value is a persistent one, or a copy of one in another dtype or layout that a run makes for itself.
+// Returns whether a value is persistent, or a copy of a persistent value in another dtype or layout made during the
+// run.
 bool is_copy_of_persistent(const Graph& graph, ValueId id);
 
 }  // namespace plimsoll::engine

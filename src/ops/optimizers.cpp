@@ -1,6 +1,6 @@
-// sgd and adam: one weight's update, with Keras's formulas (keras/src/optimizers/{sgd,adam,base_optimizer}.py). Where
-// Keras casts a Python number to the weight's dtype, TensorFlow makes a float32 of it first; to train as Keras does
-// even in float64, so do we.
+// sgd and adam: the update of one weight, with Keras's formulas (keras/src/optimizers/{sgd,adam,base_optimizer}.py). If
+// Keras casts a Python number to the weight's dtype, TensorFlow rounds it to float32 first. We do the same, so that
+// float64 training matches too.
 #include <cmath>
 
 #include "base/rounding.h"

@@ -1,4 +1,4 @@
-// pad2d with zeros and crop2d: each is the other's gradient.
+// pad2d with zeros, and crop2d. Each is the gradient of the other.
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -12,11 +12,11 @@ Result<Types> infer(const std::string& name, int64_t sign, InTypes in, const Att
   const auto& pads = attrs.list("pads");
   const int64_t height = x[1] + sign * (pads[0] + pads[1]), width = x[2] + sign * (pads[2] + pads[3]);
   check.require(height > 0 && width > 0,
-                fmt::format("pads=[{}] leave nothing of {}x{}", fmt::join(pads, ","), x[1], x[2]));
+                fmt::format("pads=[{}] remove all of {}x{}", fmt::join(pads, ","), x[1], x[2]));
   return check.outputs({{in[0].dtype, Shape{x[0], height, width, x[3]}}});
 }
 
-// Rows of the larger image that lie inside the smaller one, one call a row.
+// Calls `body` for each row of the larger image that lies inside the smaller one.
 template <typename Body>
 void for_rows(const Shape& small, const Shape& large, const Attrs& attrs, Body body) {
   const auto& pads = attrs.list("pads");

@@ -1,4 +1,4 @@
-// max_pool2d with the position of each maximum, avg_pool2d without the padding in its count, and their gradients.
+// max_pool2d with the position of each maximum, avg_pool2d, which does not count the padding, and their gradients.
 #include <limits>
 
 #include "ops/families.h"
@@ -14,11 +14,11 @@ bool check_attrs(InferCheck& check, const Attrs& attrs) {
   if (!check.list("pool", 2, 1) || !check.list("strides", 2, 1) || !check.list("pads", 4, 0)) return false;
   const auto &pool = attrs.list("pool"), &pads = attrs.list("pads");
   return check.require(std::max(pads[0], pads[1]) < pool[0] && std::max(pads[2], pads[3]) < pool[1],
-                       fmt::format("pads=[{}] must be smaller than pool=[{}], or a window may hold nothing",
+                       fmt::format("pads=[{}] must be smaller than pool=[{}], or a window may be empty",
                                    fmt::join(pads, ","), fmt::join(pool, ",")));
 }
 
-// `input` begins with the sizes of the image.
+// `input` begins with the image sizes.
 WindowGeometry geometry_of(const int64_t* input, const Attrs& attrs) {
   return window_geometry(attrs.list("pool").data(), input, attrs);
 }
@@ -55,7 +55,7 @@ Result<Types> infer_grad(std::string_view name, bool with_index, InTypes in, con
   return check.outputs({{in[0].dtype, Shape{dy[0], size[0], size[1], dy[3]}}});
 }
 
-// body(sample, row, column): output pixels of one sample in order, samples side by side.
+// Calls body(sample, row, column) for the output pixels of a sample in order; samples run in parallel.
 template <typename Body>
 void for_pixels(int64_t samples, const WindowGeometry::Sizes& size, int64_t channels, Body body) {
   for_each(samples, size[0] * size[1] * channels, [&](int64_t n) {
@@ -64,7 +64,7 @@ void for_pixels(int64_t samples, const WindowGeometry::Sizes& size, int64_t chan
   });
 }
 
-// body(tap, pixel): the window's elements that lie in the image, row-major.
+// Calls body(tap, pixel) for the window's elements inside the image, row-major.
 template <typename Body>
 void for_window(const WindowGeometry& g, int64_t n, int64_t h, int64_t w, Body body) {
   for (int64_t i = 0; i < g.kernel[0]; ++i)
@@ -189,7 +189,7 @@ OpDef grad_op(const std::string& name, bool with_index, void (*reference)(const 
   add_case("2x2", f32({2, 3, 3, 5}), pooling({2, 2}, {2, 2}, {0, 0, 0, 0}, {6, 6}), "labels:4");
   add_case("rest", f32({1, 2, 3, 3}), pooling({2, 2}, {2, 2}, {0, 0, 0, 0}, {5, 7}), "labels:4");
   add_case("overlapping", f32({2, 3, 3, 17}), pooling({3, 3}, {1, 1}, {0, 0, 0, 0}, {5, 5}), "labels:9");
-  // With padding a drawn position may lie in it; the middle never does.
+  // With padding, a random position may lie in the padding; the middle never does.
   add_case("padded", f32({2, 4, 3, 1}), pooling({3, 3}, {2, 2}, {1, 1, 0, 1}, {7, 6}), "value:4");
   return op;
 }

@@ -1,6 +1,7 @@
-// conv2d_pooled and conv2d_pooled_weight_grad: a convolution with the max_pool2d behind it as one op, and the weight
-// gradient from what max_pool2d_grad reads. The image between the two, the largest of a small network, is never
-// stored. Windows do not overlap and have no padding. Lowering makes them, where the image has no other reader.
+// conv2d_pooled and conv2d_pooled_weight_grad: a convolution and the max_pool2d that follows it as one op, and the
+// weight gradient computed from the inputs of max_pool2d_grad. The image between the two, the largest value of a small
+// network, is never stored. Windows must not overlap and have no padding. Lowering creates these ops if the image has
+// no other reader.
 #include <array>
 
 #include "ops/families.h"
@@ -46,7 +47,7 @@ OpDef forward_op(const OpDef& conv, const OpDef& pool) {
   return op;
 }
 
-// Types of x and dy, the gradient of the whole image: what the weight gradient itself reads.
+// Returns the types of x and of dy (the gradient of the whole image), which the plain weight gradient reads.
 Types weight_grad_inputs(InTypes in, const Attrs& attrs) {
   const auto& kernel = attrs.list("kernel");
   const Shape& x = in[0].shape;
@@ -74,7 +75,7 @@ OpDef weight_grad_op(const OpDef& conv, const OpDef& pool) {
       return check.failed();
     const auto unpooled = pool.infer(in.subspan(1), unpooling_of(attrs, image[1].shape));
     if (!unpooled) return failed_inside(name, unpooled.error());
-    if (!check.require(unpooled->front() == image[1], "dy must have x's dtype and as many images"))
+    if (!check.require(unpooled->front() == image[1], "dy must have the same dtype and number of images as x"))
       return check.failed();
     auto types = conv.infer(image, attrs);
     if (!types) return failed_inside(name, types.error());
@@ -102,8 +103,8 @@ struct PooledCase {
   bool bias;
 };
 
-// Images whose last row and column no window holds, lines longer than a kernel takes at once, more outputs than that;
-// few numbers under the kernel, and many.
+// The cases cover images whose last row and column are in no window, lines longer than a kernel processes at once, more
+// outputs than that, and kernels with few and with many elements.
 const PooledCase kCases[] = {
     {"valid", 2, 8, 9, 3, 8, {3, 3}, {1, 1}, {0, 0, 0, 0}, {1, 1}, true},
     {"padded", 3, 7, 7, 1, 16, {5, 5}, {1, 1}, {2, 2, 2, 2}, {1, 1}, true},

@@ -1,5 +1,5 @@
-// What pooling over windows and over whole images have in common: a maximum gives the index of where it was found as a
-// second output, and its gradient reads that index in place of the image.
+// Shared by pooling over windows and over whole images. Max pooling returns the index of the maximum as a second
+// output, and its gradient reads that index instead of the image.
 #pragma once
 
 #include "ops/util.h"
@@ -8,13 +8,15 @@ namespace plimsoll::engine {
 
 using PoolingInfer = Result<Types> (*)(std::string_view name, bool with_index, InTypes in, const Attrs& attrs);
 
-// An op of that name with its shape rule and reference. Costly to recompute; flops, bounds and cases are its own.
+// Returns an op with this name, shape rule and reference, marked as costly to recompute. The caller sets flops, bounds
+// and cases.
 OpDef pooling_op(const std::string& name, bool with_index, PoolingInfer infer, void (*reference)(const ReferenceCall&));
 
-// Its gradient: NAME_grad of (gradient, index if there is one) with the op's attributes and the image's size.
+// Returns its gradient rule: NAME_grad of (gradient, index if there is one), with the op's attributes and the image's
+// size.
 std::function<std::vector<ValueId>(const GradientCall&)> pooling_gradient(const std::string& name, bool with_index);
 
-// A case of NAME_grad; `index` is the index's dtype and how it is drawn, for a maximum.
+// A case of NAME_grad. For max pooling, `index` gives the index's dtype and distribution.
 struct PoolingIndex {
   DType dtype;
   std::string fill;

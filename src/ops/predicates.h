@@ -1,4 +1,4 @@
-// Questions that several passes ask of nodes, and need the ops for. The validator asks its own, on purpose.
+// Queries on nodes that several passes share and that need the ops. The validator has its own versions on purpose.
 #pragma once
 
 #include "graph/graph.h"
@@ -6,17 +6,17 @@
 
 namespace plimsoll::engine {
 
-// Whether the output is the input's bytes under another shape.
+// Returns whether the output has the input's bytes and another shape.
 inline bool is_view(const Node& node) {
   return op_def(node.op).kind == OpKind::kView;
 }
 
-// Whether the attributes of a relu or relu_grad are those of max(x, 0).
+// Returns whether the attributes of a relu or relu_grad describe max(x, 0).
 inline bool is_plain_relu(const Attrs& attrs) {
   return attrs.real_or("negative_slope", 0) == 0 && attrs.real_or("threshold", 0) == 0 && !attrs.has("max_value");
 }
 
-// readers_of, where reading a view is reading what it views.
+// Same as readers_of, but a reader of a view counts as a reader of the viewed value.
 inline std::vector<std::vector<NodeId>> readers_through_views(const Graph& graph) {
   std::vector<std::vector<NodeId>> readers = readers_of(graph);
   for (size_t n = graph.nodes.size(); n-- > 0;) {
@@ -29,7 +29,8 @@ inline std::vector<std::vector<NodeId>> readers_through_views(const Graph& graph
   return readers;
 }
 
-// One per value: what a view, or a view of a view, is a view of; every other value is its own.
+// Returns, for each value, the value whose bytes it shows: a view, or a view of a view, maps to the viewed value, any
+// other value to itself.
 inline std::vector<ValueId> viewed_values(const Graph& graph) {
   std::vector<ValueId> viewed(graph.values.size());
   for (size_t v = 0; v < viewed.size(); ++v) {

@@ -41,7 +41,8 @@ Status check_body(const Graph& graph, const Node& node) {
   for (const Node& inner : body.nodes) {
     PLIMSOLL_TRY(check_node(body, inner));
     if (op_def(inner.op).copies)
-      return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} inside a fused node", graph.name, inner.op));
+      return fail(ErrorCode::kInternal,
+                  fmt::format("graph \"{}\": {} cannot be inside a fused node", graph.name, inner.op));
   }
   const auto inputs = types_of(graph, node.inputs), outputs = types_of(graph, node.outputs);
   const auto body_inputs = types_of(body, body.inputs), body_outputs = types_of(body, body.outputs);
@@ -56,14 +57,14 @@ Status check_node(const Graph& graph, const Node& node) {
   const OpDef* op = find_op(node.op);
   if (!op) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": there is no op '{}'", graph.name, node.op));
   if (node.queue != Queue::kCompute && !op->copies)
-    return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} stands on queue {}, which is for copies alone",
+    return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {} is on queue {}, which is only for copies",
                                                   graph.name, node.op, name_of(node.queue)));
   if (node.body) return check_body(graph, node);
   const auto inferred = op->infer(types_of(graph, node.inputs), node.attrs);
   if (!inferred) return fail(ErrorCode::kInternal, fmt::format("graph \"{}\": {}", graph.name, inferred.error().what));
   if (const auto actual = types_of(graph, node.outputs); actual != *inferred)
     return fail(ErrorCode::kInternal,
-                fmt::format("graph \"{}\": {} writes %{} as {}, but gives {}", graph.name, node.op,
+                fmt::format("graph \"{}\": {} has output %{} of type {}, but the op infers {}", graph.name, node.op,
                             graph.value(node.outputs.front()).name, text_of(actual), text_of(*inferred)));
   return {};
 }
@@ -107,7 +108,7 @@ bool is_copy_of_persistent(const Graph& graph, ValueId id) {
   const auto copies = [](const Node& node) { return node.op == "cast" || node.op == "reorder"; };
   while (graph.value(id).producer != kNone) {
     const Node& node = graph.node(graph.value(id).producer);
-    size_t input = place_in(node.outputs, id);  // a reorder of several values makes one of each
+    size_t input = place_in(node.outputs, id);  // a reorder of several values has one output per input
     if (node.body) {
       const Graph& body = *node.body;
       ValueId inside = body.outputs[input];

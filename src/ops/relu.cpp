@@ -1,4 +1,4 @@
-// relu as Keras defines it, with slope, ceiling and threshold, and relu_grad from the output where that tells enough.
+// relu as Keras defines it, with slope, ceiling and threshold. relu_grad reads the output if the output suffices.
 #include <limits>
 
 #include "base/rounding.h"
@@ -8,7 +8,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// TensorFlow keeps the ceiling, and the slope of a plain leaky relu, in float32 whatever the tensor's dtype.
+// TensorFlow keeps the ceiling, and the slope of a plain leaky relu, in float32 for every dtype.
 struct Relu {
   double slope, threshold, ceiling;
   bool capped;
@@ -21,7 +21,7 @@ struct Relu {
     if (!capped && threshold == 0) slope = through_float32(slope);
   }
 
-  // The sign and the side of the ceiling can be read off the output.
+  // Returns whether the input's sign and its side of the ceiling can be derived from the output.
   bool output_tells() const { return threshold == 0 && slope >= 0 && ceiling > 0; }
 
   double value(double x) const {
@@ -29,7 +29,7 @@ struct Relu {
     if (x <= threshold) return slope == 0 ? 0.0 : slope * (x - threshold);
     return capped ? std::min(std::max(x, 0.0), ceiling) : x;
   }
-  // At the kinks: as TensorFlow's Relu6Grad and LeakyReluGrad.
+  // At the kinks, the slope is that of TensorFlow's Relu6Grad and LeakyReluGrad.
   double slope_at(double x) const {
     if (!(x > threshold)) return slope;
     return capped && (x < 0 || x >= ceiling) ? 0 : 1;
@@ -96,7 +96,7 @@ OpDef relu_grad_op() {
     return check.outputs({in[0]});
   };
   op.reference = [](const ReferenceCall& call) {
-    // Where the output is asked, it lies on the same side of 0 and of the ceiling as the input.
+    // If the gradient reads the output, that lies on the same side of 0 and of the ceiling as the input.
     map_elements(out(call), call.outputs[0].elements(),
                  [relu = Relu(call.attrs), dy = in(call, 0), v = in(call, 1)](int64_t i) {
                    return dy[i] * relu.slope_at(v[i]);

@@ -1,4 +1,4 @@
-// reshape: the same elements under another shape.
+// reshape: the same elements with another shape.
 #include <cstring>
 
 #include "ops/families.h"
@@ -12,7 +12,7 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
   if (!check.inputs(1) || !check.has("shape", "list")) return check.failed();
   PLIMSOLL_ASSIGN(Shape shape, checked_shape(attrs.list("shape"), "reshape"));
   check.require(shape.elements() == in[0].shape.elements(),
-                fmt::format("shape [{}] has {} elements, the input {}", to_text(shape), shape.elements(),
+                fmt::format("shape [{}] has {} elements, but the input has {}", to_text(shape), shape.elements(),
                             in[0].shape.elements()));
   return check.outputs({{in[0].dtype, std::move(shape)}});
 }

@@ -1,15 +1,15 @@
-// sgd_rows and adam_rows: the update of a table from what its embedding_grad reads, dy and the ids, without the
-// gradient in between. Both are the dense update to the letter, as Keras on TensorFlow has it: the state of rows that
-// no id names decays too. Lowering makes them, where the gradient has no other reader.
+// sgd_rows and adam_rows update an embedding table directly from dy and the ids, the inputs of its embedding_grad,
+// without storing the gradient. Both are exactly equal to the dense update, as in Keras on TensorFlow: the state of
+// rows that no id names decays too. Lowering creates these ops if the gradient has no other reader.
 #include "ops/families.h"
 #include "ops/util.h"
 
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kGradient = 1;  // the update's input that dy and the ids stand for
+constexpr size_t kGradient = 1;  // the update's gradient input, which dy and the ids replace
 
-// What the update itself reads: the gradient in place of dy and the ids.
+// Returns the inputs of the update itself: the gradient replaces dy and the ids.
 template <typename T>
 std::vector<T> with_gradient(std::span<const T> in, const T& gradient) {
   std::vector<T> list(in.begin(), in.end());
@@ -21,12 +21,12 @@ std::vector<T> with_gradient(std::span<const T> in, const T& gradient) {
 Result<Types> infer_rows(const OpDef& gradient, const OpDef& update, const std::string& name, InTypes in,
                          const Attrs& attrs) {
   InferCheck check(name, in, attrs);
-  if (!check.require(in.size() > kGradient + 1, "takes a table, dy, ids and what else its update reads") ||
+  if (!check.require(in.size() > kGradient + 1, "takes a table, dy, ids and the update's other inputs") ||
       !check.rank(0, 2) || !check.floats({0, kGradient}))
     return check.failed();
   auto sums = gradient.infer(in.subspan(kGradient, 2), {{"rows", in[0].shape[0]}});
   if (!sums) return failed_inside(name, sums.error());
-  sums->front().dtype = in[0].dtype;  // the sums are the table's, whatever dy is
+  sums->front().dtype = in[0].dtype;  // the sums have the table's dtype, whatever dy has
   auto types = update.infer(with_gradient(in, sums->front()), attrs);
   if (!types) return failed_inside(name, types.error());
   return types;
@@ -46,7 +46,7 @@ struct TableCase {
   std::string dy, ids;  // distributions
 };
 
-// The table, dy and the ids; then what the update's own case has behind its gradient.
+// Inputs: the table, dy and the ids, then the inputs that follow the gradient in the update's own case.
 OpCase case_of(const OpCase& of_update, const TableCase& table) {
   const TensorType weight = f32({table.rows, table.width});
   OpCase one{of_update.name + "_" + table.name,
@@ -62,8 +62,8 @@ OpCase case_of(const OpCase& of_update, const TableCase& table) {
   return one;
 }
 
-// For each case of the update: repeated and missing ids; one id, so often that its tokens are summed in pieces; ids
-// that name no row; rows of one element, and rows that are read 16 bytes at a time.
+// For each case of the update: repeated and missing ids; one id so often that its tokens are summed in pieces; ids out
+// of range; rows of one element; rows that are read 16 bytes at a time.
 std::vector<OpCase> cases_of(const OpDef& update) {
   const TableCase tables[] = {{"repeats", 11, 6, 15, "normal", "labels:7"},
                               {"one_id", 5, 3, 203, "uniform", "value:3"},
@@ -85,7 +85,7 @@ OpDef rows_of(const OpDef& gradient, const OpDef& update) {
     return infer_rows(gradient, update, name, in, attrs);
   };
   op.reference = [gradient, update](const ReferenceCall& call) { reference_rows(gradient, update, call); };
-  // Adam squares the sums.
+  // Adam squares the sums, which doubles their relative error.
   op.error_units = 2 * gradient.error_units + update.error_units;
   op.cases = cases_of(update);
   return op;

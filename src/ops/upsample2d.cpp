@@ -1,5 +1,5 @@
-// upsample2d by whole factors, nearest or bilinear. Bilinear as tf.image.resize: pixel centres at half-integers, edges
-// clamped.
+// upsample2d by integer factors, nearest or bilinear. Bilinear works like tf.image.resize: pixel centres at
+// half-integers, edges clamped.
 #include <cmath>
 
 #include "ops/families.h"
@@ -36,7 +36,7 @@ Result<Types> infer_grad(InTypes in, const Attrs& attrs) {
   return check.outputs({{in[0].dtype, Shape{dy[0], dy[1] / size[0], dy[2] / size[1], dy[3]}}});
 }
 
-// An output row or column reads two of the input, the second with this weight.
+// An output row or column reads two of the input. `weight` is that of the second.
 struct Taps {
   int64_t low, high;
   double weight;
@@ -49,7 +49,8 @@ Taps taps_of(int64_t at, int64_t factor, int64_t size, bool bilinear) {
   return {std::max<int64_t>(floor, 0), std::min(floor + 1, size - 1), position - static_cast<double>(floor)};
 }
 
-// body(output pixel, input pixel, weight) for the up to four pixels an output pixel of sample n reads.
+// Calls body(output pixel, input pixel, weight) for each of the up to four input pixels that an output pixel of sample
+// n reads.
 template <typename Body>
 void for_taps(const Shape& small, const Attrs& attrs, int64_t n, Body body) {
   const auto& size = attrs.list("size");

@@ -36,19 +36,19 @@ bool InferCheck::floats(std::initializer_list<size_t> which) {
     if (i >= in_.size()) continue;
     ok = ok && is_floating(in_[i].dtype) && wide(in_[i].dtype) == wide(in_[*which.begin()].dtype);
   }
-  return require(ok, "inputs must be floating numbers of one dtype, or half with float32");
+  return require(ok, "inputs must be floating-point numbers of one dtype, or half precision with float32");
 }
 
 bool InferCheck::all_floats() {
   bool ok = true;
   for (const TensorType& type : in_) ok = ok && is_floating(type.dtype) && type.dtype == in_.front().dtype;
-  return require(ok, "inputs must be floating numbers of one dtype");
+  return require(ok, "inputs must be floating-point numbers of one dtype");
 }
 
 bool InferCheck::mixed_floats() {
   bool ok = true;
   for (const TensorType& type : in_) ok = ok && is_floating(type.dtype) && wide(type.dtype) == wide(in_.front().dtype);
-  return require(ok, "inputs must be floating numbers of one dtype, or half with float32");
+  return require(ok, "inputs must be floating-point numbers of one dtype, or half precision with float32");
 }
 
 bool InferCheck::rank(size_t input, size_t rank) {
@@ -61,7 +61,7 @@ bool InferCheck::same_shape(size_t a, size_t b) {
 
 bool InferCheck::channels(size_t vector, size_t of) {
   const bool ok = shape(vector).rank() == 1 && shape(of).rank() >= 1 && shape(vector)[0] == shape(of).back();
-  return require(ok, fmt::format("input {} must have one element a channel of input {}", vector, of));
+  return require(ok, fmt::format("input {} must have one element per channel of input {}", vector, of));
 }
 
 bool InferCheck::scalar(size_t input) {

@@ -1,4 +1,4 @@
-// What the op files share: checks of shape rules, access to a reference's tensors, and loops over independent elements.
+// Shared by the op files: checks for shape rules, access to a reference's tensors, and loops over independent elements.
 #pragma once
 
 #include <fmt/format.h>
@@ -16,8 +16,8 @@ namespace plimsoll::engine {
 using Types = std::vector<TensorType>;
 using InTypes = std::span<const TensorType>;
 
-// Checks for one call of a shape rule. Each returns whether all is well so far; the first failure is kept and carries
-// the op's name, what was wanted, and the types that came.
+// Checks for one call of a shape rule. Each check returns whether no check has failed so far. The first failure is
+// kept, with the op's name, what was expected, and the types given.
 class InferCheck {
  public:
   InferCheck(std::string_view op, InTypes in, const Attrs& attrs) : op_(op), in_(in), attrs_(attrs) {}
@@ -25,24 +25,25 @@ class InferCheck {
   bool require(bool ok, std::string_view wanted);
   bool inputs(size_t count) { return inputs(count, count); }
   bool inputs(size_t least, size_t most);
-  bool floats(std::initializer_list<size_t> which);  // floating, of one dtype or half with float32
+  // Floating-point inputs of one dtype, or half precision together with float32.
+  bool floats(std::initializer_list<size_t> which);
   bool all_floats();
-  bool mixed_floats();  // all of one dtype, or half ones with float32 beside them
+  bool mixed_floats();  // all of one dtype, or half precision together with float32
   bool rank(size_t input, size_t rank);
   bool same_shape(size_t a, size_t b);
-  bool channels(size_t vector, size_t of);  // input `vector` is [C] of input `of`
+  bool channels(size_t vector, size_t of);  // input `vector` has the shape [C], where C is the channels of input `of`
   bool scalar(size_t input);
   bool type(size_t input, DType dtype);
 
   bool has(const std::string& key, std::string_view kind);          // kind: integer, real, flag, text or list
-  bool list(const std::string& key, size_t length, int64_t least);  // every number from `least` to 2^31
+  bool list(const std::string& key, size_t length, int64_t least);  // `length` numbers, each from `least` to 2^31
   bool integer(const std::string& key, int64_t least);
   bool real(const std::string& key);
   bool optional_real(const std::string& key) { return !attrs_.has(key) || real(key); }
   bool optional_flag(const std::string& key) { return !attrs_.has(key) || has(key, "flag"); }
 
   const Shape& shape(size_t i) const { return in_[i].shape; }
-  // The outputs, or the kept failure. Shapes are checked as checked_shape() does.
+  // Returns the outputs, or the failure that was kept. Checks shapes with checked_shape().
   Result<Types> outputs(Types types);
   Result<Types> failed() const { return tl::make_unexpected(*error_); }
 
@@ -67,7 +68,7 @@ inline int64_t channels_of(const Shape& shape) {
   return shape.rank() == 0 ? 1 : shape.back();
 }
 
-// body(i) for every i; calls must not depend on each other.
+// Calls body(i) for every i. The calls must be independent.
 template <typename Body>
 void for_each(int64_t count, int64_t work_per_item, Body body) {
   constexpr int64_t kWorthAThread = 1 << 14;
@@ -75,7 +76,7 @@ void for_each(int64_t count, int64_t work_per_item, Body body) {
   for (int64_t i = 0; i < count; ++i) body(i);
 }
 
-// y[i] = f(i); y may lie over what f reads at i.
+// Computes y[i] = f(i). f(i) may read y[i].
 template <typename F>
 void map_elements(double* y, int64_t count, F f) {
   constexpr int64_t kBlock = 4096;
@@ -85,7 +86,7 @@ void map_elements(double* y, int64_t count, F f) {
   });
 }
 
-// y[row, c] = f(element index, c): maps with channel vectors.
+// Computes y[row, c] = f(element index, c), for maps with channel vectors.
 template <typename F>
 void map_channels(double* y, int64_t rows, int64_t channels, F f) {
   for_each(rows, channels, [&](int64_t row) {
@@ -93,7 +94,8 @@ void map_channels(double* y, int64_t rows, int64_t channels, F f) {
   });
 }
 
-// sums[c] = sum over rows of f(element index, c), rows in order: the result does not depend on the number of threads.
+// Computes sums[c] = sum over rows of f(element index, c), in row order, so the result does not depend on the number of
+// threads.
 template <typename F>
 void sum_channels(double* sums, int64_t rows, int64_t channels, F f) {
   constexpr int64_t kBlock = 32;
@@ -105,7 +107,7 @@ void sum_channels(double* sums, int64_t rows, int64_t channels, F f) {
   });
 }
 
-// Of ops that stand for several: one of these, and what it refuses under the name of the whole.
+// For an op that combines several: returns one op of the family, whose errors use the name of the combined op.
 inline const OpDef& op_of(const std::vector<OpDef>& family, std::string_view name) {
   return *std::find_if(family.begin(), family.end(), [&](const OpDef& op) { return op.name == name; });
 }
@@ -114,7 +116,7 @@ inline tl::unexpected<Error> failed_inside(std::string_view name, Error error) {
   return tl::make_unexpected(std::move(error));
 }
 
-// Cases are written in one line each.
+// Helpers that keep each case on one line.
 inline TensorType f32(std::initializer_list<int64_t> dims) {
   return {DType::kFloat32, Shape(dims)};
 }

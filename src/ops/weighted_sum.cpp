@@ -1,4 +1,5 @@
-// weighted_sum: scale * sum over rows of weight * v, rows/N rows sharing a sample's weight; linear in v.
+// weighted_sum: scale * sum over rows of weight * v, which is linear in v. With N samples, a sample's weight applies to
+// rows/N rows.
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -8,7 +9,8 @@ namespace {
 bool check_weights(InferCheck& check, InTypes in, size_t weights, int64_t rows) {
   const Shape& w = in[weights].shape;
   return check.rank(weights, 1) &&
-         check.require(rows % w[0] == 0, fmt::format("{} rows cannot share {} samples' weights", rows, w[0]));
+         check.require(rows % w[0] == 0,
+                       fmt::format("{} rows cannot be divided among the weights of {} samples", rows, w[0]));
 }
 
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
@@ -42,7 +44,7 @@ std::vector<ValueId> gradient(const GradientCall& g) {
   return grads;
 }
 
-// The weight of a row: 1 without weights.
+// The weight of a row; 1 if there are no weights.
 struct RowWeight {
   const double* weights;
   int64_t rows_per_sample;

@@ -1,4 +1,4 @@
-// Windows that slide over images of 1, 2 or 3 spatial dimensions: what convolutions and poolings have in common.
+// Windows that slide over images with 1, 2 or 3 spatial dimensions, shared by convolution and pooling.
 #pragma once
 
 #include <array>
@@ -16,18 +16,18 @@ struct WindowGeometry {
   size_t rank = 0;
   Sizes kernel{}, strides{}, before{}, after{}, dilations{}, input{}, output{};
 
-  // The row (or plane, or column) of the input under a tap; -1 in the padding.
+  // Returns the input row (or plane, or column) under a tap; -1 in the padding.
   int64_t source(size_t axis, int64_t at, int64_t tap) const {
     const int64_t i = at * strides[axis] - before[axis] + tap * dilations[axis];
     return i >= 0 && i < input[axis] ? i : -1;
   }
   bool has_output() const;
-  int64_t window_elements() const;   // of one window
+  int64_t window_elements() const;   // elements of one window
   std::string padded_input() const;  // "8x8 padded by 0,1,0,1", for messages
 };
 
-// The rank is the number of strides. Attributes: `strides`, `pads` (before and after, dimension by dimension) and,
-// where there are any, `dilations`. `kernel` and `input` begin with the sizes of the window and of the image.
+// The number of strides is the rank. Attributes: `strides`, `pads` (before and after, for each dimension) and,
+// optionally, `dilations`. `kernel` and `input` begin with the sizes of the window and of the image.
 WindowGeometry window_geometry(const int64_t* kernel, const int64_t* input, const Attrs& attrs);
 
 }  // namespace plimsoll::engine

@@ -1,7 +1,8 @@
-// Which values leave, and when, is found by simulating the step: nodes take the seconds their kernels were priced with,
-// copies take turns on the link, one at a time each way. A value leaves right after its last reader before the wait and
-// is given up when its copy is over, or, where its place is needed sooner, when the step has waited for that. It comes
-// back as soon as there is room for it until its next reader, values in the order they are wanted.
+// A simulation of the step decides which values are offloaded, and when. Nodes take the predicted seconds of their
+// kernels. Copies run one at a time in each direction of the link. A copy to the host starts right after the last
+// reader before the wait. The value's place is free when the copy ends; if the place is needed earlier, the step waits
+// for the copy. The value is copied back as soon as there is room for it until its next reader, in the order of these
+// readers.
 #include "plan/offload.h"
 
 #include <algorithm>
@@ -14,22 +15,22 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr Bytes kShare = 512;  // of the live set: less is not worth a copy
+constexpr Bytes kShare = 512;  // values below 1/512 of the live set are not worth a copy
 
-// A value, views of it included, between the two readers that lie furthest apart in time.
+// The wait of a value, including its views, between the two consecutive readers that are furthest apart in time.
 struct Wait {
   ValueId value = kNone;
-  int before = 0, after = 0;  // nodes that use it
+  int before = 0, after = 0;  // the two nodes that use it
   Bytes bytes = 0;
-  double seconds = 0;  // between them
+  double seconds = 0;  // between the two nodes
 };
 
-// A copy that starts or ends before a node, or after it.
+// A copy that starts or ends before or after a node.
 enum class Step : uint8_t { kSend, kSent, kFetch, kFetched };
 struct Copy {
   Step step;
-  size_t wait;         // which
-  double stalled = 0;  // seconds that the nodes wait for it
+  size_t wait;         // index into waits_
+  double stalled = 0;  // seconds that the nodes wait for the copy
 };
 
 class OffloadSimulation {
@@ -40,14 +41,14 @@ class OffloadSimulation {
     find_waits();
   }
 
-  // Chooses which waits are spent in the host's memory; false where that is not enough.
+  // Chooses the waits that are spent in host memory. Returns false if that does not free enough bytes.
   bool choose(Bytes cap) {
     chosen_.assign(waits_.size(), false);
     std::vector<Bytes> live = live_;
     for (;;) {
       const auto peak = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
       if (live[static_cast<size_t>(peak)] <= cap) break;
-      // Of what waits there, the one that has most time for its two copies.
+      // Of the values that wait at this node, take the one with the most time for its two copies.
       size_t best = waits_.size();
       for (size_t i = 0; i < waits_.size(); ++i) {
         const Wait& wait = waits_[i];
@@ -125,7 +126,7 @@ class OffloadSimulation {
       Wait longest{static_cast<ValueId>(v), 0, 0, align_up(value.bytes()), 0};
       for (size_t i = 1; i < uses[v].size(); ++i) {
         const int before = uses[v][i - 1], after = uses[v][i];
-        if (before < 0 || after - before < 2) continue;  // an input goes once somebody has read it
+        if (before < 0 || after - before < 2) continue;  // an input can be offloaded only after its first reader
         const double seconds = start[static_cast<size_t>(after)] - start[static_cast<size_t>(before) + 1];
         if (longest.after == 0 || seconds > longest.seconds) {
           longest.before = before;
@@ -137,7 +138,7 @@ class OffloadSimulation {
     }
   }
 
-  // On their way out one after the other, and so over in that order.
+  // Copies to the host run one after the other, so they end in the order in which they started.
   void send(size_t i, int at) {
     after_[static_cast<size_t>(at)].push_back({Step::kSend, i});
     out_free_ = std::max(out_free_, now_) + seconds_of(waits_[i]);
@@ -175,7 +176,7 @@ class OffloadSimulation {
     state_[i] = State::kBack;
   }
 
-  // In the order they are wanted: one for which there is no room yet holds up those behind it.
+  // Fetches values in the order of their next readers. A value without room yet delays those after it.
   void fetch_early(int at, Bytes cap) {
     for (const size_t i : wanted_) {
       const Wait& wait = waits_[i];
@@ -192,13 +193,14 @@ class OffloadSimulation {
   const LoweredGraph& lowered_;
   const Graph& graph_;
   double link_;                // bytes per second
-  std::vector<ValueId> root_;  // what a view is a view of; everything else is its own
+  std::vector<ValueId> root_;  // the viewed value of a view; every other value is its own root
   std::vector<Bytes> live_;    // one per node
   std::vector<Wait> waits_;
   std::vector<bool> chosen_;
 
-  // While the step is simulated.
-  std::vector<Bytes> rest_;  // alive at each node without what is in the host's memory, copies on their way out aside
+  // State of the simulation.
+  std::vector<Bytes>
+      rest_;  // live bytes at each node, without offloaded values and without copies to the host under way
   std::vector<size_t> wanted_;
   std::vector<State> state_;
   std::deque<size_t> leaving_;
@@ -208,7 +210,7 @@ class OffloadSimulation {
   std::vector<std::vector<Copy>> before_, after_;  // one list per node
 };
 
-// The graph with its copies.
+// Builds the graph with its copies.
 class Inserter {
  public:
   Inserter(const LoweredGraph& from, const std::vector<Wait>& waits, const std::vector<ValueId>& root)
@@ -269,7 +271,7 @@ class Inserter {
     return id;
   }
 
-  // Views made before the wait view the old copy: those that are read after it, by views too, are made anew.
+  // Views from before the wait refer to the old place. Creates those again that are read after the wait, also by views.
   void renew_views(ValueId value, int before_node) {
     std::vector<NodeId> views;
     for (NodeId n = before_node; n-- > 0;) {
@@ -301,7 +303,8 @@ class Inserter {
   const std::vector<ValueId>& root_;
   Rewrite rewrite_;
   std::vector<ValueId> there_, back_;
-  std::vector<std::pair<size_t, double>> origin_;  // of each new node: the old one, or kCopy and what it waits
+  std::vector<std::pair<size_t, double>>
+      origin_;  // for each new node: the old node, or kCopy and the seconds that it waits
 };
 
 Offloaded OffloadSimulation::rewrite(const Device& device) const {

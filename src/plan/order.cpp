@@ -11,11 +11,11 @@
 namespace plimsoll::engine {
 namespace {
 
-// What must run before what: producers before readers, and every reader of a persistent value before the node that
-// replaces it.
+// Dependencies between nodes: producers run before readers, and every reader of a persistent value runs before the node
+// that updates it.
 struct Dependencies {
-  std::vector<std::vector<NodeId>> after;  // for each node, those that wait for it
-  std::vector<int> waits;                  // for each node, how many it waits for
+  std::vector<std::vector<NodeId>> after;  // for each node: the nodes that depend on it
+  std::vector<int> waits;                  // for each node: how many nodes it depends on
 
   explicit Dependencies(const Graph& graph) : after(graph.nodes.size()), waits(graph.nodes.size(), 0) {
     const auto readers = readers_through_views(graph);
@@ -34,7 +34,7 @@ struct Dependencies {
   }
 };
 
-// Bytes that running each node adds to or takes from what is alive, given what has run.
+// Computes the bytes by which running a node changes the live set, given the nodes that have run.
 class Balance {
  public:
   explicit Balance(const Graph& graph) : graph_(graph), unread_(graph.values.size(), 0) {
@@ -68,7 +68,7 @@ class Balance {
   std::vector<bool> updates_;
 };
 
-// Runs ready nodes by `choose(ready, balance)`, which returns an element of ready (node ids, ascending).
+// Schedules all nodes. `choose(ready, balance)` returns the next node out of `ready` (node ids, ascending).
 template <typename Choose>
 std::vector<NodeId> schedule(const Graph& graph, const Dependencies& dependencies, Choose choose) {
   std::vector<int> waits = dependencies.waits;
@@ -98,8 +98,7 @@ NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
   return balance.change(least) < 0 ? least : *ready.begin();
 }
 
-// Values are numbered as the text of the graph numbers them when it is read: inputs, then outputs in the order they are
-// made.
+// Numbers the values as the parser of a graph's text does: inputs first, then outputs in the order of their nodes.
 LoweredGraph in_order(const LoweredGraph& lowered, const std::vector<NodeId>& order) {
   const Graph& from = lowered.graph;
   LoweredGraph result;
@@ -138,7 +137,7 @@ Bytes live_set_of(const LoweredGraph& lowered) {
 
 LoweredGraph reorder_for_memory(LoweredGraph lowered) {
   const Dependencies dependencies(lowered.graph);
-  std::optional<std::vector<NodeId>> best;  // none: as it is
+  std::optional<std::vector<NodeId>> best;  // none: program order
   Bytes least = live_set_of(lowered);
   for (const auto choose : {freeing_first, least_change}) {
     auto order = schedule(lowered.graph, dependencies, choose);

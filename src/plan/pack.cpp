@@ -12,10 +12,10 @@ bool overlap(const PackItem& a, const PackItem& b) {
   return a.first <= b.last && b.first <= a.last;
 }
 
-// Each item in turn at the lowest offset where it collides with none placed before it.
+// Puts each item in turn at the lowest offset at which it overlaps no item placed before.
 Packing first_fit(const std::vector<PackItem>& items, const Order& order, Bytes give_up_above) {
   Packing packing{std::vector<Bytes>(items.size(), 0), 0};
-  std::vector<int> placed;  // by offset
+  std::vector<int> placed;  // sorted by offset
   placed.reserve(items.size());
   for (int index : order) {
     const PackItem& item = items[static_cast<size_t>(index)];
@@ -36,7 +36,7 @@ Packing first_fit(const std::vector<PackItem>& items, const Order& order, Bytes 
   return packing;
 }
 
-// How much of the items lies above the bound, in all.
+// Returns the sum of the bytes of all items above the bound.
 Bytes overflow_of(const std::vector<PackItem>& items, const Packing& packing, Bytes bound) {
   Bytes sum = 0;
   for (size_t i = 0; i < items.size(); ++i) sum += std::max<Bytes>(0, packing.offsets[i] + items[i].bytes - bound);
@@ -86,7 +86,7 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
                   const bool at_peak = item.first <= peak_step && peak_step <= item.last;
                   return (at_peak ? 1e18 : 0) + static_cast<double>(item.bytes);
                 }),
-      // What outlives the peak at the bottom: what ends there leaves its bytes in one piece.
+      // Items that outlive the peak go to the bottom, so that those that end at the peak leave one contiguous gap.
       sorted_by(items,
                 [&](const PackItem& item) {
                   const bool at_peak = item.first <= peak_step && peak_step <= item.last;
@@ -104,8 +104,9 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
     if (best.height == bound) return best;
   }
 
-  // Local search on the order: an item that reaches above the bound goes somewhere earlier. Moves that change nothing
-  // are taken too, to get across plateaus; the generator is fixed, so the same items give the same packing.
+  // Local search on the order: moves an item that reaches above the bound to an earlier place. Moves without any effect
+  // are also accepted, to get across plateaus. The random generator has a fixed seed, so the same items give the same
+  // packing.
   const auto rounds = static_cast<int>(std::clamp<double>(
       static_cast<double>(most_work) / (static_cast<double>(items.size()) * static_cast<double>(items.size())), 20,
       4000));
@@ -116,13 +117,13 @@ Packing pack(const std::vector<PackItem>& items, int64_t most_work) {
     return static_cast<size_t>(state >> 33) % below;
   };
   for (int round = 0; round < rounds && best.height > bound; ++round) {
-    std::vector<size_t> high;  // places in the order
+    std::vector<size_t> high;  // positions in the order
     for (size_t place = 1; place < order.size(); ++place) {
       const auto index = static_cast<size_t>(order[place]);
       if (best.offsets[index] + items[index].bytes > bound) high.push_back(place);
     }
     if (high.empty()) high.push_back(order.size() - 1);
-    // Mostly what is too high; now and then anything, for what is too high may not be what is in the way.
+    // Mostly moves an item that is too high; now and then any item, because another one may be in the way.
     const size_t place = draw(4) != 0 ? high[draw(high.size())] : 1 + draw(order.size() - 1);
     Order trial = order;
     const size_t to = draw(place);

@@ -125,7 +125,7 @@ PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph lowered, con
   for (const Space space : spaces_of(map)) {
     const std::vector<PackItem> items = pack_items(lowered, map, space);
     const Packing packing = pack(items);
-    const Bytes bottom = space == Space::kDevice ? base : 0;  // persistent values lie on the device
+    const Bytes bottom = space == Space::kDevice ? base : 0;  // persistent values are in the device's memory
     size_t item = 0;
     for (const Storage& storage : map.storages) {
       if (storage.space != space) continue;
@@ -160,12 +160,12 @@ std::vector<CategoryBytes> categories_at_peak(const Plan& plan) {
   for (Category category : {Category::kWeights, Category::kGradients, Category::kOptimizer, Category::kActivations,
                             Category::kInputs, Category::kWorkspace, Category::kTemporaries})
     sums[category] = 0;
-  // The validator asks this of plans from files too: a sum that does not fit stays at the largest number there is.
+  // The validator calls this also for plans from files, so a sum that overflows becomes INT64_MAX.
   const auto add = [](Bytes& sum, Bytes bytes) { sum = checked_add(sum, bytes).value_or(INT64_MAX); };
   for (const PersistentSlot& slot : plan.persistent) add(sums[slot.category], slot.bytes());
   const PhasePlan* phase = peak_phase(plan);
   if (phase != nullptr && !phase->nodes.empty()) {
-    // Values that share a place count once, under the one that was there first.
+    // Values that share a place count once, in the category of the first one.
     std::map<Bytes, std::pair<Bytes, Category>> at;
     for (size_t v = 0; v < phase->values.size(); ++v) {
       const Placement& place = phase->values[v];

@@ -1,4 +1,5 @@
-// A plan: plain data that says where every byte lies and what runs when. The executor obeys it and decides nothing.
+// A plan is plain data: the place of every byte and the order of all nodes. The executor follows it and decides
+// nothing.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +13,7 @@
 
 namespace plimsoll::engine {
 
-// A value that outlives the phases: one place for all of them, at the arena's bottom.
+// A value that outlives the phases. It has one place for all phases, at the bottom of the arena.
 struct PersistentSlot {
   std::string name;
   TensorType type;
@@ -24,20 +25,21 @@ struct PersistentSlot {
   bool operator==(const PersistentSlot&) const = default;
 };
 
-// Where persistent values lie: one layout for all plans of a model that share an arena, whichever graphs they have.
+// The places of the persistent values. All plans of a model that share an arena have the same layout, even if their
+// graphs differ.
 struct PersistentLayout {
   std::vector<PersistentSlot> slots;
-  Bytes bytes = 0;  // transients begin here
+  Bytes bytes = 0;  // transient values start here
 };
 
 struct Placement {
-  Bytes offset = 0;         // in the memory `space`; kNone for what lies nowhere
-  int first = 0, last = 0;  // nodes in which it lives, both included
+  Bytes offset = 0;         // in the memory `space`; kNone: it has no place
+  int first = 0, last = 0;  // live range: first and last node, both included
   Space space = Space::kDevice;
   bool operator==(const Placement&) const = default;
 };
 
-// Bytes of one memory.
+// Bytes in one memory space.
 struct SpaceBytes {
   Space space = Space::kDevice;
   Bytes bytes = 0;
@@ -53,21 +55,21 @@ struct PlannedNode {
 struct PhasePlan {
   PhaseName name;
   int64_t samples = 0;
-  Graph graph;                     // nodes in the order they run
-  std::vector<PlannedNode> nodes;  // one a node
-  std::vector<Placement> values;   // one a value; offset kNone for a graph input that nobody reads
-  // End of the highest value or workspace in the device's memory, the persistent part included.
+  Graph graph;                     // nodes in execution order
+  std::vector<PlannedNode> nodes;  // one per node
+  std::vector<Placement> values;   // one per value; offset kNone for a graph input without readers
+  // End of the highest value or workspace in the device's memory, including the persistent part.
   Bytes arena_bytes = 0;
-  std::vector<SpaceBytes> beside;  // the same of the other memories that it uses, by number
-  Bytes live_set_bytes = 0;        // largest live set of this order, the persistent part included
-  int peak_node = 0;               // where the live set is largest
+  std::vector<SpaceBytes> beside;  // the same for the other memories that it uses, sorted by space number
+  Bytes live_set_bytes = 0;        // largest live set of this order, including the persistent part
+  int peak_node = 0;               // node with the largest live set
   double seconds = 0;
   int primitives = 0;
 
-  Bytes bytes_in(Space space) const;  // 0 where nothing lies
+  Bytes bytes_in(Space space) const;  // 0 for a memory that it does not use
 };
 
-// A memory that a plan reserves bytes of.
+// A memory in which a plan reserves bytes.
 struct PlanMemory {
   Space space = Space::kDevice;
   std::string name;  // for people: "host", "gpu:0"
@@ -80,40 +82,40 @@ struct BatchPlan {
   int64_t accumulation_steps() const { return micro == 0 ? 0 : (effective + micro - 1) / micro; }
 };
 
-// The lever that cuts a batch. Its setting is the samples of a piece; 0: the batch is whole.
+// The lever that splits a batch. Its setting is the number of samples per micro-batch; 0: the batch is not split.
 inline constexpr std::string_view kMicroBatch = "micro-batch";
 BatchPlan batch_of(int64_t effective, const LeverSettings& settings);
 
 struct Plan {
   std::string model;            // its name
   std::string device;           // name of the device it was made for
-  std::string memory = "host";  // name of that device's memory; "gpu:0" on a card
+  std::string memory = "host";  // name of that device's memory; "gpu:0" on a GPU
   std::string precision;        // "float32"
-  bool tf32 = false;            // float32 matrix work is rounded to it: not every kernel does without
+  bool tf32 = false;            // float32 matrix products may be rounded to tf32; some kernels require this
   std::string program;          // digest of what a window computes (search/plan_match.h); "" without training
-  // All settings that the plan was made with. With the batch, the precision and the sizes of the phases they are all
-  // that is needed to make the same plan again (search/given_plan.h).
+  // All lever settings of the plan. Together with the batch, the precision and the sizes of the phases they are enough
+  // to compile the same plan again (search/given_plan.h).
   LeverSettings settings;
   BatchPlan batch;  // follows from the settings: batch_of()
   std::vector<PersistentSlot> persistent;
   std::vector<PhasePlan> phases;
   std::vector<LeverUse> levers;
   Bytes persistent_bytes = 0;
-  Bytes arena_bytes = 0;           // of the device's memory
-  std::vector<PlanMemory> beside;  // other memories that values wait in, by number
-  Bytes overhead_bytes = 0;        // bound on what lies outside arena and data buffers
-  Bytes data_bytes = 0;            // readers and prefetch
-  Bytes planning_bytes = 0;        // bound on what the process holds while this is planned, before there is an arena
+  Bytes arena_bytes = 0;           // in the device's memory
+  std::vector<PlanMemory> beside;  // other memories, for offloaded values, sorted by space number
+  Bytes overhead_bytes = 0;        // bound on the memory outside arena and data buffers
+  Bytes data_bytes = 0;            // for readers and prefetch
+  Bytes planning_bytes = 0;        // bound on the memory of the process during planning, before there is an arena
   double step_seconds = 0;         // of one window
 
-  // Of the whole process: while it runs, or while it plans where that takes more.
+  // Peak of the whole process: of the run, or of planning if that needs more.
   Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }
-  // What of the peak is neither arena nor data buffers: what reports call overhead, so that their rows add up.
+  // The part of the peak that is neither arena nor data buffers. Reports call it overhead, so that their rows add up.
   Bytes overhead_at_peak() const { return peak_bytes() - arena_bytes - data_bytes; }
-  Bytes bytes_in(Space space) const;                                             // 0 where nothing lies
+  Bytes bytes_in(Space space) const;                                             // 0 for a memory that it does not use
   std::vector<PlanMemory> memories() const;                                      // the device's first
   const PhasePlan* phase(PhaseName name) const;                                  // the first of that name, or null
-  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // for whole batches
+  const PhasePlan* phase(PhaseKind kind) const { return phase({kind, false}); }  // not for a tail
   bool micro_batched() const { return batch.micro < batch.effective; }
   // The phase that computes gradients: one run of it per micro-batch.
   PhaseKind gradient_phase() const { return micro_batched() ? PhaseKind::kAccumulate : PhaseKind::kTrain; }
@@ -121,27 +123,29 @@ struct Plan {
   PersistentLayout layout() const { return {persistent, persistent_bytes}; }
 };
 
-// The values that graphs mention, in an order that depends on nothing but their categories and names: weights,
-// optimizer state, step scalars and tallies, and last what only plans with micro-batches have, accumulated gradients.
-// What `arena` has stays where it is, the others follow it.
+// Lays out the persistent values of the graphs. Their order depends only on categories and names: weights, optimizer
+// state, step scalars and tallies, and last accumulated gradients, which only plans with micro-batches have. Values in
+// `arena` keep their places; the others follow.
 PersistentLayout lay_out(std::span<const Graph* const> graphs, const std::vector<PersistentSlot>& arena = {});
-Bytes end_of(const std::vector<PersistentSlot>& slots);  // of slots in the order of their offsets
+Bytes end_of(const std::vector<PersistentSlot>& slots);  // slots must be sorted by offset
 
-// What phases that run in turn need of the memories beside the device's.
+// Returns the bytes that the phases need in memories other than the device's. Phases run in turn, so the largest
+// counts.
 std::vector<PlanMemory> memories_beside(const std::vector<PhasePlan>& phases);
 
-// Orders, assigns and packs one lowered phase above the persistent values.
+// Orders the nodes of one lowered phase, assigns storage, and packs it above the persistent values.
 PhasePlan plan_phase(PhaseName name, int64_t samples, LoweredGraph lowered, const PersistentLayout& persistent);
-// The same for nodes that keep the order they are in.
+// The same, but keeps the order of the nodes.
 PhasePlan place_phase(PhaseName name, int64_t samples, LoweredGraph ordered, const PersistentLayout& persistent);
 
-// Shares no code with the solver: ops that exist and infer the types the graph says, no overlap of live ranges,
-// everything inside the arena, every read preceded by its write, updates in their persistent values, the categories
-// closing to the peak, no sum that overflows. kInternal if a plan is wrong, whoever made it. A plan from a file may
-// hold anything: no number or name of it is used before it was checked.
+// Checks a plan, without any code of the solver. All ops exist and infer the types in the graph; values that are live
+// at the same time do not overlap; everything is inside the arena; every read follows its write; updates are in the
+// place of their persistent values; the categories add up to the peak; no sum overflows. Fails with kInternal if a plan
+// is wrong, also if it comes from a file. Such a plan may contain anything, so no number or name in it is used before
+// it is checked.
 Status validate(const Plan& plan);
 
-// Bytes by category where the plan's peak is: they sum to arena_bytes.
+// Bytes per category at the plan's peak. They add up to arena_bytes.
 struct CategoryBytes {
   Category category;
   Bytes bytes;

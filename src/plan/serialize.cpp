@@ -13,11 +13,11 @@ namespace {
 
 using nlohmann::json;
 
-// 1: values at multiples of 64 bytes; 2: without tf32; 3: without the levers' settings; 4: nodes without a
-// stage and a queue, `host` in place of memories, not all of the levers' settings
+// Older formats: 1: values at multiples of 64 bytes; 2: no tf32; 3: no lever settings; 4: nodes without stage and
+// queue, `host` instead of memories, not all lever settings.
 constexpr const char* kFormat = "plimsoll.saved-plan/5";
 
-// Whole numbers and finite ones, or std::range_error.
+// whole() and finite() return whole and finite numbers, and throw std::range_error for anything else.
 template <typename Integer = int64_t>
 Integer whole(const json& j) {
   using Limits = std::numeric_limits<Integer>;
@@ -34,7 +34,7 @@ double finite(const json& j) {
 
 Space space_from(const json& j) {
   const auto space = space_from_text(j.get_ref<const std::string&>());
-  if (!space) throw std::range_error(fmt::format("expected a memory, got {:.40}", j.dump()));
+  if (!space) throw std::range_error(fmt::format("expected a memory space, got {:.40}", j.dump()));
   return *space;
 }
 
@@ -64,7 +64,7 @@ Result<PhasePlan> phase_from_json(const json& j) {
   PhasePlan phase;
   const auto& text = j.at("name").get_ref<const std::string&>();
   const auto name = phase_from_text(text);
-  if (!name) return fail(ErrorCode::kBadPlan, fmt::format("no program has a phase '{:.40}'", text));
+  if (!name) return fail(ErrorCode::kBadPlan, fmt::format("unknown phase '{:.40}'", text));
   phase.name = *name;
   phase.samples = whole(j.at("samples"));
   PLIMSOLL_ASSIGN(phase.graph, parse_graph(j.at("graph").get_ref<const std::string&>()));
@@ -176,7 +176,7 @@ Result<Plan> plan_from_json(const json& j) {
     return fail(Error{ErrorCode::kBadPlan,
                       "the plan file is damaged",
                       {std::move(why)},
-                      {"make it again: plimsoll plan ... --save FILE"}});
+                      {"create it again: plimsoll plan ... --save FILE"}});
   };
   try {
     return read_plan(j);

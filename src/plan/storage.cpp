@@ -9,8 +9,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// In a fused pass an output may lie over an input that no member reads after the one that makes the output: each tile
-// is then read before it is written.
+// In a fused node an output may be written in-place over an input if no member reads that input after the member that
+// computes the output. Each tile is then read before it is written.
 std::vector<std::pair<size_t, size_t>> fused_pairs(const Graph& body) {
   std::vector<std::pair<size_t, size_t>> pairs;
   if (body.name == kGroupBody) return pairs;  // its parts run at the same time
@@ -57,7 +57,7 @@ class Assigner {
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         int& last = last_use_[static_cast<size_t>(node.inputs[i])];
         last = std::max(last, static_cast<int>(n));
-        // What reads a view reads what it views.
+        // A reader of a view reads the viewed value.
         if (i == 0 && is_view(node)) last = std::max(last, last_use_[static_cast<size_t>(node.outputs[0])]);
       }
       for (ValueId id : graph_.outputs)
@@ -65,7 +65,7 @@ class Assigner {
     }
   }
 
-  // An output lives to the end, and so does whatever it is a view of.
+  // An output is live to the end, and so is the value that it views.
   void extend(ValueId id, int end) {
     last_use_[static_cast<size_t>(id)] = end;
     const NodeId producer = graph_.value(id).producer;

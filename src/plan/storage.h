@@ -1,7 +1,7 @@
-// Which values share a buffer, and how long each buffer lives, for a graph whose nodes run in program order.
+// Decides which values share a buffer, and the live range of each buffer, for a graph whose nodes run in program order.
 //
-// Views lie in what they view; an update lies in its persistent value; an output lies over an input that dies there,
-// where the op allows it.
+// A view shares the buffer of the viewed value. An update is written to the place of its persistent value. An output
+// may be written in-place over an input whose last reader is this node, if the op allows it.
 #pragma once
 
 #include "lower/lower.h"
@@ -11,27 +11,27 @@ namespace plimsoll::engine {
 
 struct Storage {
   Bytes bytes = 0;
-  int first = 0, last = 0;     // nodes
-  ValueId persistent = kNone;  // lies in this persistent value, not among the transients
+  int first = 0, last = 0;     // live range: first and last node
+  ValueId persistent = kNone;  // the persistent value whose place it uses; kNone for transient values
   Space space = Space::kDevice;
   std::vector<ValueId> values;
 };
 
 struct StorageMap {
   std::vector<Storage> storages;
-  std::vector<int> of_value;  // one a value; kNone for a value nobody reads or writes
+  std::vector<int> of_value;  // one per value; kNone for a value that no node reads or writes
 };
 
 StorageMap assign_storage(const LoweredGraph& lowered);
 
-// The memories that storages lie in, by number; the device's first, whether anything lies there or not.
+// Returns the memories that the storages use, sorted by number. The device's memory comes first, even if it is unused.
 std::vector<Space> spaces_of(const StorageMap& map);
 
-// What lies in one memory as packing sees it. Items 0..k-1 are its transient storages in order; then, in the device's,
-// one item for each node with a workspace, in order.
+// Returns the items to pack in one memory. Items 0..k-1 are its transient storages, in order. For the device's memory
+// one item per node with a workspace follows, in order.
 std::vector<PackItem> pack_items(const LoweredGraph& lowered, const StorageMap& map, Space space = Space::kDevice);
 
-// Pairs (input, output) of a node that may lie over each other.
+// Returns the pairs (input, output) of a node for which the output may be written in-place over the input.
 std::vector<std::pair<size_t, size_t>> in_place_pairs(const Graph& graph, const Node& node);
 
 }  // namespace plimsoll::engine

@@ -1,4 +1,4 @@
-// Checks a plan from the text of its graphs and its numbers alone. It must not include what the solver is made of.
+// Checks a plan using only its graphs and its numbers. This file must not include headers of the solver.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace {
 struct Occupied {
   Bytes begin, end;
   int first, last;
-  ValueId value;  // kNone for a workspace, which is of node `first`
+  ValueId value;  // kNone for the workspace of node `first`
 };
 
-// Above any memory there is, so that a few of them can be added without an overflow.
+// More than any memory has, but small enough that adding a few such numbers does not overflow.
 constexpr Bytes kMostBytes = Bytes{1} << 56;
 
 bool sensible(Bytes bytes) {
@@ -34,9 +34,9 @@ class PhaseCheck {
   Status run() {
     PLIMSOLL_TRY(verify(graph_));
     if (phase_.nodes.size() != graph_.nodes.size() || phase_.values.size() != graph_.values.size())
-      return wrong("does not have one entry per node and per value");
+      return wrong("it does not have one entry per node and per value");
     if (!sensible(phase_.arena_bytes) || phase_.samples < 0)
-      return wrong(fmt::format("{} samples and an arena of {} bytes", phase_.samples, phase_.arena_bytes));
+      return wrong(fmt::format("it has {} samples and an arena of {} bytes", phase_.samples, phase_.arena_bytes));
     PLIMSOLL_TRY(find_spaces());
     PLIMSOLL_TRY(check_places());
     find_roots();
@@ -68,39 +68,39 @@ class PhaseCheck {
     return place(a).space == place(b).space && place(a).offset == place(b).offset;
   }
 
-  // The device's memory and those beside it, each once.
+  // Finds the memories of the phase: the device's, then the others, each once.
   Status find_spaces() {
     spaces_ = {Space::kDevice};
     for (const SpaceBytes& memory : phase_.beside) {
       if (memory.space <= spaces_.back() || static_cast<int>(memory.space) >= kMostSpaces || !sensible(memory.bytes))
-        return wrong(fmt::format("{} bytes of memory '{}'", memory.bytes, to_text(memory.space)));
+        return wrong(fmt::format("it has {} bytes of memory '{}'", memory.bytes, to_text(memory.space)));
       spaces_.push_back(memory.space);
     }
     return {};
   }
 
-  // Every value that has a place has all of it, whoever reads it.
+  // Every value that has a place fits into it completely, even if no node reads it.
   Status check_places() const {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const Value& value = graph_.values[v];
       const Placement& p = phase_.values[v];
       if (value.space != p.space)
-        return wrong(fmt::format("'{}' lies in another memory than its graph says", value.name));
+        return wrong(fmt::format("'{}' is in another memory than its graph says", value.name));
       if (p.offset != kNone && !inside(p.offset, value.bytes(), p.space))
-        return wrong(fmt::format("'{}' lies at {} with {} bytes, outside the {} of memory '{}'", value.name, p.offset,
-                                 value.bytes(), phase_.bytes_in(p.space), to_text(p.space)));
+        return wrong(fmt::format("'{}' is at {} with {} bytes, outside the {} bytes of memory '{}'", value.name,
+                                 p.offset, value.bytes(), phase_.bytes_in(p.space), to_text(p.space)));
     }
     return {};
   }
 
-  // For each value the one whose bytes it shows: itself, unless it is a view.
+  // Finds the root of each value: the viewed value of a view, else the value itself.
   void find_roots() {
     for (size_t v = 0; v < graph_.values.size(); ++v) {
       const NodeId producer = graph_.values[v].producer;
       const bool view = producer != kNone && op_def(graph_.node(producer).op).kind == OpKind::kView;
       roots_.push_back(view ? kNone : static_cast<ValueId>(v));
     }
-    // Nodes come in the order they run, so what a view shows was found before.
+    // Nodes are in execution order, so the root of a view's input is already known.
     for (const Node& node : graph_.nodes)
       if (root(node.outputs[0]) == kNone) roots_[static_cast<size_t>(node.outputs[0])] = root(node.inputs[0]);
   }
@@ -113,12 +113,12 @@ class PhaseCheck {
       const PersistentSlot* slot = plan_.slot(value.name);
       if (slot == nullptr) return wrong(fmt::format("persistent value '{}' has no slot", value.name));
       if (!(slot->type == value.type) || value.space != Space::kDevice || slot->offset != place(id).offset)
-        return wrong(fmt::format("persistent value '{}' is not where its slot is", value.name));
+        return wrong(fmt::format("persistent value '{}' is not at the place of its slot", value.name));
     }
     return {};
   }
 
-  // Each value is written before it is read, and alive from its first write to its last read.
+  // Checks that each value is written before it is read, and live from its first write to its last read.
   Status check_lifetimes() const {
     std::vector<bool> written(graph_.values.size(), false);
     for (ValueId id : graph_.inputs) written[static_cast<size_t>(id)] = true;
@@ -139,31 +139,31 @@ class PhaseCheck {
     return {};
   }
 
-  // At a node, and from there until its work is over.
+  // Checks that the value is live at `node` and until `over`, the node at which the work of `node` is complete.
   Status check_alive(ValueId id, int node, int over) const {
     const Placement& p = place(id);
     const Value& value = graph_.value(id);
-    if (p.offset == kNone) return wrong(fmt::format("'{}' is used and has no place", value.name));
+    if (p.offset == kNone) return wrong(fmt::format("'{}' is used but has no place", value.name));
     if (persistent_place(id)) return {};
     if (node < p.first || over > p.last)
-      return wrong(fmt::format("'{}' is used by node {} but lives in {}..{}", value.name, node, p.first, p.last));
+      return wrong(fmt::format("'{}' is used by node {} but is live in {}..{}", value.name, node, p.first, p.last));
     return {};
   }
 
-  // A view has no bytes of its own.
+  // Checks that a view has the place of the viewed value.
   Status check_views() const {
     for (const Node& node : graph_.nodes)
       if (op_def(node.op).kind == OpKind::kView &&
           (!one_place(node.outputs[0], node.inputs[0]) ||
            graph_.value(node.outputs[0]).bytes() != graph_.value(node.inputs[0]).bytes()))
-        return wrong(fmt::format("'{}' is a view of '{}' and lies elsewhere", graph_.value(node.outputs[0]).name,
+        return wrong(fmt::format("'{}' is a view of '{}' but has another place", graph_.value(node.outputs[0]).name,
                                  graph_.value(node.inputs[0]).name));
     return {};
   }
 
-  // Only copies and the nodes that wait for them touch other memories than the device's. A copy on a queue of its own
-  // is under way until the node that waits for it: that one alone reads what the copy writes, and it reads the copy's
-  // source too, so that neither end is given up before.
+  // Only copies, and the nodes that wait for them, may use memories other than the device's. A copy on its own queue is
+  // under way until the node that waits for it. Only that node may read the copy's result, and it must also read the
+  // copy's source, so that neither place is reused before.
   Status check_copies() {
     std::vector<std::vector<NodeId>> readers(graph_.values.size());
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
@@ -176,7 +176,7 @@ class PhaseCheck {
       for (const auto* ids : {&node.inputs, &node.outputs})
         for (ValueId id : *ids)
           if (graph_.value(id).space != Space::kDevice && !out && !in && !waits)
-            return wrong(fmt::format("node {} ({}) touches '{}' in memory '{}'", n, node.op, graph_.value(id).name,
+            return wrong(fmt::format("node {} ({}) uses '{}' in memory '{}'", n, node.op, graph_.value(id).name,
                                      to_text(graph_.value(id).space)));
       if (!out && !in) continue;
       const ValueId from = node.inputs[0], to = node.outputs[0];
@@ -190,14 +190,14 @@ class PhaseCheck {
       const Node* wait = after.size() == 1 ? &graph_.node(after[0]) : nullptr;
       if (wait == nullptr || wait->op != node.op + "_done" || wait->queue != Queue::kCompute || wait->inputs[0] != to ||
           wait->inputs[1] != from || left_open(to))
-        return wrong(fmt::format("node {} ({}) begins a copy of '{}' that nobody waits for", n, node.op,
+        return wrong(fmt::format("node {} ({}) starts a copy of '{}', but no node waits for it", n, node.op,
                                  graph_.value(from).name));
       if (node.queue != Queue::kCompute) over_[n] = after[0];
     }
     return {};
   }
 
-  // The node after whose wait the work of node `n` is over.
+  // Returns the node at which the work of node `n` is complete: the node that waits for it, or `n` itself.
   int over(size_t n) const { return over_[n] == kNone ? static_cast<int>(n) : over_[n]; }
 
   bool left_open(ValueId id) const {
@@ -217,7 +217,7 @@ class PhaseCheck {
     return {};
   }
 
-  // A memory ends where the highest value or workspace does: no more is reserved than is used.
+  // Checks that the memory ends at its highest value or workspace, so that no more is reserved than is used.
   Status check_end(Space space) const {
     Bytes end = space == Space::kDevice ? plan_.persistent_bytes : 0;
     for (size_t v = 0; v < phase_.values.size(); ++v)
@@ -227,7 +227,7 @@ class PhaseCheck {
       if (space == Space::kDevice && node.workspace_bytes > 0)
         end = std::max(end, node.workspace_offset + align_up(node.workspace_bytes));
     if (end != phase_.bytes_in(space))
-      return wrong(fmt::format("{} bytes of memory '{}', its highest value or workspace ends at {}",
+      return wrong(fmt::format("it has {} bytes of memory '{}', but its highest value or workspace ends at {}",
                                phase_.bytes_in(space), to_text(space), end));
     return {};
   }
@@ -239,11 +239,11 @@ class PhaseCheck {
     return {};
   }
 
-  // A new value of a persistent one lies in its place, and nobody reads the old one afterwards.
+  // Checks that an update has the place of its persistent value, and that no node reads the old value afterwards.
   Status check_updates() const {
     for (const Update& update : graph_.updates) {
       if (!one_place(update.value, update.persistent))
-        return wrong(fmt::format("the update of '{}' lies elsewhere", graph_.value(update.persistent).name));
+        return wrong(fmt::format("the update of '{}' has another place", graph_.value(update.persistent).name));
       const NodeId writer = graph_.value(update.value).producer;
       for (size_t n = static_cast<size_t>(writer) + 1; n < graph_.nodes.size(); ++n)
         for (ValueId in : graph_.nodes[n].inputs)
@@ -254,8 +254,8 @@ class PhaseCheck {
     return {};
   }
 
-  // When bytes are really needed: from their write to the last reader of the value or of a view of it, whatever the
-  // plan says of its place; of a copy, until it was waited for.
+  // Computes when bytes are really needed, independently of the live ranges in the plan: from their write to the last
+  // reader of the value or of a view of it; for a copy, until a node has waited for it.
   std::vector<Occupied> needs(Space space) const {
     const auto end = static_cast<int>(graph_.nodes.size()) - 1;
     std::vector<Occupied> list;
@@ -292,8 +292,9 @@ class PhaseCheck {
                               : fmt::format("'{}'", graph_.value(one.value).name);
   }
 
-  // Goes through the nodes in order with what is alive, by where it begins. Whatever is alive at once and was let
-  // through overlaps only where it begins at the same byte, so a newcomer has few neighbours to be compared with.
+  // Visits the ranges in the order of their first node and keeps the live ones sorted by offset. Live ranges that
+  // passed the check overlap only if they begin at the same byte, so each new one has few neighbours to be compared
+  // with.
   Status check_overlaps(Space space) const {
     std::vector<Occupied> list = needs(space);
     std::stable_sort(list.begin(), list.end(), [](const Occupied& a, const Occupied& b) { return a.first < b.first; });
@@ -304,25 +305,25 @@ class PhaseCheck {
     for (const Occupied& one : list) {
       for (; !endings.empty() && endings.top().first < one.first; endings.pop()) alive.erase(endings.top().second);
       auto at = alive.lower_bound(one.begin);
-      if (at != alive.begin()) at = alive.lower_bound(std::prev(at)->first);  // all that begin there
+      if (at != alive.begin()) at = alive.lower_bound(std::prev(at)->first);  // all ranges that begin there
       for (; at != alive.end() && at->first < one.end; ++at)
         if (at->second->end > one.begin && !may_share(*at->second, one))
-          return wrong(fmt::format("{} and {} overlap at {} while both are alive", what(*at->second), what(one),
+          return wrong(fmt::format("{} and {} overlap at {} while both are live", what(*at->second), what(one),
                                    std::max(at->first, one.begin)));
       endings.emplace(one.last, alive.emplace(one.begin, &one));
     }
     return {};
   }
 
-  // Two values may lie over each other while both are alive only as an update of a persistent value, or where one node
-  // reads the one for the last time and writes the other, and its op allows that.
+  // Two live values may share a place in two cases only: one is the update of a persistent value, or one node reads the
+  // older one for the last time and writes the newer one, and its op allows that.
   bool may_share(const Occupied& a, const Occupied& b) const {
     if (a.value == kNone || b.value == kNone || a.begin != b.begin) return false;
     const Occupied& older = graph_.value(a.value).producer <= graph_.value(b.value).producer ? a : b;
     const Occupied& newer = &older == &a ? b : a;
     const NodeId writer = graph_.value(newer.value).producer;
     if (writer == kNone) return false;
-    // What is persistent is still needed when the run is over.
+    // A persistent value is still needed after the phase, unless it is updated.
     const bool handed_over =
         graph_.value(older.value).persistent ? is_update(newer.value, older.value) : older.last <= writer;
     if (!handed_over) return false;
@@ -360,24 +361,24 @@ class PhaseCheck {
   const Graph& graph_;
   std::vector<Space> spaces_;
   std::vector<ValueId> roots_;
-  std::vector<NodeId> over_;  // of a node on another queue than compute's: the node that waits for it
+  std::vector<NodeId> over_;  // for a node on another queue than the compute queue: the node that waits for it
 };
 
-// The phases that training runs by name.
+// Checks the batch, the settings and the phases that training runs.
 Status check_program(const Plan& plan) {
   const auto wrong = [](std::string what) { return fail(ErrorCode::kInternal, "plan: " + std::move(what)); };
   const auto [effective, micro] = plan.batch;
   if (effective < 0 || micro < 0 || micro > effective || (effective > 0 && micro == 0))
-    return wrong(fmt::format("a batch of {} in micro-batches of {}", effective, micro));
+    return wrong(fmt::format("it has a batch of {} in micro-batches of {}", effective, micro));
   const auto& settings = plan.settings.values();
   const bool any_negative =
       std::any_of(settings.begin(), settings.end(), [](const auto& setting) { return setting.second < 0; });
   if (any_negative || !sensible(plan.data_bytes) || !sensible(plan.overhead_bytes) || !sensible(plan.arena_bytes) ||
       !sensible(plan.persistent_bytes) || !sensible(plan.planning_bytes))
-    return wrong("a share of the budget that no memory has");
+    return wrong("one of its sizes is negative or larger than any memory");
   for (const PhasePlan& phase : plan.phases)
     if (reads_samples(phase.name.kind) && phase.samples < 1)
-      return wrong(fmt::format("phase '{}' for {} samples", to_text(phase.name), phase.samples));
+      return wrong(fmt::format("it has a phase '{}' for {} samples", to_text(phase.name), phase.samples));
   if (effective == 0) return {};
   const bool cut = micro < effective;
   for (const PhaseKind kind : {PhaseKind::kBegin, PhaseKind::kAccumulate, PhaseKind::kApply, PhaseKind::kTrain}) {
@@ -390,8 +391,7 @@ Status check_program(const Plan& plan) {
   return {};
 }
 
-// Slots lie one behind the other inside the persistent range, and each is a value that some phase reads: what no graph
-// mentions is nobody's.
+// Checks that the slots follow each other inside the persistent range, and that each is a value that some phase reads.
 Status check_slots(const Plan& plan) {
   const auto wrong = [](const PersistentSlot& slot, std::string_view what) {
     return fail(ErrorCode::kInternal, fmt::format("plan: slot '{}' {}", slot.name, what));
@@ -403,29 +403,30 @@ Status check_slots(const Plan& plan) {
   Bytes end = 0;
   for (const PersistentSlot& slot : plan.persistent) {
     if (slot.offset % kAlignment != 0 || !lies_within(slot.offset, slot.bytes(), plan.persistent_bytes))
-      return wrong(slot, fmt::format("lies at {} with {} bytes, outside the persistent range of {}", slot.offset,
+      return wrong(slot, fmt::format("is at {} with {} bytes, outside the persistent range of {}", slot.offset,
                                      slot.bytes(), plan.persistent_bytes));
-    if (slot.offset < end) return wrong(slot, "overlaps the one before");
-    if (!seen.insert(slot.name).second) return wrong(slot, "is there twice");
+    if (slot.offset < end) return wrong(slot, "overlaps the slot before it");
+    if (!seen.insert(slot.name).second) return wrong(slot, "exists twice");
     if (read.count(slot.name) == 0) return wrong(slot, "is read by no phase");
     end = slot.offset + slot.bytes();
   }
   return {};
 }
 
-// The memories beside the device's are those that phases need, as large as they need them.
+// Checks that the memories other than the device's are exactly those that the phases need, and as large as needed.
 Status check_beside(const Plan& plan, const std::map<Space, Bytes>& needed) {
   const auto wrong = [](std::string what) { return fail(ErrorCode::kInternal, "plan: " + std::move(what)); };
   auto need = needed.begin();
   for (const PlanMemory& memory : plan.beside) {
     if (need == needed.end() || memory.space != need->first)
-      return wrong(fmt::format("memory '{}', which no phase uses, or not in order", to_text(memory.space)));
+      return wrong(fmt::format("memory '{}' is used by no phase, or is out of order", to_text(memory.space)));
     if (memory.bytes != need->second)
-      return wrong(
-          fmt::format("{} bytes of memory '{}', phases need {}", memory.bytes, to_text(memory.space), need->second));
+      return wrong(fmt::format("it has {} bytes of memory '{}', but its phases need {}", memory.bytes,
+                               to_text(memory.space), need->second));
     ++need;
   }
-  if (need != needed.end()) return wrong(fmt::format("nothing of memory '{}'", to_text(need->first)));
+  if (need != needed.end())
+    return wrong(fmt::format("it has no bytes of memory '{}', which its phases need", to_text(need->first)));
   return {};
 }
 
@@ -445,16 +446,17 @@ Status validate(const Plan& plan) {
   PLIMSOLL_TRY(check_beside(plan, beside));
   if (highest != plan.arena_bytes)
     return fail(ErrorCode::kInternal,
-                fmt::format("plan: arena of {} bytes, phases need {}", plan.arena_bytes, highest));
+                fmt::format("plan: its arena has {} bytes, but its phases need {}", plan.arena_bytes, highest));
   CheckedSum sum;
   for (const CategoryBytes& entry : categories_at_peak(plan)) {
     if (entry.bytes < 0)
       return fail(ErrorCode::kInternal,
-                  fmt::format("plan: category {} is {} bytes", name_of(entry.category), entry.bytes));
+                  fmt::format("plan: category {} has {} bytes", name_of(entry.category), entry.bytes));
     sum += entry.bytes;
   }
   if (sum.value() != plan.arena_bytes)
-    return fail(ErrorCode::kInternal, fmt::format("plan: categories do not sum to the arena of {}", plan.arena_bytes));
+    return fail(ErrorCode::kInternal,
+                fmt::format("plan: the categories do not add up to the arena of {} bytes", plan.arena_bytes));
   return {};
 }
 

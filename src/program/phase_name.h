@@ -1,4 +1,4 @@
-// What the phases of a program are called: a kind, and whether it runs a smaller last batch.
+// The names of a program's phases: a kind, and whether the phase runs a smaller last batch.
 #pragma once
 
 #include <cstdint>
@@ -12,15 +12,15 @@ enum class PhaseKind : uint8_t { kTrain, kBegin, kAccumulate, kApply, kEvaluate,
 
 struct PhaseName {
   PhaseKind kind = PhaseKind::kTrain;
-  bool tail = false;  // for the samples that remain when whole batches have been cut off
+  bool tail = false;  // runs the samples that remain after the whole batches
   bool operator==(const PhaseName&) const = default;
 };
 
-// As plans and reports write it: "accumulate", "accumulate_tail".
+// Returns the name used in plans and reports: "accumulate", "accumulate_tail".
 std::string to_text(PhaseName name);
 std::optional<PhaseName> phase_from_text(std::string_view text);
 
-// Whether a run of such a phase reads samples.
+// Returns whether a phase of this kind reads samples.
 bool reads_samples(PhaseKind kind);
 
 }  // namespace plimsoll::engine

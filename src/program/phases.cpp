@@ -23,7 +23,7 @@ Result<Phase> finish(GraphBuilder& b, PhaseName name, int64_t samples) {
   return phase;
 }
 
-// The trainable weights that stand in this graph, as values.
+// Returns the model's trainable weights.
 std::vector<const Weight*> trainable(const Model& model) {
   std::vector<const Weight*> list;
   for (const Weight& weight : model.weights())
@@ -41,7 +41,7 @@ void store_tally(GraphBuilder& b, const std::string& name, ValueId sum, bool add
   b.update(tally, add ? b.add1("add", {tally, sum}) : sum);
 }
 
-// A scalar may be the model's loss and a tally at once; an update needs a value of its own.
+// Copies a scalar. The same scalar may be both the model's loss and a tally, but an update needs a value of its own.
 ValueId own_copy(GraphBuilder& b, ValueId scalar) {
   return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}});
 }
@@ -55,14 +55,14 @@ ValueId mask_count(GraphBuilder& b, const char* name, DType precision) {
   return b.persistent(name, {precision, Shape{}}, Category::kGradients);
 }
 
-// A masked loss is a mean over the rows that count in the whole window, and only the window's end knows how many. So
-// its gradients and losses are summed as means over all rows, and multiplied by rows / counted at the end, before
-// penalties are added and gradients clipped.
+// A masked loss is a mean over the unmasked rows of the whole window, and their number is known only at the window's
+// end. So gradients and losses are summed as means over all rows, and multiplied by rows / unmasked rows at the end,
+// before penalties are added and gradients are clipped.
 ValueId window_mask_factor(GraphBuilder& b, DType precision) {
   return append_mask_factor(b, mask_count(b, kMaskRows, precision), mask_count(b, kMaskCounted, precision));
 }
 
-// The losses of a window at its end: times the factor and with the penalty, each where there is one (else kNone).
+// Finishes the window's losses: multiplies them by the factor and adds the penalty. Either may be kNone.
 void finish_losses(GraphBuilder& b, const Model& model, const GraphOptions& options, ValueId factor, ValueId penalty) {
   if (penalty != kNone && factor == kNone) return store_tally(b, "loss", penalty, true);
   if (factor == kNone) return;
@@ -74,7 +74,7 @@ void finish_losses(GraphBuilder& b, const Model& model, const GraphOptions& opti
   }
 }
 
-// The sums of a whole window or of an evaluated batch, in place of what was there.
+// Overwrites the tallies with the sums of a whole window or of an evaluated batch.
 void replace_tallies(GraphBuilder& b, ValueId loss, const Forward& forward) {
   store_tally(b, "loss", own_copy(b, loss), false);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);

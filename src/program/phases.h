@@ -1,4 +1,4 @@
-// A model as a program of phases: graphs that share persistent values and run in turn.
+// A model as a program of phases: graphs that share persistent values and run one after the other.
 //
 //   whole windows      train
 //   micro-batches      begin, accumulate x k, accumulate_tail, apply
@@ -17,7 +17,7 @@ namespace plimsoll::engine {
 
 struct Phase {
   PhaseName name;
-  int64_t samples = 0;  // one run of it reads this many; 0: none
+  int64_t samples = 0;  // samples that one run of the phase reads; 0: none
   Graph graph;
 };
 
@@ -26,7 +26,7 @@ struct GraphOptions {
   DataTypes data;
 };
 
-// `tail`: for a last batch that is smaller than the others.
+// `tail`: the phase is for a last batch that is smaller than the others.
 Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail = false);
 Result<Phase> begin_phase(const Model& model, const GraphOptions& options);
 Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail = false);
@@ -34,7 +34,8 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options);
 Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail = false);
 Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOptions& options, bool tail = false);
 
-// What the model sums, in the order Keras reports: the loss first. Graph ids in it belong to no graph.
+// Returns the sums that the model computes, in the order in which Keras reports them: the loss first. The value ids in
+// them do not belong to any graph.
 std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options);
 
 }  // namespace plimsoll::engine

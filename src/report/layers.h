@@ -1,4 +1,4 @@
-// Bytes by the user's layers.
+// Bytes per layer of the user's model.
 #pragma once
 
 #include "plan/plan.h"
@@ -8,13 +8,13 @@ namespace plimsoll::engine {
 struct LayerBytes {
   LayerInfo info;
   Bytes weight_bytes = 0;
-  Bytes activation_bytes = 0;  // what the forward pass of this layer writes
-  Bytes workspace_bytes = 0;   // the largest any of its nodes is granted
+  Bytes activation_bytes = 0;  // outputs of the layer's forward pass
+  Bytes workspace_bytes = 0;   // the largest workspace of any of its nodes
 };
 
 std::vector<LayerBytes> layer_bytes(const Model& model, const Plan& plan);
 
-// What is alive where the plan's peak is, the largest first.
+// A value that is live at the peak of the plan. The list is sorted by bytes, largest first.
 struct PeakValue {
   const Value* value;
   Bytes bytes;

@@ -56,7 +56,7 @@ Json plan_json(const PlanReport& report) {
   Json categories = Json::array(), phases = Json::array(), levers = Json::array();
   for (const CategoryBytes& entry : categories_at_peak(plan))
     categories.push_back(ordered_object({{"name", std::string(name_of(entry.category))}, {"bytes", entry.bytes}}));
-  // Weights go straight between file and arena: loading and saving need no more than what stays.
+  // Weights are copied directly between file and arena, so loading and saving need only the persistent bytes.
   phases.push_back(ordered_object({{"name", "load"}, {"arena_bytes", plan.persistent_bytes}}));
   for (const PhasePlan& phase : plan.phases)
     phases.push_back(ordered_object({{"name", to_text(phase.name)},

@@ -1,4 +1,4 @@
-// A plan as people and machines read it.
+// Prints a plan as text for people and as JSON for programs.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,11 +12,11 @@ struct PlanReport {
   const Model* model = nullptr;
   std::string file;
   DeviceInfo device;
-  Bytes budget = 0;  // 0: none was set
-  Bytes margin = 0;  // left free when the budget is what the machine has
+  Bytes budget = 0;  // 0: no budget was set
+  Bytes margin = 0;  // left free if the budget is the default, the machine's free memory
   const SearchResult* result = nullptr;
-  Bytes held_before = 0;    // by the program that calls us, counted in the plan's data_bytes
-  bool in_program = false;  // read through the C++ interface, where there are no flags
+  Bytes held_before = 0;    // held by the calling program before the run; part of the plan's data_bytes
+  bool in_program = false;  // the report is for the C++ interface, which has no flags
 };
 
 std::string plan_text(const PlanReport& report);

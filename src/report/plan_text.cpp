@@ -8,9 +8,9 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kMostLayers = 24;  // more are in --json
+constexpr size_t kMostLayers = 24;  // --json lists all of them
 
-// Columns as wide as their widest cell; the first is flush left, the rest flush right.
+// Columns are as wide as their widest cell. The first column is left-aligned, the others are right-aligned.
 class Table {
  public:
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
@@ -66,14 +66,15 @@ std::string heading(const PlanReport& report) {
     text += "\n";
   }
   if (report.device.memory_growth)
-    text += "memory growth: each phase takes its memory when it first runs, all is given back at the end\n";
+    text += "memory growth: each phase takes its memory when it first runs; all memory is released at the end\n";
   if (report.budget == 0) return text + fmt::format("needs {}; no budget was set\n\n", format_bytes(plan.peak_bytes()));
   if (report.result->fits)
     text += fmt::format(
         "fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
-        report.margin > 0 ? fmt::format(" (what is free, less a margin of {})", format_bytes(report.margin)) : "");
+        report.margin > 0 ? fmt::format(" (the free memory minus a margin of {})", format_bytes(report.margin)) : "");
   else
-    text += fmt::format("does not fit: {} of {}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget));
+    text += fmt::format("does not fit: it needs {}, but the budget is {}\n\n", format_bytes(plan.peak_bytes()),
+                        format_bytes(report.budget));
   return text;
 }
 
@@ -132,7 +133,7 @@ std::string phases_table(const Plan& plan) {
   return table.text();
 }
 
-// Pieces may need more than the whole: the sums of their gradients.
+// `bytes` may be negative: micro-batches need gradient sums, which can take more memory than they save.
 std::string saving(Bytes bytes, const char* saves, const char* adds) {
   return fmt::format("{} {}", bytes < 0 ? adds : saves, format_bytes(std::abs(bytes)));
 }
@@ -142,15 +143,15 @@ std::string levers_text(const PlanReport& report) {
   const Plan& plan = result.plan;
   std::string text;
   for (const LeverUse& lever : plan.levers)
-    text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms a step, effect {}\n", lever.name, lever.count,
+    text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms per step, effect {}\n", lever.name, lever.count,
                         saving(lever.saves_bytes, "saves", "adds"), lever.costs_seconds * 1e3, name_of(lever.effect));
-  const bool searched = result.unlevered_arena_bytes > 0;  // or the plan was given
+  const bool searched = result.unlevered_arena_bytes > 0;  // false: the plan was given
   if (searched && plan.levers.size() > 1)
-    text += fmt::format("  together they {} of arena against the whole batch without levers\n",
+    text += fmt::format("  together they {} of arena compared with the whole batch without levers\n",
                         saving(result.unlevered_arena_bytes - plan.arena_bytes, "save", "add"));
   if (searched && plan.batch.effective > 0)
     text += fmt::format(
-        "  without levers {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
+        "  without levers the arena needs {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
         format_bytes(result.bytes_per_sample),
         result.least_bytes > 0 ? "; the smallest plan found needs " + format_bytes(result.least_bytes) : "");
   return text.empty() ? text : "\n" + text;

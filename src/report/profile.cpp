@@ -50,7 +50,7 @@ std::string Profile::text() const {
     }
   }
   std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.measured > b.measured; });
-  std::string text = fmt::format("{:>6}  {:>9}  {:>9}  node\n", "share", "ms a run", "predicted");
+  std::string text = fmt::format("{:>6}  {:>9}  {:>9}  node\n", "share", "ms/run", "predicted");
   for (size_t i = 0; i < rows.size() && i < kMostRows; ++i)
     text += fmt::format("{:>5.1f}%  {:>9.3f}  {:>9.3f}  {}\n", 100 * rows[i].measured / measured,
                         rows[i].measured / rows[i].runs * 1e3, rows[i].predicted / rows[i].runs * 1e3, rows[i].what);

@@ -1,4 +1,4 @@
-// Where the time goes: every node measured, beside what the plan predicted.
+// Measures the time of every node and compares it with the plan's prediction.
 #pragma once
 
 #include <chrono>
@@ -11,8 +11,8 @@ namespace plimsoll::engine {
 
 class Profile {
  public:
-  void attach(Session& session);  // which this must outlive
-  std::string text() const;       // the slowest first
+  void attach(Session& session);  // the profile must outlive the session
+  std::string text() const;       // slowest nodes first
 
  private:
   struct Times {

@@ -8,7 +8,7 @@ namespace plimsoll::engine {
 namespace {
 
 Result<bool> runs_whole(const SearchRequest& request) {
-  // A batch too large to count bytes for is too large for any budget.
+  // If the bytes of a batch overflow, the batch is too large for any budget.
   if (!request.model->check_batch(request.batch)) return false;
   PLIMSOLL_ASSIGN(const auto plan, compile(request, cut_into(request, request.piece())));
   const bool waits = plan->settings.of(kPrefetch) == 0 && request.data.reads_ahead && !request.forbids(kPrefetch);

@@ -1,4 +1,4 @@
-// --batch-size auto.
+// Chooses the batch size for --batch-size auto.
 #pragma once
 
 #include <functional>
@@ -7,12 +7,12 @@
 
 namespace plimsoll::engine {
 
-// The limit where no data set bounds the batch: a larger one makes no machine busier.
+// The limit if no data set bounds the batch. Larger batches do not use any machine better.
 constexpr int64_t kLargestAutomaticBatch = 65536;
 
-// The largest power of two, at most `samples` (0: unknown) over the whole window, whose batch runs in one piece inside
-// the budget without a lever that costs time. 1 if none does: search then finds what levers can do for it.
-// `request_of` makes the request for a batch of that size.
+// Returns the largest power of two whose batch fits the budget without splitting and without a lever that costs time.
+// A whole window has at most `samples` samples (0: unknown). Returns 1 if no batch fits; search then tries the levers.
+// `request_of` makes the request for a batch size.
 Result<int64_t> largest_batch(const std::function<SearchRequest(int64_t)>& request_of, int64_t samples);
 
 }  // namespace plimsoll::engine

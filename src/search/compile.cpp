@@ -13,10 +13,10 @@
 namespace plimsoll::engine {
 namespace {
 
-// Applies the joint-graph levers to a phase that reads a batch, and adds what each counted to `counted`.
+// Applies the joint-graph levers to a phase that reads a batch, and adds their counts to `counted`.
 Graph apply_joint_levers(Graph graph, const SearchRequest& request, const LeverSettings& settings,
                          std::map<std::string_view, int64_t>& counted) {
-  graph = mask_relu_after_pooling(graph).graph;  // saves bytes and costs nothing: no lever, always done
+  graph = mask_relu_after_pooling(graph).graph;  // not a lever: it saves bytes at no cost, so it is always done
   for (const Lever& lever : *request.levers) {
     if (lever.stage != LeverStage::kJointGraph || settings.of(lever.name) == 0) continue;
     Rewritten rewritten = lever.rewrite(std::move(graph), *request.device, settings.of(lever.name));
@@ -67,7 +67,7 @@ Result<std::optional<Plan>> Compiler::compile(const LeverSettings& settings, boo
   return std::optional<Plan>(finish());
 }
 
-// The order of the nodes does not depend on the settings of the levers that are applied to it.
+// The order of the nodes does not depend on the settings of the kOrderedGraph levers, so it is computed once.
 void Compiler::order_training() {
   if (ordered_) return;
   ordered_ = true;
@@ -78,7 +78,7 @@ void Compiler::order_training() {
   }
 }
 
-// Applies the levers of ordered graphs; false where one of them cannot reach its setting.
+// Applies the kOrderedGraph levers. Returns false if one of them cannot reach its setting.
 bool Compiler::rewrite_ordered() {
   for (const Lever& lever : *request_->levers) {
     const int64_t setting = settings_.of(lever.name);
@@ -124,7 +124,7 @@ Status Compiler::add_training() {
   return add(apply_phase(model, request_->graph), 1);
 }
 
-// Lays out the persistent values of all phases, which do not depend on how inference is cut.
+// Lays out the persistent values of all phases. They do not depend on the batch sizes of evaluation and prediction.
 Status Compiler::lay_out_persistent() {
   std::vector<Phase> inference;
   for (const auto& [batch, make] :
@@ -147,7 +147,8 @@ void Compiler::plan_phases() {
                                : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
     plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
   }
-  // The same kernels in another order are no faster: rounding in the sum is less than a picosecond.
+  // The same kernels in another order must have the same time, so round to picoseconds; the rounding error of the sum
+  // is smaller than that.
   plan_.step_seconds = std::round(plan_.step_seconds * 1e12) / 1e12;
   phases_.clear();
 }
@@ -158,8 +159,8 @@ Bytes Compiler::highest() const {
   return bytes;
 }
 
-// Evaluation and prediction are cut as finely as it takes not to need more than training does: it changes nothing but
-// time.
+// Splits the batches of evaluation and prediction until they need no more memory than training. This changes only the
+// time, not the result.
 template <typename MakePhase>
 Status Compiler::add_inference(int64_t batch, int64_t samples, MakePhase make) {
   if (batch == 0) return {};

@@ -1,5 +1,5 @@
-// The compiler driver: from a request and the settings of its levers to a plan, by way of program, levers, lowering,
-// order and packing.
+// The compiler driver: compiles a request with given lever settings into a plan. Its stages are program, levers,
+// lowering, ordering and packing.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace plimsoll::engine {
 
-// The plan with these settings. None where a lever cannot reach its setting. Prefetch is not taken from them: it is
-// granted where it fits the budget.
+// Returns the plan with these settings, or none if a lever cannot reach its setting. The prefetch setting is ignored:
+// prefetch is used if it fits the budget.
 Result<std::optional<Plan>> compile(const SearchRequest& request, const LeverSettings& settings);
 
 // A phase whose bytes and seconds are known.
@@ -18,15 +18,15 @@ struct LoweredPhase {
   PhaseName name;
   int64_t samples = 0;
   LoweredGraph graph;
-  double repeats = 0;            // runs of it in one full window
-  Bytes live = 0;                // largest live set, once it was ordered
-  bool keeps_its_order = false;  // a lever of ordered graphs changed it
+  double repeats = 0;            // number of runs in one full window
+  Bytes live = 0;                // largest live set; known after ordering
+  bool keeps_its_order = false;  // a lever of the kOrderedGraph stage changed it, so it must not be reordered
 };
 
-// Compiles settings that differ only in the levers of ordered graphs: whatever comes before is done once.
+// Compiles settings that differ only in levers of the kOrderedGraph stage. All earlier stages run only once.
 class Compiler {
  public:
-  // Lowers the phases of training, which all these plans have in common.
+  // Lowers the training phases, which all these plans share.
   static Result<Compiler> create(const SearchRequest& request, const LeverSettings& settings);
 
   // A lower bound on the seconds of a step: every offloaded byte crosses the link at least once.
@@ -35,7 +35,7 @@ class Compiler {
   // The `last` plan takes the lowered phases with it instead of copying them.
   Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last);
 
-  // One more phase for a plan whose persistent values lie so.
+  // Compiles one more phase for a plan with this layout of persistent values.
   static Result<std::optional<PhasePlan>> compile_phase(const SearchRequest& request, const LeverSettings& settings,
                                                         Phase phase, const PersistentLayout& persistent);
 
@@ -59,15 +59,15 @@ class Compiler {
   LeverSettings settings_;
   std::map<std::string_view, int64_t> counted_in_training_;  // per joint-graph lever, the most in any phase
   std::vector<LoweredPhase> training_, phases_;
-  bool ordered_ = false;  // the training phases, for little to be alive
-  Bytes most_live_ = 0;   // of them
+  bool ordered_ = false;  // whether the training phases are already ordered for a small live set
+  Bytes most_live_ = 0;   // largest live set of the training phases
   PersistentLayout layout_;
-  // Of the plan in the making.
+  // State of the plan that is being compiled.
   std::map<std::string_view, int64_t> counted_;
   Plan plan_;
 };
 
-// The graph of the phase that reads a batch, as the joint-graph levers leave it.
+// Returns the graph of the phase that reads a batch, after the joint-graph levers.
 Result<Graph> joint_graph(const SearchRequest& request, const LeverSettings& settings);
 
 }  // namespace plimsoll::engine

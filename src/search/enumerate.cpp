@@ -1,7 +1,7 @@
-// Micro-batches from the whole batch down; for each the levels of recompute from none up; then offload, for those that
-// do not fit. Recomputing costly nodes and offload take time and give bytes, more of them more. So they can be selected
-// only where the same with less of them does not fit, and only while they could be faster than what fits; otherwise
-// they are tried for `find_least` alone, which must not change the selection.
+// Tries micro-batches from the whole batch down; for each, the recompute levels from 0 up; then offload for those that
+// do not fit. Recomputing costly nodes and offload save more bytes the more time they take. So such a candidate can be
+// selected only if a weaker setting does not fit, and only while it could be faster than the plans that fit. Otherwise
+// it is tried only for `find_least`, which must not change the selection.
 #include "search/enumerate.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// Settings of the levers that have no loop of their own below, all combinations of them: each is tried with everything
-// that is tried here.
+// Returns all combinations of settings of the levers that have no loop below. Each combination is tried with everything
+// that the loops try.
 std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request) {
   std::vector<LeverSettings> list = {{}};
   for (const Lever& lever : *request.levers) {
@@ -27,11 +27,11 @@ std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request
   return list;
 }
 
-// A candidate for which offload is tried.
+// A candidate to try with offload.
 struct OffloadTrial {
   LeverSettings settings;
   bool selectable;
-  double least_seconds;  // of a step: without the copies, or of the copies alone
+  double least_seconds;  // lower bound for a step: the step without copies, or the copies alone, whichever is longer
 };
 
 class Enumeration {
@@ -50,8 +50,8 @@ class Enumeration {
   }
 
  private:
-  // Between the whole batch and the finest piece, cutting finer takes less time for the same bytes than recomputing
-  // costly nodes or offload.
+  // Costly recompute and offload are tried only for the whole batch and for the smallest micro-batch. In between,
+  // smaller micro-batches save the same bytes in less time.
   bool at_an_end(int64_t micro) const { return micro == micro_batches_.front() || micro == micro_batches_.back(); }
 
   Result<RecomputeLevels> levels_of(int64_t micro) const {
@@ -64,13 +64,13 @@ class Enumeration {
            at_an_end(micro);
   }
 
-  // The seconds that copies alone take for all bytes beyond the budget.
+  // Returns the seconds that the copies of all bytes above the budget take.
   double seconds_away(const Plan& plan) const {
     return static_cast<double>(plan.peak_bytes() - request_.budget) *
            static_cast<double>(plan.batch.accumulation_steps()) / request_.device->host_bytes_per_second();
   }
 
-  // One micro-batch, levels from none up. Of the costly levels the first that fits is enough.
+  // Tries one micro-batch size with the recompute levels from 0 up. The first costly level that fits is enough.
   Status try_recompute_levels(int64_t micro) {
     PLIMSOLL_ASSIGN(RecomputeLevels levels, levels_of(micro));
     bool a_lower_level_fits = false;
@@ -87,13 +87,13 @@ class Enumeration {
       selection_.consider(std::move(*plan), selectable);
       a_lower_level_fits = a_lower_level_fits || fits;
       level = levels.after(tried, !a_lower_level_fits || find_least_);
-      // Offload goes with nothing recomputed, with what is cheap, and with the highest level.
+      // Offload is tried without recompute, with cheap recompute, and with the highest level.
       if (offload && (!costly || !level)) trials_.push_back(trial);
     }
     return {};
   }
 
-  // More and more in the host's memory, until that takes too long or cannot be reached.
+  // Offloads more and more, until that takes too long or cannot be reached.
   Status try_offload(const OffloadTrial& trial) {
     bool selectable = trial.selectable && selection_.may_select(trial.least_seconds);
     if (!selectable && !find_least_) return {};

@@ -17,11 +17,11 @@ ErrorCode code_of(const GivenPlan& given) {
 }
 
 tl::unexpected<Error> damaged(const GivenPlan& given, std::string why) {
-  return fail(
-      Error{code_of(given),
-            fmt::format("{}: the plan in it is damaged", given.from),
-            {std::move(why)},
-            {given.of_checkpoint ? "resume from another checkpoint" : "make it again: plimsoll plan ... --save FILE"}});
+  return fail(Error{
+      code_of(given),
+      fmt::format("{}: the plan in this file is damaged", given.from),
+      {std::move(why)},
+      {given.of_checkpoint ? "resume from another checkpoint" : "create it again: plimsoll plan ... --save FILE"}});
 }
 
 int64_t samples_of(const Plan& plan, PhaseName phase) {
@@ -29,10 +29,10 @@ int64_t samples_of(const Plan& plan, PhaseName phase) {
   return found == nullptr ? 0 : found->samples;
 }
 
-// The request whose phases have the sizes that the plan's have: a plan may foresee more than this run needs.
+// Returns the request with the phase sizes of the plan. A plan may have more phases than this run needs.
 SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
   SearchRequest same = request;
-  same.budget = 0;  // it selects among plans, and this one was selected
+  same.budget = 0;  // the budget only selects among plans, and this plan was already selected
   same.host_budget = 0;
   same.micro_batch = plan.batch.micro;
   same.per_micro_batch_norm = plan.settings.of(kPerMicroBatchNorm) != 0;
@@ -40,7 +40,7 @@ SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
   if (plan.settings.of(kPrefetch) == 0) same.forbidden.insert(std::string(kPrefetch));
   const bool cut = plan.batch.micro < plan.batch.effective;
   same.partial_window = samples_of(plan, {PhaseKind::kTrain, true});
-  for (const PhasePlan& phase : plan.phases)  // of two tails one is of every window
+  for (const PhasePlan& phase : plan.phases)  // if there are two tails, one of them belongs to every window
     if (cut && phase.name == PhaseName{PhaseKind::kAccumulate, true} &&
         phase.samples != plan.batch.effective % plan.batch.micro)
       same.partial_window = phase.samples;
@@ -53,37 +53,38 @@ SearchRequest request_of(const Plan& plan, const SearchRequest& request) {
   return same;
 }
 
-// The first way in which a phase is not the one that was made again; empty: none.
+// Returns the first difference between a phase in the file and the phase compiled now, or "".
 std::string difference(const PhasePlan& then, const PhasePlan& now) {
   if (then.name != now.name || then.samples != now.samples)
-    return fmt::format("phase '{}' of {} samples, '{}' of {} when it is made again", to_text(then.name), then.samples,
+    return fmt::format("phase '{}' of {} samples in the file, '{}' of {} now", to_text(then.name), then.samples,
                        to_text(now.name), now.samples);
   const std::string where = fmt::format("phase '{}': ", to_text(then.name));
-  if (print(then.graph) != print(now.graph)) return where + "other nodes";
-  if (then.values != now.values) return where + "values lie elsewhere";
+  if (print(then.graph) != print(now.graph)) return where + "the nodes differ";
+  if (then.values != now.values) return where + "the places of values differ";
   const bool same_kernels = std::equal(then.nodes.begin(), then.nodes.end(), now.nodes.begin(), now.nodes.end(),
                                        [](const PlannedNode& a, const PlannedNode& b) {
                                          return a.kernel == b.kernel && a.workspace_bytes == b.workspace_bytes &&
                                                 (a.workspace_bytes == 0 || a.workspace_offset == b.workspace_offset);
                                        });
-  if (!same_kernels) return where + "other kernels or workspaces";
-  if (then.arena_bytes != now.arena_bytes || then.beside != now.beside) return where + "another number of bytes";
+  if (!same_kernels) return where + "the kernels or workspaces differ";
+  if (then.arena_bytes != now.arena_bytes || then.beside != now.beside) return where + "the number of bytes differs";
   return {};
 }
 
 std::string difference(const Plan& then, const Plan& now) {
   if (then.phases.size() != now.phases.size())
-    return fmt::format("{} phases, {} when it is made again", then.phases.size(), now.phases.size());
-  if (then.persistent != now.persistent) return "other persistent values";
+    return fmt::format("{} phases in the file, {} now", then.phases.size(), now.phases.size());
+  if (then.persistent != now.persistent) return "the persistent values differ";
   for (size_t i = 0; i < then.phases.size(); ++i)
     if (std::string found = difference(then.phases[i], now.phases[i]); !found.empty()) return found;
   if (then.overhead_bytes != now.overhead_bytes || then.planning_bytes != now.planning_bytes)
-    return fmt::format("overhead of {} bytes and {} for planning, {} and {} when it is made again", then.overhead_bytes,
+    return fmt::format("overhead {} bytes and planning {} bytes in the file, {} and {} now", then.overhead_bytes,
                        then.planning_bytes, now.overhead_bytes, now.planning_bytes);
   return {};
 }
 
-// Prices were found when the plan was selected among others; they are only shown.
+// Copies the prices (saved bytes, seconds) of the levers. They are known only from the search that selected the plan,
+// and are only shown to the user.
 void copy_prices(const std::vector<LeverUse>& then, std::vector<LeverUse>& now) {
   for (LeverUse& lever : now)
     for (const LeverUse& priced : then)
@@ -93,16 +94,16 @@ void copy_prices(const std::vector<LeverUse>& then, std::vector<LeverUse>& now) 
 tl::unexpected<Error> made_for_else(const GivenPlan& given, std::vector<std::string> facts) {
   return fail(Error{
       code_of(given),
-      fmt::format("{}: this {} was made for something else", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
+      fmt::format("{}: this {} does not match this run", given.from, given.of_checkpoint ? "checkpoint" : "plan"),
       std::move(facts),
-      {given.of_checkpoint ? "the flags it was started with, or another --checkpoint folder"
-                           : "make it again with the flags and data of this run: plimsoll plan ... --save FILE"}});
+      {given.of_checkpoint ? "use the flags that the run was started with, or another --checkpoint folder"
+                           : "create it again with the flags and data of this run: plimsoll plan ... --save FILE"}});
 }
 
 }  // namespace
 
 Status check_plan(const GivenPlan& given, const LeverTable& table) {
-  // A wrong plan in a file is the file's error, not a bug of this program.
+  // An invalid plan in a file is an error of the file, not a bug of this program.
   if (const Status valid = validate(given.plan); !valid) return damaged(given, valid.error().what);
   if (std::string why = impossible_setting(given.plan, table); !why.empty()) return damaged(given, std::move(why));
   return {};
@@ -117,12 +118,12 @@ Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& re
   if (!other.empty()) {
     if (!given.of_checkpoint)
       return fail(Error{ErrorCode::kBadPlan,
-                        fmt::format("{}: this program makes another plan with these settings", given.from),
+                        fmt::format("{}: this program compiles these settings to another plan", given.from),
                         {other, "the file was changed, or written by another version of Plimsoll"},
-                        {"make it again: plimsoll plan ... --save FILE"}});
+                        {"create it again: plimsoll plan ... --save FILE"}});
     if (!made) return damaged(given, other);
     accepted.note = fmt::format(
-        "note: this version makes another plan than the one in {} ({}): the run continues with results equal up to "
+        "note: this version compiles another plan than the one in {} ({}): the run continues with results equal up to "
         "rounding, not bit for bit",
         given.from, other);
   }
@@ -130,7 +131,7 @@ Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& re
   made->program = given.plan.program;
   if (made->peak_bytes() > request.budget)
     return fail(Error{ErrorCode::kDoesNotFit,
-                      fmt::format("{}: this plan needs {}, the budget is {}", given.from,
+                      fmt::format("{}: this plan needs {}, but the budget is {}", given.from,
                                   format_bytes(made->peak_bytes()), format_bytes(request.budget)),
                       {},
                       {"a larger --budget"}});

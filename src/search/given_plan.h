@@ -1,8 +1,7 @@
-// A plan that was made before: by `plan --save`, or by the run that a checkpoint stems from.
+// An existing plan: saved by `plan --save`, or by the run that wrote a checkpoint.
 //
-// What a file says is never executed. The plan is made again, by this program, from the settings that the file names
-// and from the run's own model, data and device; the file's plan is then compared with it, node by node and byte by
-// byte.
+// The plan in a file is never executed. This program compiles the plan again from the settings in the file and from the
+// run's own model, data and device. Then it compares the file's plan with the new one, node by node and byte by byte.
 #pragma once
 
 #include "search/search.h"
@@ -16,17 +15,17 @@ struct GivenPlan {
 };
 
 struct AcceptedPlan {
-  SearchResult result;  // as search() would return it
-  std::string note;     // empty, or what the user should know: a checkpoint's plan is not made the same way any more
+  SearchResult result;  // in the form that search() returns
+  std::string note;     // for the user, or empty: this version compiles another plan than the one in the checkpoint
 };
 
-// P211 or P212 where the plan contradicts itself, or has settings that are not in the table of levers. Comes before
-// anything of it is used.
+// Fails with P211 (plan file) or P212 (checkpoint) if the plan contradicts itself, or has settings that are not in the
+// lever table. Must be called before any part of the plan is used.
 Status check_plan(const GivenPlan& given, const LeverTable& table = lever_table());
 
-// Of a plan that was checked: P211 or P212 where it was made for something else, or is not what its settings give; of a
-// checkpoint the last is a note only, because its state serves any plan of the same program. P301 where it does not
-// fit the budget.
+// Compiles a checked plan again and compares. Fails with P211 or P212 if the plan does not match the request, or if
+// compiling its settings gives another plan. For a checkpoint, the latter is only a note, because its state works with
+// any plan of the same program. Fails with P301 if the plan does not fit the budget.
 Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& request);
 
 }  // namespace plimsoll::engine

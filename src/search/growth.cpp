@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Without levers there is none that could miss its setting.
+// Compiling without levers always returns a plan, because no lever can miss its setting.
 Result<Plan> without_levers(const SearchRequest& request) {
   PLIMSOLL_ASSIGN(std::optional<Plan> plan, compile(request, {}));
   return std::move(plan.value());
@@ -23,7 +23,7 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
     result.fixed_bytes = result.unlevered_arena_bytes;
     return {};
   }
-  // Two whole-batch plans without levers; the arena is nearly linear in the batch between them.
+  // Compile plans for two whole batches without levers; the arena is nearly linear in the batch between them.
   SearchRequest plain = request;
   plain.evaluate_batch = plain.predict_batch = plain.partial_window = 0;
   plain.micro_batch.reset();

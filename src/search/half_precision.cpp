@@ -6,8 +6,8 @@
 
 namespace plimsoll::engine {
 
-// The fastest plan in half precision that fits, or the smallest, where the device has it: bfloat16, or float16 with a
-// loss scale.
+// Adds a remedy with half precision if the device supports it (bfloat16, or float16 with a loss scale): the fastest
+// such plan that fits, or the smallest one.
 void add_precision_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
   const DeviceInfo& device = request.device->info();
   if (device.kind != "gpu" || request.graph.precision != Precision()) return;
@@ -23,7 +23,7 @@ void add_precision_remedy(const SearchRequest& request, const SearchResult& resu
                                    : "changes the results";
   if (const auto text = remedy_words(half, "--precision " + to_text(half.request.graph.precision), *other, result))
     error.remedy(
-        fmt::format("{}   needs {}, {}: half precision", *text, format_bytes(other->plan.peak_bytes()), training));
+        fmt::format("{}   half precision: needs {}, {}", *text, format_bytes(other->plan.peak_bytes()), training));
 }
 
 }  // namespace plimsoll::engine

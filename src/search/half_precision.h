@@ -1,4 +1,4 @@
-// The lever of half precision. Only --precision turns it on; search names it as a remedy.
+// The half precision lever. Only --precision turns it on; search may suggest it as a remedy.
 #pragma once
 
 #include "search/search.h"

@@ -13,18 +13,18 @@ namespace plimsoll::engine {
 
 const LeverTable& lever_table() {
   static const LeverTable table = {
-      // Setting: samples of a micro-batch.
+      // Setting: samples per micro-batch.
       {.name = kMicroBatch, .effect = Effect::kRounding, .stage = LeverStage::kProgram, .count = accumulation_steps},
-      // Setting: level; search/recompute_levels.h.
+      // Setting: the level (search/recompute_levels.h).
       {.name = kRecompute, .stage = LeverStage::kJointGraph, .values = kRecomputeValues, .rewrite = apply_recompute},
-      // Setting: percent of the live set that wait in the host's memory.
+      // Setting: percent of the live set that is offloaded to host memory.
       {.name = kOffload,
        .stage = LeverStage::kOrderedGraph,
        .values = kOffloadPercents,
        .rewrite_ordered = offload_percent},
-      // Setting: requests read ahead.
+      // Setting: number of requests read ahead.
       {.name = kPrefetch, .stage = LeverStage::kData, .values = kPrefetchValues},
-      // Setting: 1, statistics of each micro-batch.
+      // Setting: 1 for statistics per micro-batch.
       {.name = kPerMicroBatchNorm,
        .effect = Effect::kTraining,
        .stage = LeverStage::kProgram,
@@ -32,7 +32,7 @@ const LeverTable& lever_table() {
        .values = kPerMicroBatchNormValues,
        .widens = kMicroBatch,
        .add_remedy = add_batchnorm_remedy},
-      // Its setting is the plan's `precision`: a name for the types of weights and of what is computed.
+      // The setting is the plan's `precision`, which names the dtypes of weights and computation.
       {.name = kHalfPrecision,
        .effect = Effect::kTraining,
        .stage = LeverStage::kProgram,
@@ -54,7 +54,7 @@ std::string impossible_setting(const Plan& plan, const LeverTable& table) {
     const auto lever =
         std::find_if(table.begin(), table.end(), [&, &name = name](const Lever& one) { return one.name == name; });
     if (lever == table.end()) return fmt::format("there is no lever '{}'", name);
-    // A setting that depends on the batch was checked with it: validate().
+    // validate() has already checked settings that depend on the batch.
     const bool known =
         lever->values.empty() || std::find(lever->values.begin(), lever->values.end(), value) != lever->values.end();
     if (!known) return fmt::format("lever {} has no setting {}", name, value);

@@ -1,5 +1,5 @@
-// The table of levers: all that search, saved plans, reports and flags know about a lever stands in its row.
-// docs/adding-a-lever.md shows how to add one.
+// The lever table. Search, saved plans, reports and flags know a lever only through its row here.
+// docs/internals/adding-a-lever.md shows how to add one.
 #pragma once
 
 #include <span>
@@ -14,34 +14,38 @@ struct SearchResult;
 
 // Where in the pipeline a lever acts. Levers of one stage are applied in the table's order.
 enum class LeverStage : uint8_t {
-  kProgram,       // which phases there are, and what they compute: model/ and program
-  kJointGraph,    // the graph of a phase with its gradients, before lower/
-  kOrderedGraph,  // the lowered graph, its nodes in the order they run
-  kData,          // beside the phases: how batches are read
+  kProgram,       // on the choice of phases and what they compute: model/ and program
+  kJointGraph,    // on the graph of a phase with its gradients, before lower/
+  kOrderedGraph,  // on the lowered graph, with its nodes in execution order
+  kData,          // outside the phases, on how batches are read
 };
 
 struct Lever {
-  std::string_view name;  // in --forbid and --allow, in plans and reports
+  std::string_view name;  // used in --forbid and --allow, in plans and in reports
   Effect effect = Effect::kBitwise;
   LeverStage stage = LeverStage::kProgram;
-  // The flag that alone turns it on. Empty: search chooses the setting, unless --forbid or --allow say otherwise.
+  // The only flag that turns the lever on. Empty: search chooses the setting, unless --forbid or --allow exclude the
+  // lever.
   std::string_view flag = {};
-  // The settings beside 0, from the one that changes least on. Empty: they depend on the batch.
+  // All settings except 0, starting with the one that changes least. Empty: the settings depend on the batch.
   std::span<const int64_t> values = {};
 
-  // How it is applied, by stage. Levers of kProgram and kData are read where phases and data buffers are made.
+  // Applies the lever: `rewrite` in stage kJointGraph, `rewrite_ordered` in stage kOrderedGraph. The code that makes
+  // phases and data buffers reads the settings of kProgram and kData levers itself.
   Rewritten (*rewrite)(Graph graph, const Device& device, int64_t setting) = nullptr;
-  // None where the setting cannot be reached.
+  // Returns none if the setting cannot be reached.
   std::optional<Offloaded> (*rewrite_ordered)(const OrderedPhase& phase, const Device& device,
                                               int64_t setting) = nullptr;
 
-  // How a plan's list of levers counts it. Levers of the two graph stages count what their rewrite says: the largest
-  // number of any phase. Without `count` or a rewrite, a lever is recorded in the settings only, and has no price.
+  // Returns the count for the plan's list of levers. For a lever of the two graph stages, the count comes from its
+  // rewrite: the largest number of any phase. A lever without `count` and rewrite is recorded only in the settings, and
+  // its bytes and seconds are not reported.
   int64_t (*count)(const Plan& plan) = nullptr;
-  // Has no entry of its own in that list: it widens what this lever does, whose entry shows the effect.
+  // Not empty: the lever has no entry of its own in that list. It extends the lever named here, whose entry shows the
+  // effect.
   std::string_view widens = {};
 
-  // Adds to the error of a plan that does not fit: what turning the lever on would need, in the lever's words.
+  // Adds a remedy to the error of a plan that does not fit: what the plan would need if the lever were turned on.
   void (*add_remedy)(const SearchRequest& request, const SearchResult& result, Error& error) = nullptr;
 
   bool is_searched() const { return flag.empty(); }
@@ -50,17 +54,17 @@ struct Lever {
 
 using LeverTable = std::vector<Lever>;
 
-// In the order in which levers are applied, priced and named to the user.
+// The table is in the order in which levers are applied, priced and shown to the user.
 const LeverTable& lever_table();
 
-// The levers that --forbid and --allow know.
+// Returns the levers that --forbid and --allow accept.
 std::vector<std::string> searched_levers(const LeverTable& table = lever_table());
 
-// Why no plan can have been made with these settings; empty: one can.
+// Returns why no plan can have these settings, or "" if they are possible.
 std::string impossible_setting(const Plan& plan, const LeverTable& table = lever_table());
 
-// The levers that the plan uses, the last applied first. `counted`: by name, what rewrites counted. Prices are added
-// when it is known what else could have been chosen.
+// Returns the levers that the plan uses, the last applied first. `counted` has the counts of the rewrites, by lever
+// name. search() fills in the saved bytes and the seconds later, when it knows the other candidates.
 std::vector<LeverUse> levers_used(const Plan& plan, const std::map<std::string_view, int64_t>& counted,
                                   const LeverTable& table);
 

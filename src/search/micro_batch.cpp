@@ -62,11 +62,11 @@ Status check_micro_batch(const SearchRequest& request) {
   return fail(
       Error{ErrorCode::kBatchNormForbidsMicroBatch,
             fmt::format("--micro-batch {} would change what this model's normalisation computes", *request.micro_batch),
-            {fmt::format("in training it takes statistics over the whole batch of {}: {}", request.batch,
+            {fmt::format("these layers use statistics of the whole batch of {} in training: {}", request.batch,
                          fmt::join(layer_list(request.model->coupling_layers()), ", "))},
-            {fmt::format("--batchnorm per-micro-batch   allows it, changes training: statistics per {}",
+            {fmt::format("--batchnorm per-micro-batch   allows it, but changes training: statistics of {} samples",
                          *request.micro_batch),
-             "leave --micro-batch out    the whole batch at once, exact"}});
+             "leave --micro-batch out   processes the whole batch at once, exact"}});
 }
 
 int64_t accumulation_steps(const Plan& plan) {

@@ -20,7 +20,7 @@ std::string samples_text(int64_t count) {
   return fmt::format("{} sample{}", count, count == 1 ? "" : "s");
 }
 
-// Batches that phases of this name are run with, each size once.
+// Returns the batch sizes that the training phases run with, each size once.
 std::vector<int64_t> training_sizes(const SearchRequest& request, int64_t micro) {
   std::vector<int64_t> sizes;
   for (const int64_t window : {request.batch, request.partial_window})
@@ -65,19 +65,20 @@ class Comparison {
  private:
   template <typename T>
   void compare(std::string_view what, const T& then, const T& now) {
-    if (then != now) facts_.push_back(fmt::format("{} {} then, {} now", what, then, now));
+    if (then != now) facts_.push_back(fmt::format("{}: {} in the plan, {} in this run", what, then, now));
   }
 
   void compare_cut() {
     if (request_.micro_batch) compare(kMicroBatch, plan_.batch.micro, *request_.micro_batch);
     if (plan_.batch.micro > request_.piece() && request_.accumulation_steps > 1)
       facts_.push_back(
-          fmt::format("micro-batch {} then, steps of accumulation of {} now", plan_.batch.micro, request_.piece()));
+          fmt::format("micro-batch: {} in the plan, but --gradient-accumulation-steps of this run allows at most {}",
+                      plan_.batch.micro, request_.piece()));
     if (plan_.settings.of(kPerMicroBatchNorm) != 0 && !request_.per_micro_batch_norm)
-      facts_.push_back("--batchnorm per-micro-batch then, exact now");
+      facts_.push_back("--batchnorm: per-micro-batch in the plan, exact in this run");
   }
 
-  // The types in the plan's graphs are those the data were read with: a batch is written where they say.
+  // Compares the types in the plan's graphs with those of the data, because batches are written as the graphs say.
   void compare_data() {
     const DataTypes& now = request_.graph.data;
     for (const PhasePlan& phase : plan_.phases) {
@@ -93,7 +94,8 @@ class Comparison {
                      port.target);
         const bool weights = phase.graph.find(sample_weight_value(port.name)) != kNone;
         if (weights != now.sample_weights)
-          facts_.push_back(weights ? "sample weights then, none now" : "no sample weights then, sample weights now");
+          facts_.push_back(weights ? "the plan has sample weights, this run has none"
+                                   : "this run has sample weights, the plan has none");
       }
     }
     compare_data_bytes();
@@ -102,15 +104,16 @@ class Comparison {
   void compare_port(const PhasePlan& phase, const std::string& name, const std::string& what, DType dtype,
                     const Shape& sample) {
     const ValueId id = phase.graph.find(name);
-    if (id == kNone) return facts_.push_back(fmt::format("no {} then", what));
+    if (id == kNone) return facts_.push_back(fmt::format("the plan has no {}", what));
     std::vector<int64_t> dims = {phase.samples};
     dims.insert(dims.end(), sample.dims.begin(), sample.dims.end());
     const TensorType then = phase.graph.type(id);
     if (then.dtype != dtype)
-      facts_.push_back(fmt::format("{} is {} then, {} now", what, keras_name(then.dtype), keras_name(dtype)));
-    else if (then.shape.dims != dims)
       facts_.push_back(
-          fmt::format("{} is [{}] then, [{}] now", what, fmt::join(then.shape.dims, ", "), fmt::join(dims, ", ")));
+          fmt::format("{}: {} in the plan, {} in this run", what, keras_name(then.dtype), keras_name(dtype)));
+    else if (then.shape.dims != dims)
+      facts_.push_back(fmt::format("{}: [{}] in the plan, [{}] in this run", what, fmt::join(then.shape.dims, ", "),
+                                   fmt::join(dims, ", ")));
   }
 
   void compare_weights() {
@@ -118,38 +121,40 @@ class Comparison {
       const PersistentSlot* slot = plan_.slot(weight.name);
       if (slot == nullptr || slot->type.shape.dims != weight.shape.dims)
         return facts_.push_back(
-            fmt::format("it has no weight '{}' of shape [{}]", weight.name, fmt::join(weight.shape.dims, ", ")));
+            fmt::format("the plan has no weight '{}' of shape [{}]", weight.name, fmt::join(weight.shape.dims, ", ")));
     }
   }
 
   void compare_data_bytes() {
     const Bytes staged = staged_bytes(request_, plan_.phases);
-    // Beside a device with memory of its own, readers are the host's.
+    // If the device has its own memory, the readers are in host memory and do not count.
     const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed;
     if (fixed + plan_.settings.of(kPrefetch) * staged > plan_.data_bytes)
-      facts_.push_back(
-          fmt::format("{} of data buffers then, {} now", format_bytes(plan_.data_bytes), format_bytes(fixed + staged)));
+      facts_.push_back(fmt::format("data buffers: {} in the plan, {} in this run", format_bytes(plan_.data_bytes),
+                                   format_bytes(fixed + staged)));
   }
 
   void compare_phases() {
     for (const int64_t size : training_sizes(request_, plan_.batch.micro))
       if (!has_phase(plan_, plan_.gradient_phase(), size))
-        facts_.push_back(fmt::format("these data leave a batch of {}, for which it has no phase", samples_text(size)));
+        facts_.push_back(
+            fmt::format("these data leave a batch of {}, for which the plan has no phase", samples_text(size)));
     if (request_.evaluate_batch == 0) return;
     const PhasePlan* evaluate = plan_.phase(PhaseKind::kEvaluate);
     if (evaluate == nullptr) {
-      facts_.push_back("no validation then: it has no phase to evaluate with");
+      facts_.push_back("the plan was made without validation: it has no phase to evaluate with");
       return;
     }
     for (const int64_t size : inference_sizes(request_.evaluate_samples, evaluate->samples))
       if (!has_phase(plan_, PhaseKind::kEvaluate, size))
-        facts_.push_back(fmt::format("it has no phase to evaluate {} of the validation data", samples_text(size)));
+        facts_.push_back(
+            fmt::format("the plan has no phase to evaluate {} of the validation data", samples_text(size)));
   }
 
   void compare_levers() {
     for (const Lever& lever : *request_.levers)
       if (plan_.settings.of(lever.name) != 0 && request_.forbids(lever.name))
-        facts_.push_back(fmt::format("it uses {}, forbidden now", lever.name));
+        facts_.push_back(fmt::format("the plan uses {}, which this run forbids", lever.name));
   }
 
   const Plan& plan_;

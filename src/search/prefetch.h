@@ -1,4 +1,4 @@
-// The lever of reading the next batch ahead, and the bytes that data take beside the arena.
+// The prefetch lever (reading the next batch ahead), and the bytes that data need outside the arena.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@ inline constexpr int64_t kPrefetchValues[] = {1};
 
 // Bytes of one staged input batch, for the largest phase.
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
-// The least that data take. A device with memory of its own always has a batch staged there, and readers are the
-// host's; elsewhere prefetch can be given up.
+// The smallest number of bytes that data need. A device with its own memory always stages a batch there, and its
+// readers are in host memory. On other devices prefetch can be turned off.
 Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
 
-// Sets data_bytes and the lever: one request is read ahead unless that is forbidden or would not fit. It costs bytes,
-// saves waiting, and changes nothing else.
+// Sets data_bytes and the lever: one request is read ahead, unless that is forbidden or does not fit. Prefetch costs
+// bytes, saves waiting, and changes nothing else.
 void choose_prefetch(const SearchRequest& request, Plan& plan);
 
 }  // namespace plimsoll::engine

@@ -9,12 +9,12 @@
 namespace plimsoll::engine {
 namespace {
 
-// Of what is alive under recompute_cheap.
+// Returns the share of the live set under recompute_cheap that this level leaves.
 double share_left(int64_t level) {
   return std::pow(0.87, static_cast<double>(level - 1));
 }
 
-// Clones take the epilogues of their nodes, which are folded before there are any.
+// Folds epilogues before any node is cloned, because a clone copies the epilogue of its node.
 Graph with_epilogues(Graph graph, const Device& device) {
   return device.has_epilogues() ? fold_epilogues(graph) : graph;
 }

@@ -1,4 +1,4 @@
-// The error where nothing fits: the smallest plan, and what would make it fit.
+// The error if no plan fits: describes the smallest plan and what would make it fit.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 std::string peak_fact(const Plan& plan) {
   const PhasePlan* phase = peak_phase(plan);
   if (phase == nullptr || phase->nodes.empty()) return "";
-  std::map<Bytes, std::pair<Bytes, std::string>> places;  // what shares a place counts once
+  std::map<Bytes, std::pair<Bytes, std::string>> places;  // values that share a place count once
   for (size_t v = 0; v < phase->values.size(); ++v) {
     const Placement& place = phase->values[v];
     if (place.space != Space::kDevice || place.offset < plan.persistent_bytes || place.first > phase->peak_node ||
@@ -40,7 +40,7 @@ Bytes in_mib(Bytes bytes) {
   return (bytes + kMiB - 1) / kMiB;
 }
 
-// Whether the device has that many bytes.
+// Returns whether the device has that many bytes.
 bool on_device(const SearchRequest& request, Bytes bytes) {
   const DeviceInfo& device = request.device->info();
   return !device.own_memory || bytes <= device.memory_bytes;
@@ -78,7 +78,7 @@ std::optional<std::string> remedy_words(const Freed& freed, const std::string& f
 
 namespace {
 
-// Adds what would fit if the user had forbidden and fixed nothing.
+// Adds the remedy of removing the user's limits: --forbid, --allow, --micro-batch and --host-budget.
 void add_freedom_remedy(Freed freed, const SearchResult& result, Error& error) {
   freed.free_micro_batch();
   freed.free_levers();
@@ -102,19 +102,19 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
                          format_bytes(result.least_bytes), result.least_bytes,
                          format_bytes(result.least_bytes - request.budget)));
   const Bytes held = request.data.held_before;
-  error.fact(fmt::format("of it {} arena, {} overhead of the process, {} data buffers{}",
+  error.fact(fmt::format("it consists of {} arena, {} overhead of the process, {} data buffers{}",
                          format_bytes(result.plan.arena_bytes), format_bytes(result.plan.overhead_at_peak()),
                          format_bytes(result.plan.data_bytes - held),
-                         held > 0 ? fmt::format(", {} held by the program before", format_bytes(held)) : ""));
+                         held > 0 ? fmt::format(", {} held by the program before the run", format_bytes(held)) : ""));
   if (result.plan.planning_bytes == result.plan.peak_bytes())
-    error.fact(fmt::format("planning holds more than training would: up to {} for the nodes of its graphs",
+    error.fact(fmt::format("planning needs more memory than training: up to {} for the nodes of its graphs",
                            format_bytes(result.plan.planning_bytes)));
   if (const std::string peak = peak_fact(result.plan); !peak.empty()) error.fact(peak);
   if (request.batch > 0)
-    error.fact(fmt::format("before any lever {} + {} per sample", format_bytes(result.fixed_bytes),
+    error.fact(fmt::format("without levers the arena needs {} + {} per sample", format_bytes(result.fixed_bytes),
                            format_bytes(result.bytes_per_sample)));
   if (on_device(request, result.least_bytes))
-    error.remedy(fmt::format("--budget {}MiB   what the smallest plan needs", in_mib(result.least_bytes)));
+    error.remedy(fmt::format("--budget {}MiB   enough for the smallest plan", in_mib(result.least_bytes)));
   else
     error.fact(
         fmt::format("{} has {}", request.device->info().name, format_bytes(request.device->info().memory_bytes)));

@@ -1,4 +1,4 @@
-// What a lever's remedy is made of.
+// Helpers that build the remedies of levers.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace plimsoll::engine {
 
-// A request with some of its limits gone, and the words for them.
+// A request without some of the user's limits, and the names of the removed limits.
 struct Freed {
   SearchRequest request;
   std::vector<std::string> without;
@@ -18,8 +18,8 @@ struct Freed {
   void free_levers();
 };
 
-// The flags and words of a remedy, with the budget that it needs besides. None where that budget is not smaller than
-// the one that needs no remedy.
+// Returns the text of a remedy: the flags, and the --budget if the remedy is not enough alone. Returns none if that
+// budget is not smaller than the budget that is enough without the remedy.
 std::optional<std::string> remedy_words(const Freed& freed, const std::string& flags, const SearchResult& found,
                                         const SearchResult& limited);
 

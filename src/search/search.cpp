@@ -13,7 +13,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// The candidate with the chosen settings of `last` and the levers before it in the table, the levers behind it off.
+// Returns the candidate with the chosen settings of `last` and of all levers before it in the table, and with all
+// levers after it off.
 const Candidate& up_to(const Lever& last, const LeverTable& table, const Candidate& chosen,
                        const std::vector<Candidate>& candidates) {
   const auto matches = [&](const Candidate& candidate) {
@@ -29,8 +30,8 @@ const Candidate& up_to(const Lever& last, const LeverTable& table, const Candida
   return found == candidates.end() ? chosen : *found;
 }
 
-// What each lever saves and costs, added to the plan in the table's order. The candidates on the way were compiled
-// before the chosen one.
+// Computes what each lever saves and costs when the levers are added in the table's order. The candidates in between
+// were compiled before the chosen one.
 void price_levers(const LeverTable& table, const Candidate& chosen, SearchResult& result) {
   Bytes arena = result.unlevered_arena_bytes;
   double seconds = result.unlevered_seconds;
@@ -48,14 +49,14 @@ void price_levers(const LeverTable& table, const Candidate& chosen, SearchResult
 
 Result<SearchResult> search(const SearchRequest& request) {
   const auto start = std::chrono::steady_clock::now();
-  // Without a scale, small gradients would become zero.
+  // Without a loss scale, small float16 gradients would become zero.
   assert(request.batch == 0 || request.graph.precision.compute != DType::kFloat16 ||
          request.model->optimizer().loss_scale);
   PLIMSOLL_TRY(check_micro_batch(request));
   SearchResult result;
   Selection selection(request, result);
   PLIMSOLL_TRY(try_candidates(request, request.find_least, selection));
-  if (!selection.found() && !request.find_least) {  // then the error must say what the least is
+  if (!selection.found() && !request.find_least) {  // the error must say what the smallest plan needs
     SearchRequest again = request;
     again.find_least = true;
     return search(again);

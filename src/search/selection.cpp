@@ -11,7 +11,8 @@ bool is_better(const Plan& a, const Plan& b) {
   return a.step_seconds != b.step_seconds ? a.step_seconds < b.step_seconds : a.peak_bytes() < b.peak_bytes();
 }
 
-// The process's bytes without prefetch buffers: least_bytes must not depend on the budget, which decides on prefetch.
+// Returns the bytes of the process without prefetch buffers. least_bytes must not depend on the budget, but prefetch
+// does.
 Bytes least_bytes_of(const SearchRequest& request, const Plan& plan) {
   return std::max(plan.arena_bytes + plan.overhead_bytes + least_data_bytes(request, plan.phases), plan.planning_bytes);
 }

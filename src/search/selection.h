@@ -1,4 +1,4 @@
-// Selects among candidates, as they are found: the fastest that fits, or the smallest while none does.
+// Selects among candidates as they are found: the fastest one that fits, or the smallest one as long as none fits.
 #pragma once
 
 #include <optional>
@@ -11,12 +11,12 @@ class Selection {
  public:
   Selection(const SearchRequest& request, SearchResult& result) : request_(request), result_(result) {}
 
-  // Adds a candidate. One that is not selectable only counts for the smallest.
+  // Adds a candidate. A candidate that is not selectable counts only for least().
   void consider(Plan plan, bool selectable);
 
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
-  bool found() const { return found_; }  // something that fits
-  // Whether a plan that takes at least so long could still be selected.
+  bool found() const { return found_; }  // whether a candidate fits
+  // Returns whether a plan that takes at least `seconds` could still be selected.
   bool may_select(double seconds) const { return !found_ || seconds <= held_->step_seconds; }
   Bytes least() const { return least_; }
   const Candidate& chosen() const { return result_.candidates[held_at_]; }
@@ -27,7 +27,7 @@ class Selection {
   SearchResult& result_;
   bool found_ = false;
   std::optional<Plan> held_;
-  size_t held_at_ = 0;  // among the candidates
+  size_t held_at_ = 0;  // index of the selected plan among the candidates
   Bytes least_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Phases for batches of a size that a plan did not foresee.
+// Plans phases for batch sizes that a plan does not have.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,8 +8,9 @@
 namespace plimsoll::engine {
 namespace {
 
-// The plan's own settings first; in a plan a phase that fits as it is stays without the levers of ordered graphs, and
-// here too. Then more of the levers that the plan uses: a smaller batch may still need a larger workspace.
+// Tries the plan's own settings first. A phase that fits without the kOrderedGraph levers does not use them, here as in
+// a plan. Then tries stronger settings of the levers that the plan uses, because a smaller batch may still need a
+// larger workspace.
 std::vector<LeverSettings> tail_settings(const SearchRequest& request, const Plan& plan) {
   std::vector<LeverSettings> list = {plan.settings};
   for (const Lever& lever : *request.levers) {
@@ -33,12 +34,27 @@ bool fits(const PhasePlan& phase, const Plan& plan) {
                      [&](const SpaceBytes& memory) { return memory.bytes <= plan.bytes_in(memory.space); });
 }
 
+Result<Phase> tail_phase(const SearchRequest& request, PhaseKind kind, int64_t samples) {
+  switch (kind) {
+    case PhaseKind::kTrain:
+      return train_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kAccumulate:
+      return accumulate_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kEvaluate:
+      return evaluate_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kPredict:
+      return predict_phase(*request.model, samples, request.graph, true);
+    case PhaseKind::kBegin:
+    case PhaseKind::kApply:
+      break;
+  }
+  return fail(ErrorCode::kInternal, fmt::format("a phase {} reads no samples", to_text(PhaseName{kind})));
+}
+
 }  // namespace
 
-Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int64_t samples) {
-  PLIMSOLL_ASSIGN(const Phase phase, plan.micro_batched()
-                                         ? accumulate_phase(*request.model, samples, request.graph, true)
-                                         : train_phase(*request.model, samples, request.graph, true));
+Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, PhaseKind kind, int64_t samples) {
+  PLIMSOLL_ASSIGN(const Phase phase, tail_phase(request, kind, samples));
   Bytes needed = 0;
   for (const LeverSettings& settings : tail_settings(request, plan)) {
     PLIMSOLL_ASSIGN(auto planned, Compiler::compile_phase(request, settings, phase, plan.layout()));
@@ -46,7 +62,7 @@ Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, int6
     if (fits(*planned, plan)) return std::move(*planned);
     needed = planned->arena_bytes;
   }
-  return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, the plan has {}",
+  return fail(ErrorCode::kDoesNotFit, fmt::format("a batch of {} samples needs an arena of {}, but the plan has {}",
                                                   samples, format_bytes(needed), format_bytes(plan.arena_bytes)));
 }
 

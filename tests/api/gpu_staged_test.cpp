@@ -1,6 +1,6 @@
-// On a GPU: evaluation, prediction and the C++ trainer inside a budget of exactly their plan.
+// On a GPU: evaluation, prediction and the C++ Model inside a budget of exactly their plan.
 #ifdef PLIMSOLL_HAS_CUDA
-#include "api/trainer_state.h"
+#include "api/model_state.h"
 #include "device/process_memory.h"
 #include "tests/support/gpu.h"
 #include "tests/support/memory_data.h"
@@ -41,38 +41,38 @@ TEST_F(GpuStaged, EvaluationAndPredictionHoldNoMoreThanABudgetOfTheirPlan) {
   }
 }
 
-Result<std::unique_ptr<TrainerState>> trainer_in(const std::string& budget) {
-  const Sequential model({Input({64, 64, 3}), Conv2D(8, {3, 3}), Flatten(), Dense(10, {.activation = "softmax"})});
-  return TrainerState::create({nlohmann::json::parse(model.config()),
-                               {{"optimizer", nlohmann::json::parse(SGD(0.01).config)},
-                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}}},
-                              {.batch_size = kBatch, .budget = budget}, resident_bytes());
+Result<std::unique_ptr<ModelState>> model_in(const std::string& budget) {
+  const auto model = require(sequential({layers::Input({64, 64, 3}), layers::Conv2D(8, 3), layers::Flatten(),
+                                         layers::Dense(10, {.activation = "softmax"})}));
+  const auto compiled =
+      require(model.compile({.optimizer = optimizers::SGD(0.01), .loss = losses::SparseCategoricalCrossentropy()}));
+  return ModelState::create(described(compiled), {.batch_size = kBatch, .budget = budget}, resident_bytes());
 }
 
-TEST_F(GpuStaged, ATrainerCountsItsStagedBatchAndNotTheHostsBytes) {
+TEST_F(GpuStaged, AModelCountsItsStagedBatchAndNotTheHostsBytes) {
   const std::vector<char> ballast(1 << 28, 1);
   const Bytes free = open_device("gpu")->device().info().free_bytes;
-  const auto trainer = require(trainer_in(std::to_string(free / 2)));
-  const Session& session = trainer->session();
+  const auto model = require(model_in(std::to_string(free / 2)));
+  const Session& session = model->run().session();
   const Plan& plan = session.plan();
   EXPECT_GE(plan.data_bytes, kBatch * 64 * 64 * 3 * 4);
   // The bound was verified against what the GPU holds: a process's first context alone takes tens of MiB of it.
   EXPECT_LE(session.overhead_measured_bytes(), plan.overhead_bytes);
-  const auto x = random_uniform(std::vector<int64_t>{kBatch, 64, 64, 3}, 1);
-  const auto y = random_integers(10, kBatch, 2);
-  for (int i = 0; i < 3; ++i) require(trainer->step({x, y, {}, kBatch}));
+  const auto x = plimsoll::random_uniform(Dims{kBatch, 64, 64, 3}, 1);
+  const auto y = plimsoll::random_integers(10, Dims{kBatch}, 2);
+  for (int i = 0; i < 3; ++i) require(model->step({.x = x, .y = y}));
   EXPECT_LE(session.peak_held_bytes(), plan.peak_bytes());
   EXPECT_EQ(ballast.back(), 1);
 }
 
-TEST_F(GpuStaged, ASecondTrainerCountsTheFirst) {
-  const auto first = require(trainer_in("8GiB"));
-  const auto second = require(trainer_in("8GiB"));
-  EXPECT_GE(second->session().plan().peak_bytes(), first->session().plan().peak_bytes());
-  const auto x = random_uniform(std::vector<int64_t>{kBatch, 64, 64, 3}, 1);
-  const auto y = random_integers(10, kBatch, 2);
+TEST_F(GpuStaged, ASecondModelCountsTheFirst) {
+  const auto first = require(model_in("8GiB"));
+  const auto second = require(model_in("8GiB"));
+  EXPECT_GE(second->run().session().plan().peak_bytes(), first->run().session().plan().peak_bytes());
+  const auto x = plimsoll::random_uniform(Dims{kBatch, 64, 64, 3}, 1);
+  const auto y = plimsoll::random_integers(10, Dims{kBatch}, 2);
   for (int i = 0; i < 2; ++i)
-    EXPECT_NEAR(require(first->step({x, y, {}, kBatch})), require(second->step({x, y, {}, kBatch})), 1e-3);
+    EXPECT_NEAR(require(first->step({.x = x, .y = y})).loss(), require(second->step({.x = x, .y = y})).loss(), 1e-3);
 }
 
 }  // namespace

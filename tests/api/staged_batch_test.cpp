@@ -1,6 +1,6 @@
 // A device with memory of its own has a batch staged there, whoever drives it: every plan counts it, and what the
 // program held of that memory before. The host's bytes are no part of either.
-#include "api/trainer_state.h"
+#include "api/model_state.h"
 #include "backends/cuda/cuda.h"
 #include "device/process_memory.h"
 #include "search/prefetch.h"
@@ -38,7 +38,7 @@ class WithCpu : public ::testing::Test {
   }
 };
 class StagedBatch : public WithCpu {};
-class TrainerOnADevice : public WithCpu {};
+class ModelOnADevice : public WithCpu {};
 
 TEST_F(StagedBatch, IsCountedForEvaluationAndPredictionOnACard) {
   const OpenModel open = require(open_model("seed-2", {}));
@@ -95,81 +95,81 @@ TEST_F(StagedBatch, APlanThatDoesNotCountItIsRefused) {
   EXPECT_EQ(state->staged, 0);
 }
 
-Description small_description() {
-  const Sequential model({Input({8, 8, 1}), Conv2D(4, {3, 3}), Flatten(), Dense(3, {.activation = "softmax"})});
-  return {nlohmann::json::parse(model.config()),
-          {{"optimizer", nlohmann::json::parse(SGD(0.1).config)},
-           {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}}};
+plimsoll::Description small_description() {
+  const auto model = require(sequential({layers::Input({8, 8, 1}), layers::Conv2D(4, 3), layers::Flatten(),
+                                         layers::Dense(3, {.activation = "softmax"})}));
+  return require(model.compile({.optimizer = optimizers::SGD(0.1), .loss = losses::SparseCategoricalCrossentropy()}));
 }
 
-Result<std::unique_ptr<TrainerState>> trainer_on(const std::shared_ptr<PretendState>& state,
-                                                 const std::string& budget = "1GiB", int64_t batch_size = kBatch) {
-  return TrainerState::create(
-      small_description(), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
+Result<std::unique_ptr<ModelState>> model_on(const std::shared_ptr<PretendState>& state,
+                                             const std::string& budget = "1GiB", int64_t batch_size = kBatch) {
+  return ModelState::create(
+      described(small_description()), {.batch_size = batch_size, .budget = budget}, resident_bytes(),
       [&](const std::unique_ptr<Backend>&) { return std::make_unique<PretendGpu>(open_device(fast_device()), state); });
 }
 
-TEST_F(TrainerOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
+TEST_F(ModelOnADevice, CountsItsStagedBatchAndNotTheHostsBytes) {
   const auto state = std::make_shared<PretendState>();
-  const auto trainer = require(trainer_on(state));
-  const Plan& plan = trainer->session().plan();
+  const auto model = require(model_on(state));
+  const Plan& plan = model->run().session().plan();
   EXPECT_EQ(plan.data_bytes, align_up(kBatch * (64 * 4 + 4)) + 2 * kAlignment);
   EXPECT_LE(state->staged, plan.data_bytes);
   EXPECT_EQ(state->asked_room, plan.peak_bytes());
-  EXPECT_EQ(trainer->session().overhead_measured_bytes(), 0);
-  const auto x = random_uniform(std::vector<int64_t>{kBatch, 8, 8, 1}, 1);
-  const auto y = random_integers(3, kBatch, 2);
-  EXPECT_TRUE(trainer->step({x, y, {}, kBatch}));
-  EXPECT_TRUE(trainer->step({x.data(), y.data(), {}, kBatch - 2}));
+  EXPECT_EQ(model->run().session().overhead_measured_bytes(), 0);
+  const auto x = plimsoll::random_uniform(Dims{kBatch, 8, 8, 1}, 1);
+  const auto y = plimsoll::random_integers(3, Dims{kBatch}, 2);
+  EXPECT_TRUE(model->step({.x = x, .y = y}));
+  EXPECT_TRUE(model->step({.x = x.rows(0, kBatch - 2), .y = y.rows(0, kBatch - 2)}));
   EXPECT_LE(state->peak, plan.peak_bytes());
 }
 
-TEST_F(TrainerOnADevice, CountsWhatTheProgramHeldThereBefore) {
+TEST_F(ModelOnADevice, CountsWhatTheProgramHeldThereBefore) {
   const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
   held->before = 100 * kMiB;
-  const Bytes needed = require(trainer_on(plain))->session().plan().peak_bytes();
-  const auto trainer = require(trainer_on(held));
-  EXPECT_EQ(trainer->session().plan().peak_bytes(), needed + held->before);
+  const Bytes needed = require(model_on(plain))->run().session().plan().peak_bytes();
+  const auto model = require(model_on(held));
+  EXPECT_EQ(model->run().session().plan().peak_bytes(), needed + held->before);
   EXPECT_EQ(held->asked_room, needed + held->before);
-  EXPECT_EQ(trainer->session().overhead_measured_bytes(), 0);
-  const std::string text = trainer->plan_text();
+  EXPECT_EQ(model->run().session().overhead_measured_bytes(), 0);
+  const std::string text = model->plan().text;
   const size_t line = text.find("held by the program before");
   ASSERT_NE(line, std::string::npos) << text;
   EXPECT_NE(text.substr(line, text.find('\n', line) - line).find("104,857,600"), std::string::npos) << text;
 }
 
 // The smallest plan of an error that says it does not fit: "... needs 32.1 MiB (33608960 bytes), ...".
-Bytes least_of(const Result<std::unique_ptr<TrainerState>>& refused) {
+Bytes least_of(const Result<std::unique_ptr<ModelState>>& refused) {
   if (refused) throw std::runtime_error("it fits");
   const std::string fact = refused.error().facts.at(0);
   return std::stoll(fact.substr(fact.find('(') + 1));
 }
 
-TEST_F(TrainerOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
+TEST_F(ModelOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
   const auto plain = std::make_shared<PretendState>(), held = std::make_shared<PretendState>();
   held->before = 100 * kMiB;
-  const Bytes least = least_of(trainer_on(plain, "1MiB"));
-  EXPECT_EQ(least_of(trainer_on(held, "1MiB")), least + held->before);
-  EXPECT_TRUE(trainer_on(held, std::to_string(least + held->before)));
-  EXPECT_FALSE(trainer_on(held, std::to_string(least + held->before - 1)));
+  const Bytes least = least_of(model_on(plain, "1MiB"));
+  EXPECT_EQ(least_of(model_on(held, "1MiB")), least + held->before);
+  EXPECT_TRUE(model_on(held, std::to_string(least + held->before)));
+  EXPECT_FALSE(model_on(held, std::to_string(least + held->before - 1)));
 }
 
 // A batch of another size needs kernels of its own, and they count: as many sizes run as the budget has room for, and
 // what ran before still does.
-TEST_F(TrainerOnADevice, BatchesOfManySizesStayInsideTheBudget) {
+TEST_F(ModelOnADevice, BatchesOfManySizesStayInsideTheBudget) {
   constexpr int64_t kMost = 128;
   const auto state = std::make_shared<PretendState>();
-  const Bytes whole = require(trainer_on(state, "1GiB", kMost))->session().plan().peak_bytes();
-  const auto trainer = require(trainer_on(state, std::to_string(whole + 2 * kMiB), kMost));
-  const auto x = random_uniform(std::vector<int64_t>{kMost, 8, 8, 1}, 1);
-  const auto y = random_integers(3, kMost, 2);
-  Result<double> result = 0.0;
-  for (int64_t count = 1; count <= kMost && result; ++count) result = trainer->step({x.data(), y.data(), {}, count});
+  const Bytes whole = require(model_on(state, "1GiB", kMost))->run().session().plan().peak_bytes();
+  const auto model = require(model_on(state, std::to_string(whole + 2 * kMiB), kMost));
+  const auto x = plimsoll::random_uniform(Dims{kMost, 8, 8, 1}, 1);
+  const auto y = plimsoll::random_integers(3, Dims{kMost}, 2);
+  Result<Logs> result = Logs();
+  for (int64_t count = 1; count <= kMost && result; ++count)
+    result = model->step({.x = x.rows(0, count), .y = y.rows(0, count)});
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kDoesNotFit);
   EXPECT_NE(result.error().what.find("a size that was not seen before"), std::string::npos) << result.error().what;
-  EXPECT_TRUE(trainer->step({x.data(), y.data(), {}, 1}));
-  EXPECT_TRUE(trainer->step({x, y, {}, kMost}));
+  EXPECT_TRUE(model->step({.x = x.rows(0, 1), .y = y.rows(0, 1)}));
+  EXPECT_TRUE(model->step({.x = x, .y = y}));
 }
 
 }  // namespace

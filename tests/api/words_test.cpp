@@ -25,14 +25,14 @@ TEST(ApiWords, FlagsBecomeOptions) {
   EXPECT_EQ(remedies({"a smaller --budget, or a higher limit (ulimit -v)"}),
             std::vector<std::string>{"a smaller options.budget, or a higher limit (ulimit -v)"});
   EXPECT_EQ(remedies({"--input-shape 224,224,3   the shape of one sample"}),
-            std::vector<std::string>{"Input({224,224,3})   the shape of one sample"});
-  EXPECT_EQ(remedies({"--optimizer adam"}), std::vector<std::string>{"another optimizer: Adam()"});
+            std::vector<std::string>{"options.input_shape = {224,224,3}   the shape of one sample"});
+  EXPECT_EQ(remedies({"--optimizer adam"}), std::vector<std::string>{"another optimizer: optimizers::Adam()"});
 }
 
 TEST(ApiWords, RemediesThatNeedAFlagWithoutAnOptionAreLeftOut) {
-  EXPECT_EQ(remedies({"--device cpu", "--batchnorm per-micro-batch --budget 40MiB   needs 39 MiB", "plimsoll doctor"}),
+  EXPECT_EQ(remedies({"--epochs 3", "--tensorboard DIR --budget 40MiB   needs 39 MiB", "plimsoll doctor"}),
             std::vector<std::string>{"plimsoll doctor"});
-  EXPECT_EQ(what("--device gpu:3: the driver shows 1 GPU"), "device gpu:3: the driver shows 1 GPU");
+  EXPECT_EQ(what("--device gpu:3: the driver shows 1 GPU"), "options.device = \"gpu:3\": the driver shows 1 GPU");
   EXPECT_EQ(in_api_words({ErrorCode::kUsage, "", {"--memory-growth is on"}, {}}).facts.front(), "memory-growth is on");
 }
 

@@ -1,4 +1,5 @@
-// Gradients of whole graphs: against finite differences through the float64 reference, and what is not computed.
+// Gradients of whole graphs, compared with finite differences through the float64 reference. Also checks which
+// gradients are not computed.
 #include "autodiff/gradient.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +24,7 @@ GraphBuilder builder() {
 
 using Values = std::map<std::string, std::vector<double>>;
 
-// Runs a graph node by node, every value in memory of its own; integer inputs are given as doubles too.
+// Runs a graph node by node, with separate memory for every value. Integer inputs are given as doubles too.
 std::map<ValueId, std::vector<double>> run(const Graph& graph, const Values& inputs) {
   const auto backend = make_reference_backend();
   std::map<ValueId, std::vector<std::byte>> memory;
@@ -79,8 +80,8 @@ struct Problem {
   }
 };
 
-// Every element of every gradient against (f(w + h) - f(w - h)) / 2h. The graph is smooth where the draws fall, so the
-// error is some h^2 = 1e-10 of the third derivative and 1e-16 / h of rounding.
+// Compares every element of every gradient with (f(w + h) - f(w - h)) / 2h. The graph is smooth at the drawn inputs, so
+// the error is about h^2 = 1e-10 times the third derivative, plus 1e-16 / h of rounding.
 void expect_gradients(Problem& problem, ValueId loss) {
   const std::vector<ValueId> gradients = append_gradients(problem.b, loss, problem.wrt);
   ASSERT_TRUE(problem.b.status()) << to_text(problem.b.status().error());
@@ -118,7 +119,7 @@ TEST(Gradients, OfAGraphWithBranchesAgreeWithFiniteDifferences) {
   const ValueId x = p.input("x", {3, 4});
   const ValueId w = p.weight("w", {4, 5}), v = p.weight("v", {5, 5}), b = p.weight("b", {5}), g = p.weight("g", {5});
   const ValueId h = p.b.add1("tanh", {p.b.add1("bias_add", {p.b.add1("matmul", {x, w}), b})});
-  // Two branches from h that meet again, one of them with h's own weights once more.
+  // Two branches from h that join again; one of them uses h's weights a second time.
   const ValueId left = p.b.add1("gelu", {p.b.add1("matmul", {h, v})});
   const ValueId right = p.b.add("layer_norm", {p.b.add1("multiply", {h, h}), g, b},
                                 {{"epsilon", 1e-3}, {"scale", true}, {"center", true}})[0];
@@ -169,9 +170,9 @@ TEST(Gradients, OfFrozenWeightsCostNoNode) {
   };
   auto frozen = nodes_with(false), all = nodes_with(true);
   EXPECT_EQ(frozen["tanh_grad"], 0);
-  EXPECT_EQ(frozen["matmul"], 1);  // the trained weight's alone
+  EXPECT_EQ(frozen["matmul"], 1);  // the gradient of the trained weight
   EXPECT_EQ(all["tanh_grad"], 1);
-  EXPECT_EQ(all["matmul"], 3);  // both weights', and the way between them
+  EXPECT_EQ(all["matmul"], 3);  // the gradients of both weights and of the value between them
 }
 
 TEST(Gradients, AreNoneWhereNoPathLeadsToTheLoss) {

@@ -1,4 +1,5 @@
-// What the backend takes beyond what the plan grants: malloc during run(), and resident memory for many primitives.
+// Memory the CPU backend uses beyond what the plan provides: malloc during run(), and resident memory of many
+// primitives.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -51,12 +52,12 @@ std::vector<Problem> problems() {
 
 TEST(CpuBackend, AllocatesLessThanAKibibyteInARun) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer has a malloc of its own";
+  GTEST_SKIP() << "the sanitizer replaces malloc";
 #endif
   const auto backend = make_cpu_backend(2);
   for (const Problem& problem : problems()) {
     BoundNodeUnderTest node(*backend, single(problem.op, problem.inputs, problem.attrs), 0);
-    node.kernel->run();  // threads start here
+    node.kernel->run();  // this first run starts the threads
     const AllocationWatch watch;
     node.kernel->run();
     EXPECT_LE(watch.bytes(), 1024U) << problem.op << " by " << node.offer.kernel;
@@ -70,12 +71,12 @@ Bytes resident() {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-// Convolutions of many shapes, forward and backward, each with a reorder: what a large model keeps.
+// Convolutions of many shapes, forward and backward, each with a reorder: the primitives that a large model keeps.
 TEST(CpuBackend, OverheadStaysInsideItsBound) {
 #ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer's own bookkeeping is resident too";
+  GTEST_SKIP() << "the sanitizer's own memory would be counted";
 #endif
-  // The whole process counts, so it must be one in which no other test has run.
+  // Counts the memory of the whole process, so it needs a process in which no other test has run.
   if (std::getenv("PLIMSOLL_ALONE") == nullptr) {
     const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
     EXPECT_EQ(std::system(fmt::format("PLIMSOLL_ALONE=1 '{}' --gtest_filter={}", program,

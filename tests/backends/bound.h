@@ -1,4 +1,4 @@
-// One node bound to buffers of its own.
+// A node bound to its own buffers.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ namespace plimsoll::engine::testing {
 
 class BoundNodeUnderTest {
  public:
-  // Layouts are set to what the offer asks for; inputs are then undefined until written.
+  // Sets the layouts to those the offer asks for. The inputs are undefined until they are written.
   BoundNodeUnderTest(const Backend& backend, Graph graph, size_t n) : graph_(std::move(graph)) {
     const Node node = graph_.nodes[n];
     auto asked = backend.device().offer(graph_, node);
@@ -51,7 +51,7 @@ class BoundNodeUnderTest {
   KernelOffer offer;
   std::vector<void*> in, out;
   std::unique_ptr<Kernel> kernel;
-  Bytes bytes = 0;  // of all buffers
+  Bytes bytes = 0;  // total size of all buffers
 
  private:
   struct Free {

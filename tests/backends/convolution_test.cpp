@@ -1,5 +1,5 @@
-// Own kernels for convolutions, by name, whatever would be chosen: every edge they have, to the bound of direct
-// summation.
+// Our own CPU convolutions, bound by name whether or not the backend would choose them: all edge cases, with the error
+// bound of direct summation.
 #include <gtest/gtest.h>
 
 #include "backends/cpu/cpu.h"
@@ -18,21 +18,21 @@ struct Case {
 };
 
 const Case kCases[] = {
-    {2, 6, 6, 16, 16, {0, 0, 0, 0}, true, false},     // one whole tile an image
+    {2, 6, 6, 16, 16, {0, 0, 0, 0}, true, false},     // one whole tile per image
     {3, 9, 12, 32, 48, {1, 1, 1, 1}, true, true},     // `same`; on AVX-512 the last channels fill half a register block
-    {2, 5, 18, 48, 32, {0, 1, 2, 0}, false, false},   // uneven; a tile of one row
+    {2, 5, 18, 48, 32, {0, 1, 2, 0}, false, false},   // asymmetric padding; a tile of one row
     {1, 3, 3, 16, 64, {0, 0, 0, 0}, true, false},     // a result of one pixel
-    {2, 16, 13, 64, 16, {2, 2, 2, 2}, false, true},   // as much padding as there may be
+    {2, 16, 13, 64, 16, {2, 2, 2, 2}, false, true},   // the largest padding allowed
     {30, 8, 8, 16, 32, {1, 1, 1, 1}, true, false},    // several chunks and slices
-    {16, 4, 4, 112, 208, {1, 1, 1, 1}, true, false},  // one slice, so blocks of channels side by side
-    {34, 62, 62, 16, 32, {1, 1, 1, 1}, true, true},   // a result past the caches
+    {16, 4, 4, 112, 208, {1, 1, 1, 1}, true, false},  // one slice, so blocks of channels run in parallel
+    {34, 62, 62, 16, 32, {1, 1, 1, 1}, true, true},   // a result larger than the caches
 };
 
 Attrs geometry(const Case& c) {
   return {{"strides", Ints{1, 1}}, {"pads", c.pads}, {"dilations", Ints{1, 1}}, {"groups", int64_t{1}}};
 }
 
-// Whatever kernel the backend would choose.
+// Runs the named kernel, whichever the backend would choose.
 std::vector<Tensor> run_by_name(const Backend& backend, const Graph& graph, const std::string& kernel,
                                 const std::vector<Tensor>& inputs) {
   const Node& node = graph.nodes[0];
@@ -50,11 +50,11 @@ std::vector<Tensor> run_by_name(const Backend& backend, const Graph& graph, cons
   (*bound)->run();
   std::vector<Tensor> results;
   for (size_t i = 0; i < out.size(); ++i) results.push_back(load(graph.type(node.outputs[i]), out[i]));
-  for (const Buffer& buffer : buffers) EXPECT_TRUE(buffer.intact()) << "a tensor's guard";
+  for (const Buffer& buffer : buffers) EXPECT_TRUE(buffer.intact()) << "a kernel wrote outside a tensor";
   return results;
 }
 
-// The first output in float32, one product after another.
+// The first output, summed directly in float32 in order.
 Tensor summed_directly(const Graph& graph, const std::vector<Tensor>& inputs, Tensor sums) {
   const Node& node = graph.nodes[0];
   const Tensor &first = inputs[0], &second = inputs[1];
@@ -87,7 +87,7 @@ Tensor summed_directly(const Graph& graph, const std::vector<Tensor>& inputs, Te
   return sums;
 }
 
-// The node of a graph, on inputs drawn alike each time, by the kernel that is offered.
+// Runs a one-node graph with the named kernel, on the same random inputs each time, and compares with the reference.
 void check(const std::string& kernel, const std::string& op, const std::vector<TensorType>& types, const Attrs& attrs,
            int threads, std::vector<Tensor>* outputs) {
   const auto backend = make_cpu_backend(threads);
@@ -106,7 +106,7 @@ void check(const std::string& kernel, const std::string& op, const std::vector<T
   const auto run = run_by_name(*backend, graph, kernel, inputs);
   for (size_t i = 0; i < wanted.size(); ++i) {
     const double units = error_in_units(run[i], wanted[i]);
-    // The op's bound is one for short sums.
+    // The op's error bound is meant for short sums, so Winograd may instead have the error of direct summation.
     if (units > op_def(op).error_units && kernel == "winograd_2x4") {
       EXPECT_LE(units, error_in_units(summed_directly(graph, inputs, wanted[0]), wanted[0])) << op << ", output " << i;
     } else {
@@ -150,10 +150,10 @@ struct PointwiseCase {
 
 const PointwiseCase kPointwiseCases[] = {
     {1, 3, 3, 16, 48, true, false},      // one block of pixels
-    {2, 5, 4, 64, 16, false, true},      // pixels left over
+    {2, 5, 4, 64, 16, false, true},      // a remainder of pixels
     {3, 7, 5, 48, 80, true, true},       // panels of every width
-    {4, 9, 9, 32, 128, true, false},     // several items
-    {2, 130, 130, 16, 144, true, true},  // a result past the caches
+    {4, 9, 9, 32, 128, true, false},     // several work items
+    {2, 130, 130, 16, 144, true, true},  // a result larger than the caches
 };
 
 class Pointwise : public ::testing::TestWithParam<PointwiseCase> {};
@@ -180,25 +180,25 @@ TEST_P(Pointwise, ProductsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
 
 INSTANTIATE_TEST_SUITE_P(Edges, Pointwise, ::testing::ValuesIn(kPointwiseCases));
 
-struct ThinCase {
+struct FewChannelCase {
   int64_t n, h, w, c, o;
   Ints kernel, strides, pads;
-  int64_t dilation;  // down
+  int64_t dilation;  // vertical
   bool bias;
 };
 
-const ThinCase kFewChannelCases[] = {
+const FewChannelCase kFewChannelCases[] = {
     {2, 9, 11, 3, 32, {3, 3}, {1, 1}, {0, 0, 0, 0}, 1, true},
-    {3, 8, 8, 1, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1, false},   // three taps a run; half a register block of channels
-    {2, 15, 14, 3, 16, {7, 7}, {2, 2}, {3, 2, 3, 2}, 1, true},  // runs of 21
-    {1, 5, 9, 4, 16, {2, 5}, {1, 3}, {0, 1, 2, 0}, 2, true},    // uneven all round
+    {3, 8, 8, 1, 48, {3, 3}, {1, 1}, {1, 1, 1, 1}, 1, false},   // three taps per run; half a register block of channels
+    {2, 15, 14, 3, 16, {7, 7}, {2, 2}, {3, 2, 3, 2}, 1, true},  // runs of 21 elements
+    {1, 5, 9, 4, 16, {2, 5}, {1, 3}, {0, 1, 2, 0}, 2, true},    // everything asymmetric
     {40, 3, 3, 2, 16, {1, 1}, {1, 1}, {0, 0, 0, 0}, 1, true},   // more rows than slices
 };
 
-class Thin : public ::testing::TestWithParam<ThinCase> {};
+class FewChannels : public ::testing::TestWithParam<FewChannelCase> {};
 
-TEST_P(Thin, SumsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
-  const ThinCase& c = GetParam();
+TEST_P(FewChannels, SumsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
+  const FewChannelCase& c = GetParam();
   const auto extent = [&](size_t axis, int64_t size, int64_t dilation) {
     const int64_t padded = size + c.pads[2 * axis] + c.pads[2 * axis + 1];
     return (padded - (c.kernel[axis] - 1) * dilation - 1) / c.strides[axis] + 1;
@@ -218,7 +218,7 @@ TEST_P(Thin, SumsAreThoseOfTheReferenceWithAnyNumberOfThreads) {
   for (size_t i = 0; i < on_two.size(); ++i) EXPECT_EQ(on_two[i].values, on_five[i].values);
 }
 
-INSTANTIATE_TEST_SUITE_P(Edges, Thin, ::testing::ValuesIn(kFewChannelCases));
+INSTANTIATE_TEST_SUITE_P(Edges, FewChannels, ::testing::ValuesIn(kFewChannelCases));
 
 TEST(OwnConvolution, IsNotBoundToAConvolutionItCannotCompute) {
   const auto backend = make_cpu_backend(1);

@@ -1,4 +1,5 @@
-// What of the GPU backend needs no GPU: plans for cards that are not here, and the kernels it writes, compiled.
+// The parts of the GPU backend that need no GPU: plans for cards that this machine does not have, and compiling the
+// generated fused kernels.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -29,7 +30,7 @@ TEST(PlannedGpu, EveryProfileAnswersForEveryOp) {
     const cuda::CudaDevice device(card);
     for (const OpDef& op : all_ops())
       for (const OpCase& one : op.cases) {
-        if (op.name.starts_with("conv2d_pooled") && card.capability < 80) continue;  // stays two nodes there
+        if (op.name.starts_with("conv2d_pooled") && card.capability < 80) continue;  // stays two nodes on older cards
         const auto made = graph_of(op, one, DType::kFloat32);
         ASSERT_TRUE(made);
         const auto offer = device.offer(made->graph, made->graph.nodes[0]);
@@ -67,7 +68,7 @@ TEST(PlannedGpu, RunsNothing) {
   EXPECT_FALSE(backend->reserve(Space::kDevice, kMiB));
 }
 
-// Weights of three shapes, updated alike.
+// Three weights of different shapes with the same kind of update.
 Graph updates() {
   return *parse_graph(R"(graph "updates"
   %a = input f32[4,8] weights persistent
@@ -101,7 +102,7 @@ TEST(Group, EqualUpdatesOfManyWeightsAreOneNode) {
   EXPECT_EQ(pass->parts[1].elements, 17);
 }
 
-// One that reads what another of them makes may not join it.
+// A node that reads the result of a group's member cannot join the group.
 TEST(Group, WhatDependsOnAMemberStaysApart) {
   const cuda::CudaDevice device = device_of("h200-141g");
   const Graph graph = *parse_graph(R"(graph "chain"
@@ -116,7 +117,7 @@ TEST(Group, WhatDependsOnAMemberStaysApart) {
   EXPECT_EQ(grouped.nodes.size(), 3U);
 }
 
-// Three convolutions of 64 channels, and the gradients of the last two by their inputs where they are trained.
+// Three convolutions of 64 channels, and, for training, the input gradients of the last two.
 Graph convolutions(bool training) {
   constexpr const char* kGeometry = "dilations=[1,1], groups=1, pads=[1,1,1,1], strides=[1,1]";
   std::string text = "graph \"convolutions\"\n  %y0 = input bf16[8,32,32,64] inputs\n";
@@ -144,7 +145,7 @@ std::vector<size_t> values_of_each_move(const Graph& graph) {
   return counts;
 }
 
-// The first layer's weights are not read again, so they are no reason to have all weights in memory from the start.
+// The first layer's weights are read only once, so grouping must not convert all weights at the start because of them.
 TEST(Group, WeightsMoveTogetherWhereTheyStayAndGradientsAtTheEnd) {
   const cuda::CudaDevice device = device_of("h200-141g");
   const LoweredGraph trained = require(lower(convolutions(true), device));
@@ -154,7 +155,8 @@ TEST(Group, WeightsMoveTogetherWhereTheyStayAndGradientsAtTheEnd) {
   EXPECT_EQ(values_of_each_move(evaluated.graph), (std::vector<size_t>{1, 1, 1}));
 }
 
-// A gradient that becomes the weights of a convolution: its move to the end would come behind its reader's.
+// A gradient that is used as the weights of a convolution: moving its reorder to the end would place it after its
+// reader.
 TEST(Group, AMoveDoesNotOvertakeWhatItReads) {
   const cuda::CudaDevice device = device_of("h200-141g");
   constexpr const char* kGeometry = "dilations=[1,1], groups=1, pads=[1,1,1,1], strides=[1,1]";
@@ -173,7 +175,7 @@ TEST(Group, AMoveDoesNotOvertakeWhatItReads) {
                                                kGeometry));
   const LoweredGraph lowered = require(lower(graph, device));
   EXPECT_TRUE(verify(lowered.graph));
-  EXPECT_EQ(values_of_each_move(lowered.graph).size(), 3U);  // the two gradients together, and two weights
+  EXPECT_EQ(values_of_each_move(lowered.graph).size(), 3U);  // the two gradients in one reorder, and two weights
 }
 
 #ifdef PLIMSOLL_HAS_CUDA
@@ -188,7 +190,7 @@ void expect_compiles(const Graph& graph, const Node& node, const std::string& na
 }
 
 TEST(FusedKernel, EveryElementwiseOpCompilesForOldAndNewCards) {
-  if (!cuda::load_nvrtc()) GTEST_SKIP() << "the CUDA compiler library is not here";
+  if (!cuda::load_nvrtc()) GTEST_SKIP() << "NVRTC is not installed";
   std::set<std::string> seen;
   int capability = 75;
   for (const OpDef& op : all_ops())
@@ -198,7 +200,7 @@ TEST(FusedKernel, EveryElementwiseOpCompilesForOldAndNewCards) {
       ASSERT_TRUE(made) << op.name;
       const Node& node = made->graph.nodes[0];
       if (!cuda::has_fused_form(made->graph, node)) continue;
-      // Each op meets another card: all of them together see every kind.
+      // Each op is compiled for another card in turn, so that together they cover all architectures.
       expect_compiles(made->graph, node, op.name, capability, seen);
       capability = capability == 75 ? 80 : capability == 80 ? 90 : capability == 90 ? 120 : 75;
     }

@@ -1,4 +1,4 @@
-// Profiles of cards that a user brings as files.
+// Card profiles read from user files.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -11,7 +11,7 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// The profile of an H200 as a file would have it.
+// The profile of an H200 as a file would contain it.
 nlohmann::json h200() {
   return {{"name", "NVIDIA H200"}, {"compute_capability", "9.0"}, {"multiprocessors", 132},  {"memory_mib", 143771},
           {"l2_mib", 60},          {"context_mib", 580},          {"memory_gb_per_s", 4300}, {"float32_tflops", 60},
@@ -26,7 +26,7 @@ Result<Card> card_of(const std::string& text) {
   return card;
 }
 
-// What a profile with one value changed is refused for.
+// The error message for a profile with one value changed, or "none".
 std::string refusal(const std::string& key, const nlohmann::json& value) {
   nlohmann::json json = h200();
   json[key] = value;
@@ -62,7 +62,7 @@ TEST(CardFile, IsToldFromTheNameOfADevice) {
 }
 
 TEST(CardFile, KeysThatAreUnknownOrMissingAreNamed) {
-  EXPECT_NE(refusal("memory_mb", 1).find("'memory_mb' is no key of a card's profile; is 'memory_mib' meant?"),
+  EXPECT_NE(refusal("memory_mb", 1).find("'memory_mb' is not a key of a card profile; did you mean 'memory_mib'?"),
             std::string::npos);
   const nlohmann::json whole = h200();
   for (const auto& [key, value] : whole.items()) {
@@ -84,7 +84,7 @@ TEST(CardFile, NumbersThatNoCardHasAreRefused) {
   }
   EXPECT_NE(refusal("memory_mib", 2048.5).find("a whole number from 1024 to 16777216 MiB, got 2048.5"),
             std::string::npos);
-  EXPECT_EQ(refusal("tf32_tflops", 0), "none");  // a card without that mode
+  EXPECT_EQ(refusal("tf32_tflops", 0), "none");  // a card without tf32
   EXPECT_NE(refusal("memory_mib", 1024).find("none"), std::string::npos);
   nlohmann::json small = h200();
   small["memory_mib"] = 1024;

@@ -1,5 +1,5 @@
-// The own exp, tanh, normal distribution and their kin against double, over many floats, in every instruction set this
-// machine has.
+// Our own exp, tanh, normal distribution and related functions against double, over many floats, for every instruction
+// set of this machine.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ std::vector<float> apply(const Simd& simd, TileOp op, const std::vector<float>& 
   return y;
 }
 
-// Every 997th float of either sign up to `most`.
+// Every 997th float of both signs up to `most`.
 std::vector<float> floats_up_to(float most) {
   std::vector<float> list;
   for (uint32_t bits = 0; bits <= std::bit_cast<uint32_t>(most); bits += 997) {
@@ -82,7 +82,7 @@ TEST(CpuMath, StaysWithinAFewUlps) {
   }
 }
 
-// Where gelu fades out below zero only the absolute error matters.
+// Where gelu approaches zero for negative arguments, only the absolute error matters.
 TEST(CpuMath, GeluIsExactToARoundingOfItsArgument) {
   const auto x = floats_up_to(12.0F);
   for (const Simd* simd : usable()) {
@@ -97,7 +97,7 @@ TEST(CpuMath, GeluIsExactToARoundingOfItsArgument) {
   }
 }
 
-// A vector loop and its remainder must agree, or recomputing a value with other tiles would change it.
+// The vector loop and its remainder must agree, or a recomputed value could differ with other tiles.
 TEST(CpuMath, ElementsDoNotDependOnTheirPlace) {
   const auto x = floats_up_to(30.0F);
   for (const Simd* simd : usable()) {

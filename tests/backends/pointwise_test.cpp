@@ -1,4 +1,4 @@
-// The weight gradient of 1x1 convolutions as a matrix product.
+// The weight gradient of 1x1 convolutions by GEMM.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,7 +19,7 @@ std::vector<float> normal(int64_t n, uint64_t seed) {
   return x;
 }
 
-// dw and then, where there is one, db, by the kernel named.
+// dw and then, if there is a bias, db, computed by the named kernel.
 std::vector<float> gradient(const Sizes& s, bool bias, int threads, const std::vector<float>& x,
                             const std::vector<float>& dy) {
   const auto backend = make_cpu_backend(threads);
@@ -41,7 +41,7 @@ std::vector<float> gradient(const Sizes& s, bool bias, int threads, const std::v
 }
 
 TEST(PointwiseGradient, GradientsOfWeightsAndBiasAreTheSumsOverAllPixels) {
-  // Of the channels, 48 and 96 fill whole register blocks and the others do not; 5,000 pixels are cut into slices.
+  // 48 and 96 channels fill whole register blocks; the others do not. 5,000 pixels are split into slices.
   for (const Sizes& s : {Sizes{30, 16, 32}, {1000, 48, 48}, {5000, 96, 16}, {5000, 64, 128}, {300, 256, 80}})
     for (const bool bias : {false, true}) {
       const std::vector<float> x = normal(s.pixels * s.c, 1), dy = normal(s.pixels * s.o, 2);
@@ -61,7 +61,7 @@ TEST(PointwiseGradient, GradientsOfWeightsAndBiasAreTheSumsOverAllPixels) {
       }
       EXPECT_LE(worst, op_def("conv2d_weight_grad").error_units * std::ldexp(largest, -24))
           << s.pixels << " pixels, " << s.c << " to " << s.o;
-      EXPECT_EQ(gradient(s, bias, 1, x, dy), got) << "another number of threads";
+      EXPECT_EQ(gradient(s, bias, 1, x, dy), got) << "a different number of threads";
     }
 }
 

@@ -13,7 +13,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// Memory of several threads that comes and goes: the kernel's own peak lags behind such counts by some pages.
+// Several threads allocate and free memory. The operating system's own peak lags behind such counts by some pages.
 void hold_for_a_while(size_t bytes, Bytes& highest) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
@@ -35,9 +35,10 @@ TEST(ProcessMemory, PeakIsNoLessThanWhatWasEverSeen) {
   EXPECT_GE(peak_resident_bytes(), seen);
 }
 
-// A variable in the environment must not switch a check off where no GPU is used.
+// An environment variable alone must not switch a check off if no GPU is used.
 TEST(ProcessMemory, AVariableAloneIsNoTool) {
-  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr) GTEST_SKIP() << "a GPU's driver is in this process";
+  if (dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD) != nullptr)
+    GTEST_SKIP() << "a GPU driver is loaded in this process";
   const Bytes before = held_by_tools();
   ASSERT_EQ(setenv("NV_SANITIZER_INJECTION_PORT_BASE", "1", 1), 0);
   EXPECT_EQ(held_by_tools(), before);

@@ -1,4 +1,5 @@
-// Fused programs against the reference of their body, and results that must not depend on threads, tiles or aliasing.
+// Tile programs of fused nodes against the reference of their body; results must not depend on threads, tiles or
+// aliasing.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -13,8 +14,8 @@ namespace {
 
 using Ints = std::vector<int64_t>;
 
-// A fused node whose body has everything: cast, channel vectors, scalars, dropout, a value read after it was returned,
-// and both reductions at the end. Inputs: x u8, b, s, mean, var, gamma, beta, rng, first, dy.
+// A fused node whose body has every feature: cast, channel vectors, scalars, dropout, an output that is also read
+// inside the body, and both reductions at the end. Inputs: x u8, b, s, mean, var, gamma, beta, rng, first, dy.
 Graph fused_graph(const Shape& shape, DType floating) {
   const int64_t c = shape.back();
   GraphBuilder b = make_builder();
@@ -93,7 +94,7 @@ TEST(CpuTiles, AFusedPassAgreesWithTheReferenceOfItsBody) {
   }
 }
 
-// Bits of all outputs with a number of threads.
+// The bits of all outputs, computed with `threads` threads.
 std::vector<std::vector<char>> bits(int threads, const Graph& graph, uint64_t seed) {
   const auto backend = make_cpu_backend(threads);
   BoundNodeUnderTest node(*backend, graph, 0);
@@ -133,7 +134,7 @@ TEST(CpuTiles, ResultsDoNotDependOnTheNumberOfThreads) {
   }
 }
 
-// A pass that is cut differently gives the same elements: recompute of one sample equals the whole.
+// Elements do not depend on how a kernel is cut into tiles: recomputing one sample gives the same bits as the whole.
 TEST(CpuTiles, FusedAndSingleOpsGiveTheSameBits) {
   const auto backend = make_cpu_backend(2);
   const TensorType x = floats({4, 13, 13, 24}), c = floats({24});

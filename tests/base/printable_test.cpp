@@ -15,8 +15,8 @@ TEST(Printable, ControlsBecomeLetters) {
   EXPECT_EQ(printable_lines("one\ntwo\r"), "one\ntwo\\x0d");
   EXPECT_EQ(printable("\xc2\x9b"
                       "31m"),
-            "\\u009b31m");                                  // CSI of 8 bits
-  EXPECT_EQ(printable("\xe2\x80\xae.exe"), "\\u202e.exe");  // turns the direction of writing
+            "\\u009b31m");                                  // the 8-bit CSI
+  EXPECT_EQ(printable("\xe2\x80\xae.exe"), "\\u202e.exe");  // reverses the writing direction
   EXPECT_EQ(printable(std::string_view("\0", 1)), "\\x00");
 }
 
@@ -27,9 +27,9 @@ TEST(Printable, OtherTextStaysAsItIs) {
 
 TEST(Printable, WhatIsNotUtf8IsShownByteByByte) {
   EXPECT_EQ(printable("no\xff"), "no\\xff");
-  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");                    // '/' written too long
-  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // half of a pair of UTF-16
-  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");                    // cut short
+  EXPECT_EQ(printable("\xc0\xaf"), "\\xc0\\xaf");                    // '/' in an overlong encoding
+  EXPECT_EQ(printable("\xed\xa0\x80"), "\\xed\\xa0\\x80");           // half of a UTF-16 surrogate pair
+  EXPECT_EQ(printable("\xe6\x97"), "\\xe6\\x97");                    // truncated
   EXPECT_EQ(printable("\xf4\x90\x80\x80"), "\\xf4\\x90\\x80\\x80");  // beyond Unicode
 }
 
@@ -45,7 +45,7 @@ TEST(JsonText, HoldsAnythingAndNoControls) {
   EXPECT_EQ(nlohmann::json::parse(text).at("name"), "a\x1b\x7f\xc2\x9b");
 }
 
-// The second is of the author's own program, MurmurHash3_x64_128 with seed 0.
+// The second digest comes from the author's own program, MurmurHash3_x64_128 with seed 0.
 TEST(Digest, IsMurmur3) {
   EXPECT_EQ(Digest().text(), "00000000000000000000000000000000");
   Digest digest;

@@ -33,7 +33,7 @@ def write(path, parts):
 
 
 def changed(folder, change, name="cnn", part="config.json"):
-    """A copy of a golden file with one entry changed: `change` takes and returns bytes, or None to leave the entry out."""
+    """A copy of a golden file with one entry changed: `change` takes bytes and returns bytes, or None to remove the entry."""
     parts = entries(GOLDEN / f"{name}.keras")
     new = change(parts[part])
     parts[part] = new
@@ -76,7 +76,7 @@ def datasets(f):
 
 
 def refused(code, *arguments, mentions=(), env=None, timeout=60):
-    """The program exits with the hundreds digit of `code`, says `error P<code>: ...` in the form of CONTRACT.md, has a page for it."""
+    """The program exits with the hundreds digit of `code` and prints `error P<code>: ...` in the form of CONTRACT.md; docs explain it."""
     ended = program.run(*arguments, expect=None, env=env, timeout=timeout)
     text = ended.stderr
     assert ended.code == code // 100, f"exit {ended.code}, expected {code // 100}\n{ended.stdout}{text}"
@@ -91,7 +91,7 @@ def refused(code, *arguments, mentions=(), env=None, timeout=60):
 
 
 def fit_refused(folder, code, model=None, data_=None, *flags, mentions=(), **named):
-    """A refused `fit` leaves its folder as it was: the old saved file intact and nothing half-written beside it."""
+    """A refused `fit` does not change its folder: the old saved file is intact, and there is no incomplete file."""
     out = pathlib.Path(folder) / "out"
     out.mkdir()
     saved = out / "saved.keras"

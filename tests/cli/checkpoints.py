@@ -1,4 +1,4 @@
-"""A training run that can be stopped, killed and resumed, and its checkpoint file taken apart and put together again."""
+"""Training runs that can be stopped, killed and resumed; functions that read and rewrite their checkpoint files."""
 
 import io
 import json
@@ -60,7 +60,7 @@ def interrupted_run(folder, *flags, steps=7, sign=signal.SIGINT, **named):
 
 
 def read(path):
-    """The JSON of a checkpoint file, and the bytes behind it with their position."""
+    """The JSON of a checkpoint file, and the bytes after it with their position."""
     blob = pathlib.Path(path).read_bytes()
     magic, size, _, _ = struct.unpack_from("<8sQII", blob)
     assert magic == b"PLMCKPT1"
@@ -68,9 +68,9 @@ def read(path):
 
 
 def write(path, document, blob):
-    """With another header and the CRC that belongs to it; tensors move behind the longer text."""
+    """Writes a checkpoint with another header and its CRC; the tensors move to the end of the longer text."""
     first = min((t["offset"] for t in document["tensors"]), default=24)
-    for _ in range(3):  # offsets stand in the text whose length they depend on
+    for _ in range(3):  # the offsets are part of the text, and depend on its length
         text = json.dumps(document).encode()
         shift = (24 + len(text) + 127) // 64 * 64 - min(t["offset"] for t in document["tensors"])
         for tensor in document["tensors"]:
@@ -91,7 +91,7 @@ def edit(path, change):
 
 
 def flip_a_byte(path):
-    """Of the last tensor: its CRC no longer fits."""
+    """Changes a byte of the last tensor, so that its CRC is wrong."""
     blob = bytearray(path.read_bytes())
     blob[-3] ^= 0x40
     path.write_bytes(bytes(blob))
@@ -103,6 +103,6 @@ def learning_rate(path):
 
 
 def many_samples(folder, copies=8):
-    """The golden samples several times over, in files of their own."""
+    """Writes new data files that contain the golden samples several times."""
     x, y = np.load(GOLDEN / "cnn_x.npy"), np.load(GOLDEN / "cnn_y.npy")
     return program.arrays(folder, x=np.concatenate([x] * copies), y=np.concatenate([y] * copies))

@@ -1,4 +1,4 @@
-"""Bad input, driven through the program. No Keras: the files are tests/golden's and what is done to them here."""
+"""Runs the program on bad input, without Keras: the input is the files of tests/golden and changed copies of them."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The budget holds for reading and planning too, and where it was not kept the program says so, after everything was saved."""
+"""The budget also limits reading and planning. If a run exceeds it, the program says so after everything was saved."""
 
 import json
 import os
@@ -15,8 +15,8 @@ MODEL = GOLDEN / "cnn.keras"
 HOLD_MEMORY = program.ROOT / "build" / "libhold_memory.so"
 
 
-# A process of its own in between: what a child counts as held begins with what its parent held, and this one may have loaded Keras.
-# Memory that grows without end is stopped at 4 GiB.
+# Runs the program through a small process, because a child's peak memory starts at its parent's, and this process may have loaded
+# Keras. The limit of 4 GiB stops a program whose memory grows without end.
 WATCH = """
 import resource, subprocess, sys
 resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
@@ -26,7 +26,7 @@ open(sys.argv[1], "w").write(f"{code} {resource.getrusage(resource.RUSAGE_CHILDR
 
 
 def peak_of(folder, *arguments):
-    """The exit code, the largest resident memory in MiB, and what was printed."""
+    """Returns the exit code, the largest resident memory in MiB, and the output."""
     command = [sys.executable, "-c", WATCH, folder / "watched", *program.PROGRAM, *arguments]
     ended = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=program.TIMEOUT, check=True)
     code, kib = map(int, (folder / "watched").read_text().split())
@@ -62,11 +62,11 @@ def test_a_config_of_many_values_is_refused_inside_the_budget(tmp_path):
     code, peak, out = peak_of(tmp_path, "plan", model, "--budget", "64MiB")
     assert code in (2, 3), out
     assert "error P" in out
-    assert peak < 140  # the budget, the text itself, and what reading is granted
+    assert peak < 140  # the budget, the text itself, and the memory that reading may always take
 
 
 def test_metadata_of_many_values_costs_little(tmp_path):
-    """Only the version of Keras is looked for there, but it is a stranger's JSON as well."""
+    """Only the Keras version is read from it, but it is untrusted JSON as well."""
     model = tmp_path / "many.keras"
     with zipfile.ZipFile(MODEL) as good, zipfile.ZipFile(model, "w", zipfile.ZIP_DEFLATED) as bad:
         for name in good.namelist():

@@ -43,7 +43,7 @@ def test_a_metric_that_is_not_computed_is_refused_with_those_that_are(metric, tm
 
 
 def test_save_best_watches_what_there_is(tmp_path):
-    """The loss of training where nothing is validated."""
+    """It watches the training loss if there is no validation."""
     program.run(*fit("--epochs", 2, "--save-best", tmp_path / "best.keras"))
     assert (tmp_path / "best.keras").exists()
 
@@ -59,7 +59,7 @@ def test_help_has_every_flag():
 
 
 def test_a_run_whose_data_have_a_name_that_is_no_text_resumes(tmp_path):
-    """Bytes that are no UTF-8."""
+    """The name contains bytes that are not UTF-8."""
     folder = os.fsencode(tmp_path)
     names = []
     for name in ("x", "y"):

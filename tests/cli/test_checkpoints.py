@@ -1,4 +1,4 @@
-"""--resume goes on as if nothing had happened, or says what differs; nothing that was saved is lost by a forgotten flag."""
+"""--resume continues as if the run was never interrupted, or says what differs; a forgotten flag never destroys saved files."""
 
 import os
 import re
@@ -96,7 +96,7 @@ def test_another_batch_size_is_refused_by_name(stopped, tmp_path):
 
 @pytest.mark.parametrize("split", ((0.25, 0.75), (0.5, 0.1), (0.25, 0.0)))
 def test_another_split_is_refused(tmp_path, split):
-    """It changes what is trained on; once it was a segmentation fault."""
+    """It changes the training data; this once caused a segmentation fault."""
     files = many_samples(tmp_path)
     run = interrupted_run(tmp_path, "--validation-split", split[0], data_=files, steps=20)
     flags = ("--validation-split", split[1]) if split[1] else ()
@@ -106,7 +106,7 @@ def test_another_split_is_refused(tmp_path, split):
 
 
 def test_a_batch_that_was_not_asked_for_is_no_difference(tmp_path):
-    """The default of 32 is cut to the samples there are: fewer of them are what differs, not the batch."""
+    """The default batch of 32 is reduced to the number of samples. With fewer samples, the error names the samples, not the batch."""
     run = tmp_path / "run"
     flags = ("fit", MODEL, "--data", data(), "--threads", 2, "--checkpoint", run)
     program.run(*flags)
@@ -185,7 +185,7 @@ def test_a_learning_rate_given_on_resuming_applies(tmp_path):
 
 
 def test_a_learning_rate_that_was_given_before_keeps_what_came_of_it(tmp_path):
-    """The same command with --resume gives the bits of a run in one piece, also where the rate was reduced meanwhile."""
+    """The same command with --resume gives bitwise the result of an uninterrupted run, also if the rate was reduced meanwhile."""
     flags = ("--learning-rate", 0.05, "--reduce-lr-on-plateau", "loss:0:0.5", "--steps-per-epoch", 1)
     program.run(*fit("--epochs", 6, *flags, "--save", tmp_path / "whole.keras"))
     run = ("--checkpoint", tmp_path / "run", "--save", tmp_path / "s.keras")
@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_goes_on_from_the_one_before(tmp_path, harm):
     else:
         newest.unlink()
     ended = program.run(*fit("--epochs", 4, "--checkpoint", run, "--resume", "--save", tmp_path / "s.keras"))
-    assert "going on from the checkpoint before it, of step 10" in ended.stderr and "resuming after step 10" in ended.stderr
+    assert "continuing from the previous checkpoint, of step 10" in ended.stderr and "resuming after step 10" in ended.stderr
     assert (run / "damaged.plimsoll").exists() == (harm != "remove")
     assert (tmp_path / "s.keras").read_bytes() == (tmp_path / "whole.keras").read_bytes()
 
@@ -288,7 +288,7 @@ def test_where_no_checkpoint_is_whole_nothing_is_changed(tmp_path):
     ids=lambda flags: flags[0],
 )
 def test_space_is_tried_before_the_first_step(tmp_path, flags):
-    """A limit on the size of files stands for a full disk."""
+    """A limit on the file size simulates a full disk."""
     ended = program.run(
         *fit("--epochs", 3, *flags),
         prefix=["bash", "-c", 'ulimit -f 1; exec "$@"', "bash"],
@@ -301,7 +301,7 @@ def test_space_is_tried_before_the_first_step(tmp_path, flags):
 
 
 def test_the_pace_of_a_resumed_epoch_is_that_of_its_own_steps(tmp_path):
-    """10,000 steps per epoch, so that the signal comes in the middle of one; the resumed process makes the rest."""
+    """An epoch has 10,000 steps, so that the signal comes in the middle of it; the resumed process runs the rest."""
     files = many_samples(tmp_path, 2000)
     run = interrupted_run(tmp_path, data_=files, steps=150)
     stopped = steps_in(tmp_path / "interrupted.jsonl")
@@ -316,7 +316,7 @@ def test_the_pace_of_a_resumed_epoch_is_that_of_its_own_steps(tmp_path):
 
 def test_a_log_of_a_pipe_nobody_reads_is_an_error(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    refused(602, *fit("--log", tmp_path / "pipe"), mentions=["nobody reads"], timeout=60)
+    refused(602, *fit("--log", tmp_path / "pipe"), mentions=["no program reads"], timeout=60)
 
 
 def test_two_runs_may_share_the_null_device():

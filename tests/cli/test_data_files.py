@@ -1,4 +1,4 @@
-"""Data that is not what it should be: exit 4, with the place in the file."""
+"""Wrong data: exit code 4, and the message names the place in the file."""
 
 import pathlib
 
@@ -137,7 +137,7 @@ def test_gzipped_idx_by_mistake(tmp_path):
 
 
 def test_data_is_fine(tmp_path):
-    """The same command with good data succeeds: the refusals above are about the data."""
+    """The same command succeeds with good data, so the errors above are caused by the data."""
     from bad_files import program
 
     trained = program.fit(tmp_path, GOLDEN / "cnn.keras", data(), batch_size=4, epochs=1, steps=5)

@@ -1,7 +1,7 @@
-"""Machines on which --device gpu cannot work: no driver, one that is too old, libraries that are not there.
+"""Machines on which --device gpu cannot work: no driver, a driver that is too old, or missing libraries.
 
-None of it needs a GPU. The driver is a stub made here, which the CUDA runtime in the program finds by LD_LIBRARY_PATH;
-what must not be found is hidden by a library that stands before dlopen, so the tests say the same where everything is
+These tests need no GPU. They build a stub driver, which the CUDA runtime in the program finds through LD_LIBRARY_PATH. A
+preloaded library replaces dlopen and hides other libraries, so the tests also work on machines where everything is
 installed.
 """
 
@@ -64,7 +64,7 @@ def gpu_in_this_build():
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory):
-    """Environments: a machine with a driver of some version, or none, and without some libraries."""
+    """Returns environments that simulate a machine: with a driver of some version or without one, and without some libraries."""
     folder = tmp_path_factory.mktemp("machine")
     hide = made(folder, "libhide.so", HIDE)
 
@@ -89,7 +89,7 @@ def gpu_refused(folder, env, *mentions):
 
 
 def doctor(env):
-    """What the doctor prints, and its JSON; it ends well whatever is missing."""
+    """Returns the text and the JSON of `doctor`, which must succeed even if things are missing."""
     text = program.run("doctor", env=env).stdout
     return text, program.run("doctor", "--json", env=env).json()
 
@@ -142,6 +142,6 @@ def test_library_without_its_functions(machine, tmp_path):
 
 
 def test_a_driver_that_shows_no_gpu(machine):
-    """The stub answers for its version and for nothing else."""
+    """The stub driver implements only the version query."""
     ended = program.run("plan", GOLDEN / "cnn.keras", "--device", "gpu", env=machine(99090), expect=6)
     assert "error P603" in ended.stderr and "--device cpu" in ended.stderr, ended

@@ -1,4 +1,4 @@
-"""Names, sizes and pipes that a stranger chose: never exit 1, no control of the terminal, no memory beyond what is stated."""
+"""Hostile names, sizes and pipes: the program never exits with 1, passes no control characters on, and respects its memory limits."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def run(*arguments, **options):
 
 
 def held_by(*arguments):
-    """Exit code, stderr and the most memory (MiB) that the program held."""
+    """Exit code, stderr and peak memory (MiB) of the program."""
     script = "import resource, subprocess, sys; p = subprocess.run(sys.argv[1:]); " \
              "print(p.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
     p = subprocess.run([sys.executable, "-c", script, *map(str, program.command(*arguments))], capture_output=True, text=True,
@@ -130,12 +130,12 @@ def test_a_plain_terminal_gets_no_escapes(command, environment):
     if "TERM" in environment:
         assert b"\r" not in seen.replace(b"\r\n", b"\n")
     else:
-        assert b"\r" in seen.replace(b"\r\n", b"\n")  # redrawn all the same
+        assert b"\r" in seen.replace(b"\r\n", b"\n")  # the line is still redrawn
 
 
 @pytest.mark.parametrize("name", ("config.json", "model.weights.h5", "assets/words.txt"))
 def test_an_entry_that_stands_twice_is_refused(name, tmp_path):
-    """Keras takes the last one; others the first."""
+    """Keras reads the last of two entries with one name; other programs read the first."""
     path = tmp_path / "twice.keras"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -175,7 +175,7 @@ def test_a_log_into_a_pipe_that_nobody_reads_is_refused(tmp_path):
     os.mkfifo(pipe)
     fit = ("fit", MODEL, "--data", data(), "--budget", "256MiB", "--device", "cpu", "--epochs", 1, "--quiet")
     code, _, err = run(*fit, "--log", pipe)
-    assert code == 6 and b"P602" in err and b"nobody reads" in err
+    assert code == 6 and b"P602" in err and b"no program reads" in err
     for place in ("/dev/null", "/dev/stderr"):
         code, _, err = run(*fit, "--log", place)
         assert code == 0, err
@@ -205,7 +205,7 @@ def test_a_cache_of_somebody_else_is_not_used(tmp_path):
 
 
 def test_json_of_a_checkpoint_folder_that_is_no_utf8(tmp_path):
-    """What a second signal would say is made ready at every checkpoint, and names the folder."""
+    """The message for a second signal is prepared at every checkpoint, and names the folder."""
     folder = os.fsencode(tmp_path) + b"/run\xff"
     fit = ("fit", MODEL, "--data", data(), "--budget", "256MiB", "--device", "cpu", "--json", "--checkpoint", folder)
     for flags in (("--epochs", 1), ("--epochs", 2, "--resume")):

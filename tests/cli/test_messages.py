@@ -1,4 +1,4 @@
-"""Names, sizes and data as newcomers write them: understood, or refused with what to write instead."""
+"""Names, sizes and data as new users write them: the program understands them, or says what to write instead."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_devices_in_other_words(device):
 
 @pytest.mark.parametrize("device", ("GPU", "GPU:0", "/GPU:0", "/device:GPU:0", "cuda", "cuda:0"))
 def test_gpus_in_other_words(device):
-    """What `gpu` does here, whether there is one or not."""
+    """Other spellings behave like `gpu`, with or without a GPU."""
     ended = program.run("plan", MODEL, "--device", device, "--json", expect=None)
     assert ended.code == program.run("plan", MODEL, "--device", "gpu", expect=None).code
     assert ended.code in (0, 6), ended
@@ -147,7 +147,7 @@ def test_metrics_that_are_not_computed_are_a_warning_and_stay_in_the_file(tmp_pa
 def test_early_stopping_by_a_metric_that_is_not_computed(tmp_path):
     model = with_metrics(tmp_path, [AUC])
     flags = ("--batch-size", 4, "--validation-data", data(), "--early-stopping", "val_auc:2")
-    refused(201, "fit", model, "--data", data(), *flags, mentions=["'auc' is asked for, but Plimsoll does not compute it"])
+    refused(201, "fit", model, "--data", data(), *flags, mentions=["the metric 'auc' is requested, but Plimsoll does not compute it"])
 
 
 def test_metrics_of_flags_are_for_the_run_alone(tmp_path):
@@ -160,7 +160,7 @@ def test_metrics_of_flags_are_for_the_run_alone(tmp_path):
         assert set(run.of("epoch")[0]["metrics"]) == computed
         assert json.loads(bad_files.entries(run.saved)["config.json"])["compile_config"]["metrics"] == before
         assert ("does not compute" in run.ended.stderr) == (flag == "AUC,acc")
-    refused(201, "plan", model, "--metrics", "none,acc", mentions=["'none' stands alone"])
+    refused(201, "plan", model, "--metrics", "none,acc", mentions=["'none' cannot be combined with metrics"])
 
 
 # Data.

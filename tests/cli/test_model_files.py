@@ -1,4 +1,4 @@
-"""Files that are not what they should be."""
+"""Model files that are damaged or not supported."""
 
 import pathlib
 import json
@@ -174,7 +174,7 @@ def test_pool_larger_than_its_input(tmp_path):
 
 @pytest.mark.parametrize("units", (2**31, 2**40, 2**62, 10**30))
 def test_huge_dimensions(units, tmp_path):
-    """Sizes whose product overflows, or that no machine has, are an error about the layer and not a crash."""
+    """Sizes whose product overflows, or that exceed any memory, are an error about the layer, not a crash."""
     text = bad_files.program.run(
         "plan",
         with_config(tmp_path, lambda c: layer(c, "Dense").__setitem__("units", units)),

@@ -1,6 +1,6 @@
-"""A sample of what tests/fuzz/whole_program.py does: the whole program over mutated files ends with an error and nothing else.
+"""A sample of tests/fuzz/whole_program.py: on mutated files the whole program ends with a proper error.
 
-MUTATED_FILES says how many of each kind; `make test-long` sets it to 2,000.
+MUTATED_FILES is the number of files per kind; `make test-long` sets it to 2,000.
 """
 
 import os

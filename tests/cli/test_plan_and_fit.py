@@ -1,4 +1,4 @@
-"""With the same flags `plan` and `fit` make the same plan; --batch-size auto chooses by it."""
+"""With the same flags, `plan` and `fit` make the same plan, also with --batch-size auto."""
 
 import time
 
@@ -12,7 +12,7 @@ MIB = 2**20
 
 
 def fit_plan(folder, *flags):
-    """What `fit` logs as its plan."""
+    """The plan that `fit` logs."""
     log = folder / "log.jsonl"
     program.run("fit", MODEL, "--data", data(), "--epochs", 1, "--threads", 2, "--log", log, *flags)
     return program.read_log(log)[0]
@@ -64,7 +64,7 @@ def automatic(budget, *flags, model="seed-2", **named):
 
 
 def whole(batch):
-    """Bytes of the plan without levers of a batch in one piece, which reads ahead."""
+    """Bytes of the plan for a whole batch without levers, except prefetch."""
     return program.plan("seed-2", batch_size=batch, threads=2, forbid="micro-batch,recompute")["peak_bytes"]
 
 
@@ -85,7 +85,7 @@ def test_auto_says_what_it_chose():
 
 
 def test_auto_is_bounded_by_the_samples(tmp_path):
-    """20 samples: 16 is the largest power of two that a window can have; in steps of accumulation 3 x 4."""
+    """With 20 samples, a window has at most 16; with three accumulation steps, 3 x 4."""
     assert fit_plan(tmp_path, "--batch-size", "auto")["batch"]["effective"] == 16
     steps = fit_plan(tmp_path, "--batch-size", "auto", "--gradient-accumulation-steps", 3)["batch"]
     assert steps == {"effective": 12, "micro": 4, "accumulation_steps": 3}
@@ -100,7 +100,7 @@ def test_auto_leaves_a_micro_batch_nothing_to_choose_by():
 
 
 def test_auto_goes_on_with_the_batch_of_its_checkpoint(tmp_path):
-    """Free memory differs from day to day; what training means does not."""
+    """Free memory may change, but a resumed run must keep its batch size."""
     flags = ["fit", MODEL, "--data", data(), "--batch-size", "auto", "--threads", 2, "--checkpoint", tmp_path / "c"]
     little = program.plan(MODEL, batch_size=8, threads=2, forbid="micro-batch,recompute")["peak_bytes"]
     program.run(*flags, "--epochs", 1, "--budget", little, "--log", tmp_path / "first")
@@ -116,7 +116,7 @@ def test_auto_in_inference(command, tmp_path):
 
 
 def test_the_same_run_writes_the_same_file(tmp_path):
-    """HDF5 can note the second in which a dataset was made; then no two files were ever the same."""
+    """HDF5 can store the time at which a dataset was created; then no two files would be the same."""
     one = program.fit(tmp_path, MODEL, data(), name="one", batch_size=8, epochs=1).saved
     time.sleep(1.1)
     other = program.fit(tmp_path, MODEL, data(), name="other", batch_size=8, epochs=1).saved

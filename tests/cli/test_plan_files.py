@@ -1,4 +1,4 @@
-"""Saved plans: one that suits the run is obeyed to the byte, any other is refused before anything runs."""
+"""Saved plans: a plan that matches the run is followed to the byte, any other plan is refused before anything runs."""
 
 import json
 
@@ -22,7 +22,7 @@ def misfit(folder, plan, mentions, *flags, model=None, data_=None):
 
 
 def first(folder, count, x=None, y=None):
-    """The golden data's first samples, in the types asked for."""
+    """The first samples of the golden data, in the given dtypes."""
     arrays = np.load(GOLDEN / "cnn_x.npy")[:count], np.load(GOLDEN / "cnn_y.npy")[:count]
     return ",".join(
         str(saved_array(folder, f"{name}.npy", a if dtype is None else a.astype(dtype)))
@@ -51,7 +51,7 @@ def test_a_plan_beside_more_accumulation_than_can_be_counted(tmp_path):
 
 @pytest.mark.parametrize("flags", ((), ("--gradient-accumulation-steps", 3)))
 def test_a_checkpoint_of_fewer_samples_than_a_batch(flags, tmp_path):
-    """The window was cut to the 20 samples there are; the batch that was asked for is still 32."""
+    """The window has only the 20 samples of the data, but the requested batch is still 32."""
     run = ("fit", MODEL, "--data", data(), "--checkpoint", tmp_path / "run", *flags)
     program.run(*run)
     program.run(*run, "--epochs", 2, "--resume")
@@ -78,11 +78,11 @@ def test_a_plan_that_is_not_there(tmp_path):
 
 
 def test_another_model(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path, model=GOLDEN / "mlp.keras", data=data("mlp")), ["model mlp then, cnn now"])
+    misfit(tmp_path, saved_plan(tmp_path, model=GOLDEN / "mlp.keras", data=data("mlp")), ["model: mlp in the plan, cnn in this run"])
 
 
 def test_another_batch(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path, batch_size=8), ["batch 8 then, 4 now"])
+    misfit(tmp_path, saved_plan(tmp_path, batch_size=8), ["batch: 8 in the plan, 4 in this run"])
 
 
 def test_another_thread_count(tmp_path):
@@ -90,22 +90,22 @@ def test_another_thread_count(tmp_path):
 
 
 def test_another_precision(tmp_path):
-    misfit(tmp_path, saved_plan(tmp_path), ["precision float32 then, float64 now"], "--precision", "float64")
+    misfit(tmp_path, saved_plan(tmp_path), ["precision: float32 in the plan, float64 in this run"], "--precision", "float64")
 
 
 def test_another_rounding_of_matrix_work(tmp_path):
-    """Not every kernel of a GPU does without tf32."""
+    """Some kernels of a GPU need tf32."""
     card = ("--device", "rtx-4090-24g")
-    misfit(tmp_path, saved_plan(tmp_path, *card), ["tf32 true then, false now"], *card, "--tf32", "false")
+    misfit(tmp_path, saved_plan(tmp_path, *card), ["tf32: true in the plan, false in this run"], *card, "--tf32", "false")
 
 
 def test_a_number_of_samples_that_leaves_another_last_batch(tmp_path):
-    """20 samples in batches of 4 leave nothing over, 18 leave 2: the plan has no phase for two samples."""
+    """20 samples make whole batches of 4, but 18 leave 2: the plan has no phase for two samples."""
     misfit(tmp_path, saved_plan(tmp_path), ["2 samples"], data_=first(tmp_path, 18))
 
 
 def test_a_last_window_that_is_cut_otherwise(tmp_path):
-    """Windows of 8 in micro-batches of 3: 20 samples end in 4 = 3 + 1, 16 in none, 13 in 5 = 3 + 2 as every window does."""
+    """Windows of 8 in micro-batches of 3: the last window has 4 = 3 + 1 of 20 samples, 0 of 16, and 5 = 3 + 2 of 13, like a full window."""
     plan = saved_plan(tmp_path, batch_size=8, micro_batch=3, data=first(tmp_path, 16))
     flags = ["--batch-size", 8, "--threads", 2, "--plan", plan, "--epochs", 1]
     refused(211, "fit", MODEL, "--data", data(), *flags, mentions=["1 sample"])
@@ -136,7 +136,7 @@ def test_validation_data_of_another_size(tmp_path):
 
 
 def test_another_activation_under_the_same_name(tmp_path):
-    """Names and shapes agree, what is computed does not: the plan's graph must not train in its stead."""
+    """Names and shapes agree, but the computation differs: the graph of the plan must not be used."""
     other = with_config(tmp_path, lambda c: layer(c, "Conv2D").update(activation="tanh"))
     misfit(tmp_path, saved_plan(tmp_path), ["layers"], model=other)
 
@@ -195,7 +195,7 @@ def test_a_budget_below_the_plan(tmp_path):
     ids=range(16),
 )
 def test_a_damaged_plan(tmp_path, damage):
-    """Nobody's bug but the file's: never P101, never a crash."""
+    """A damaged file is an error of the file: never P101 (internal error), never a crash."""
     plan = saved_plan(tmp_path)
     read = json.loads(plan.read_text())
     damage(read)
@@ -216,7 +216,7 @@ def test_a_given_plan_is_shown_too(tmp_path):
     for flags in (["--plan", plan, "--epochs", 1], ["--resume", "--epochs", 2]):
         shown = program.run(*run, *flags).stderr
         assert "peak of the process" in shown, flags
-        assert "without levers" not in shown, flags  # nobody looked for it
+        assert "without levers" not in shown, flags  # a given plan is not searched, so this is unknown
 
 
 def test_a_plan_made_without_data_suits_data_of_the_types_it_assumed(tmp_path):

@@ -1,4 +1,4 @@
-"""Exit 5 means saved, exit 7 says what is lost; there is nothing between."""
+"""After a signal, exit code 5 means that everything is saved; exit code 7 comes with a message that says what is lost."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def much_data(tmp_path_factory):
 
 
 def running(folder, *flags, **named):
-    """A run that has made some steps."""
+    """Starts a run and waits for some steps."""
     log = pathlib.Path(folder) / "log.jsonl"
     process = start(*fit("--epochs", 100000, "--log", log, *flags), cwd=folder, **named)
     wait_until(lambda: steps_in(log) > 3, process)
@@ -42,7 +42,7 @@ def running(folder, *flags, **named):
 
 
 def signal_on(terminal, process, when):
-    """What the process writes to a terminal, with SIGINT sent as soon as `when` holds of it."""
+    """Returns what the process writes to a terminal; sends SIGINT as soon as `when` is true for that text."""
     seen, sent = b"", False
     try:
         while part := os.read(terminal, 65536):
@@ -50,7 +50,7 @@ def signal_on(terminal, process, when):
             if not sent and when(seen):
                 process.send_signal(signal.SIGINT)
                 sent = True
-    except OSError:  # Linux's end of a terminal whose other side is closed
+    except OSError:  # how Linux reports the end of a terminal whose other side is closed
         pass
     os.close(terminal)
     process.wait(program.TIMEOUT)
@@ -76,7 +76,7 @@ def test_a_signal_saves(tmp_path, sign, flags):
 
 
 def test_a_hangup_that_was_ignored_stays_ignored(tmp_path):
-    """nohup starts a program so."""
+    """nohup starts programs this way."""
     process = running(tmp_path, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
     process.send_signal(signal.SIGHUP)
     before = steps_in(tmp_path / "log.jsonl")
@@ -88,7 +88,7 @@ def test_a_hangup_that_was_ignored_stays_ignored(tmp_path):
 @pytest.mark.parametrize("pause", (0, 3, 10, 20, 40, 75))
 @pytest.mark.parametrize("flags", (["--checkpoint", "run"], ["--save", "s.keras"]), ids=lambda f: f[0])
 def test_two_signals_of_one_request_save(tmp_path, flags, pause):
-    """A scheduler that signals a process and its group, a terminal that closes: the second comes with the first."""
+    """A scheduler that signals a process and its group, or a closing terminal, sends two signals at almost the same time."""
     process = running(tmp_path, *flags)
     process.send_signal(signal.SIGINT)
     time.sleep(pause / 1000)
@@ -104,7 +104,7 @@ def busy_with_a_batch(folder, slow_data, steps, *flags):
         "fit", "fashion-cnn", "--data", slow_data, *SLOW, "--epochs", 100, "--log", folder / "log.jsonl", *flags, cwd=folder
     )
     wait_until(lambda: steps_in(folder / "log.jsonl") >= steps, process)
-    time.sleep(0.2)  # its epoch's end is behind it, the next batch has begun
+    time.sleep(0.2)  # the epoch has ended, and the next batch has started
     return process
 
 
@@ -156,7 +156,7 @@ def test_signals_in_inference(tmp_path, much_data, command):
 
 
 def test_a_plan_ends_at_once():
-    """It has nothing to save."""
+    """A plan has nothing to save."""
     process = start("plan", "seed-2", "--batch-size", "auto", "--budget", "4GiB")
     time.sleep(0.15)
     process.send_signal(signal.SIGINT)
@@ -173,4 +173,4 @@ def test_the_first_ctrl_c_is_answered_on_a_terminal(tmp_path):
     )
     os.close(inner)
     text = signal_on(outer, process, lambda _: steps_in(log) > 3)
-    assert process.returncode == 5 and "a second Ctrl-C ends at once, unsaved" in text, text
+    assert process.returncode == 5 and "a second Ctrl-C ends at once without saving" in text, text

@@ -1,4 +1,4 @@
-"""What a terminal sees: a bar that is redrawn in its row, messages on rows of their own; and what ps shows."""
+"""Output on a terminal: a bar that is redrawn in its row, and messages on separate rows. Also the process name in ps."""
 
 import contextlib
 import fcntl
@@ -21,7 +21,7 @@ MODEL = GOLDEN / "cnn.keras"
 
 
 def on_terminal(columns, *arguments):
-    """What the program writes to a terminal of that width."""
+    """Returns what the program writes to a terminal of that width."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     p = subprocess.Popen(program.command(*arguments), stdout=subprocess.DEVNULL, stderr=inner)
@@ -30,7 +30,7 @@ def on_terminal(columns, *arguments):
     try:
         while part := os.read(outer, 65536):
             seen += part
-    except OSError:  # Linux's end of a terminal whose other side is closed
+    except OSError:  # how Linux reports the end of a terminal whose other side is closed
         pass
     os.close(outer)
     p.wait(program.TIMEOUT)
@@ -46,7 +46,7 @@ def test_bar_is_redrawn_in_its_row(columns):
     seen = on_terminal(columns, *fit("--data", data(), "--validation-data", data(), "--budget", "64MiB"))
     lines = seen[seen.index("Epoch 1/2") :].split("\n")
     drawn = [bar for line in lines if "/20 " in line for bar in line.split("\r")[1:]]
-    assert len(drawn) >= 6, seen  # first and last step of each epoch, and the line that stays
+    assert len(drawn) >= 6, seen  # first and last step of each epoch, and its final line
     redrawn = [bar for bar in drawn if "val_loss" not in bar]
     assert len(redrawn) >= 4 and all(len(bar) < columns for bar in redrawn), redrawn
     assert columns < 80 or all("loss" in bar and "MiB of 64.0 MiB" in bar for bar in redrawn), redrawn
@@ -61,7 +61,7 @@ def test_an_error_stands_on_a_row_of_its_own(tmp_path):
 
 
 def test_ps_shows_the_program_by_its_name():
-    """It starts itself anew to set how threads wait; a full pipe holds it at its end to be looked at."""
+    """The program starts itself again to set how threads wait. A full pipe keeps it from ending, so that ps can see it."""
     out, into = os.pipe()
     os.set_blocking(into, False)
     with contextlib.suppress(BlockingIOError):

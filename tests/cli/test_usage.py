@@ -1,4 +1,4 @@
-"""Flags, budgets and disks that do not do."""
+"""Wrong flags, budgets that are too small, and full disks."""
 
 import contextlib
 import json
@@ -111,8 +111,8 @@ def test_early_stopping_by_a_metric_that_is_not_there(metric, flags):
 
 
 def test_training_that_keeps_nothing_says_so(tmp_path):
-    assert "will not be kept" in program.run(*fit()).stderr
-    assert "will not be kept" not in program.run(*fit("--save", tmp_path / "s.keras")).stderr
+    assert "the trained weights are not saved" in program.run(*fit()).stderr
+    assert "the trained weights are not saved" not in program.run(*fit("--save", tmp_path / "s.keras")).stderr
 
 
 def test_device_that_nobody_knows():
@@ -186,7 +186,7 @@ def test_budget_by_environment():
 
 
 def test_error_as_json():
-    """One document: the smallest plan, and the error that says what would do."""
+    """One JSON document contains the smallest plan and the error with its remedies."""
     found = program.run("plan", MODEL, "--batch-size", 4, "--budget", "1KiB", "--json", expect=3).json()
     assert found["fits"] is False and found["error"]["code"] == "P301" and found["error"]["try"], found
 
@@ -263,7 +263,7 @@ def test_checkpoint_of_another_model(tmp_path):
 
 @contextlib.contextmanager
 def small_disk(folder, size, *options):
-    """A tmpfs of that many bytes; skips where there are no rights to mount one."""
+    """A tmpfs of that many bytes; skips the test if it may not mount one."""
     folder.mkdir(exist_ok=True)
     p = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *options]), "tmpfs", folder],
@@ -292,7 +292,7 @@ def test_disk_full_on_save(tmp_path):
 
 
 def test_disk_full_on_checkpoint(tmp_path):
-    """What a checkpoint needs is found out on writing it: the one before stays, and resumes."""
+    """If the disk is full when a checkpoint is written, the previous checkpoint stays and can be resumed."""
     with small_disk(tmp_path / "disk", 16384) as disk:
         flags = ("--checkpoint-every", 1)
         refused(601, *train_to(tmp_path / "model.keras", "--checkpoint", disk / "c", *flags))
@@ -312,7 +312,7 @@ def test_disk_full_on_predictions(tmp_path):
 
 
 def test_unwritable_folder(tmp_path):
-    """Found out before the first step, not after the last."""
+    """The error comes before the first step, not after the last."""
 
     def check(folder):
         log = tmp_path / "log.jsonl"
@@ -363,8 +363,8 @@ def test_doctor():
 
 
 def test_page_cache_does_not_fill_a_cgroup():
-    """Files read twice are "active" page cache, which the kernel gives back as well."""
-    # A file system in memory would hold the file for good, so it lies beside the program.
+    """Files read twice are in the "active" page cache, which the kernel can also reclaim."""
+    # A file system in memory would keep the file in memory, so the file is in the program's folder.
     with tempfile.NamedTemporaryFile(dir=pathlib.Path(program.PROGRAM[0]).resolve().parent) as file:
         fill = 'head -c 128M /dev/zero >"$0"; cat "$0" "$0" >/dev/null; exec "$@"'
         limit = [str(program.ROOT / "scripts" / "in_cgroup.sh"), "256MiB", "--"]
@@ -399,7 +399,7 @@ CARD = ("plan", MODEL, "--batch-size", 4, "--device", "rtx-4090-24g")
     ),
 )
 def test_memory_growth_by_flag_and_variable(flags, env, grows):
-    """The variable wins, as it does in TensorFlow; what is neither true nor false changes nothing and is told."""
+    """The variable overrides the flag, as in TensorFlow. A value other than true and false is ignored, with a note."""
     ended = program.run(*CARD, *flags, env=env)
     assert ("memory growth: " in ended.stdout) == grows, ended
     assert program.run(*CARD, "--json", *flags, env=env).json()["device"].get("memory_growth", False) == grows

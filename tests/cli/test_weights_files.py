@@ -1,4 +1,4 @@
-"""model.weights.h5 as h5py and strangers write it. h5py is the oracle: what it reads, the program reads and copies."""
+"""model.weights.h5 as written by h5py and by hostile programs. The program must read and copy what h5py reads."""
 
 import io
 import pathlib
@@ -19,7 +19,7 @@ MODEL = GOLDEN / "cnn.keras"
 
 
 def rewritten(folder, libver, **layout):
-    """The golden model with the same weights in another format of HDF5."""
+    """The golden model with the same weights in another version of the HDF5 format."""
 
     def change(blob):
         out = io.BytesIO()
@@ -57,7 +57,7 @@ def test_the_same_weights_in_every_format_predict_the_same(libver, layout, tmp_p
 
 
 def add_random_datasets(group, rng):
-    """Of any shape, type and layout; returns the paths of those that are promised to be copied."""
+    """Adds datasets of random shape, type and layout; returns the paths of those that the program must copy."""
     kept = []
     for i in range(40):
         shape = tuple(rng.choice((0, 1, 2, 3, 7, 16)) for _ in range(rng.choice((0, 1, 1, 2, 2, 3, 4))))
@@ -92,7 +92,7 @@ def test_other_datasets_are_copied_and_their_attributes_are_not(seed, tmp_path):
             new["extra/soft"] = h5py.SoftLink("/layers")
             new["extra/other_file"] = h5py.ExternalLink("/etc/passwd", "/")
             new["extra/text"] = "of any length"
-            for i in range(200):  # as Keras marks what HDF5 has no type for
+            for i in range(200):  # as Keras marks types that HDF5 does not have
                 half = new.create_dataset(f"extra/half/{i}", data=np.full(3, i, ml_dtypes.bfloat16))
                 half.attrs["dtype"] = "bfloat16"
                 kept.append(half.name)
@@ -126,7 +126,7 @@ def test_1600_nested_groups(tmp_path):
 
 
 def replaced(change):
-    """Makes another dataset of the first weight: `change` gets the group, the name and the old values."""
+    """Replaces the dataset of the first weight: `change` gets the group, the name and the old values."""
 
     def edit(f):
         path = datasets(f)[0]
@@ -174,7 +174,7 @@ def test_weights_that_somebody_packed_are_read(tmp_path):
 
 def test_weights_that_unpack_to_far_more_are_refused_before_they_are(tmp_path):
     model = deflated(tmp_path, {**entries(MODEL), "model.weights.h5": bytes(70 << 20)})
-    refused(203, "plan", model, mentions=["unpacks from", "70.0 MiB"])
+    refused(203, "plan", model, mentions=["decompress from", "70.0 MiB"])
 
 
 def test_what_was_saved_is_read_by_h5py_with_all_its_groups(tmp_path):

@@ -1,4 +1,4 @@
-"""Makes seeds for the fuzz targets from the golden files, and sorts other files in beside them.
+"""Makes seeds for the fuzz targets from the golden files, and adds other files to them.
 
     python3 tests/corpus/make.py [--plimsoll build/plimsoll] [FILE...]
 
@@ -34,7 +34,7 @@ def compact(value):
 
 
 def entry_of(path, name):
-    """The bytes of a stored entry, whatever its checksum says."""
+    """Returns the bytes of a stored entry, even if its checksum is wrong."""
     with zipfile.ZipFile(path) as archive:
         info = archive.getinfo(name)
         archive.fp.seek(info.header_offset)
@@ -71,18 +71,18 @@ def put_golden():
     deflated = io.BytesIO()
     with zipfile.ZipFile(smallest) as source, zipfile.ZipFile(deflated, "w", zipfile.ZIP_DEFLATED) as target:
         for name in source.namelist():
-            target.writestr(zipfile.ZipInfo(name), source.read(name), zipfile.ZIP_DEFLATED)  # no date of today
+            target.writestr(zipfile.ZipInfo(name), source.read(name), zipfile.ZIP_DEFLATED)  # a fixed date
     put("zip", "mlp-deflated.keras", deflated.getvalue())
     for path in sorted((GOLDEN / "formats").iterdir()):
         for suffix, target in {".npy": "npy", ".npz": "npz", ".idx": "idx", ".gz": "idx"}.items():
             if path.suffix == suffix:
                 put(target, path.name, path.read_bytes())
-                if suffix == ".idx":  # gzipped by the fuzz target
+                if suffix == ".idx":  # the fuzz target compresses it
                     put("idx", "z-" + path.name, b"z" + path.read_bytes())
 
 
 def put_own(plimsoll):
-    """Plans and a checkpoint of ours."""
+    """Makes plans and a checkpoint with Plimsoll."""
     mlp, x, y = GOLDEN / "mlp.keras", GOLDEN / "mlp_x.npy", GOLDEN / "mlp_y.npy"
     common = ["--batch-size", "8", "--budget", "256MiB", "--device", "cpu"]
     with tempfile.TemporaryDirectory() as folder:

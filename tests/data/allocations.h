@@ -1,4 +1,4 @@
-// How often this program has called operator new so far, in all threads.
+// Returns how often this program has called operator new so far, in all threads.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Counts every operator new of the test program. In a file of its own: where the compiler sees only one half of a pair
-// it takes free() for a mistake.
+// Counts every operator new of the test program. It is in a separate file because a compiler that sees only one of
+// operator new and delete warns about free().
 #include "tests/data/allocations.h"
 
 #include <gtest/gtest.h>

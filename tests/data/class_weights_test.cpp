@@ -1,13 +1,13 @@
-// Against keras.src.trainers.data_adapters.data_adapter_utils.class_weight_to_sample_weights of Keras 3.15.1. Seen
-// there, with class_weight={0: 0.5, 1: 5, 2: 7}:
+// Compared with keras.src.trainers.data_adapters.data_adapter_utils.class_weight_to_sample_weights of Keras 3.15.1,
+// which gives the following with class_weight={0: 0.5, 1: 5, 2: 7}:
 //   [0.5, 1.5, 2.5, -0.5]               -> [0.5, 7, 7, 0.5]    rounds half to even
 //   [[0.5], [1.5], [2.5]]               -> [0.5, 7, 7]         the same after dropping the axis
 //   [[0,1,1], [2,2,2], [0,0,0]]         -> [5, 0.5, 0.5]       argmax, the first of ties
 //   [True, False]                       -> [5, 0.5]
-// and with {0: 1, 1: 5}: labels [0, 1, 2, 1] -> [1, 5, 1, 5], [-1, 0, 1, 2] with {0: 2, 1: 5} -> [1, 2, 5, 1]: a class
-// that is not named weighs 1. Two outputs: ValueError. A target of two axes: TypeError. validation_split's part gets no
-// class weights (val_loss is that of the run without). class_weight together with sample_weight: ValueError in 3.15.1;
-// we multiply them, as Keras 2 did.
+// With {0: 1, 1: 5}, labels [0, 1, 2, 1] -> [1, 5, 1, 5]; with {0: 2, 1: 5}, [-1, 0, 1, 2] -> [1, 2, 5, 1]: a class
+// that is not named has weight 1. Two outputs: ValueError. A target with two axes: TypeError. The part of
+// validation_split gets no class weights (val_loss equals that of the run without them). class_weight together with
+// sample_weight is a ValueError in 3.15.1; we multiply them, as Keras 2 did.
 #include "data/class_weights.h"
 
 #include <gtest/gtest.h>

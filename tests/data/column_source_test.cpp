@@ -15,7 +15,8 @@ struct Batch {
   std::vector<int32_t> y;
 };
 
-// N samples: x is {10 i, 10 i + 1}, the label i % 3, so that a sample's parts can be told to belong together.
+// N samples: x is {10 i, 10 i + 1} and the label is i % 3, so that a test can check that the parts of a sample belong
+// together.
 class ColumnSourceTest : public DataFiles {
  protected:
   static constexpr int64_t kSamples = 100;
@@ -217,7 +218,7 @@ TEST_F(ColumnSourceTest, NamesTheSampleThatIsNotFinite) {
     EXPECT_EQ(batch.error().what, path("x.npy") + ": sample 61 holds nan at (1,)");
   }
   SourceOptions behind;
-  behind.begin = 50;  // counted from the file's beginning all the same
+  behind.begin = 50;  // still counted from the beginning of the file
   auto made = source(files(), behind);
   EXPECT_TRUE(read(made, 0, 0, 11));
   EXPECT_EQ(read(made, 0, 10, 5).error().what, path("x.npy") + ": sample 61 holds nan at (1,)");
@@ -247,7 +248,7 @@ TEST_F(ColumnSourceTest, NamesTheLabelThatIsOutOfRange) {
   EXPECT_EQ(error.code, ErrorCode::kLabelOutOfRange);
   EXPECT_EQ(error.what, path("y.npy") + ": sample 17 has the label 3");
   EXPECT_EQ(error.facts[0], "the output has 3 classes: labels are whole numbers from 0 to 2");
-  EXPECT_EQ(error.remedies[0], "labels that count from 1: subtract 1");
+  EXPECT_EQ(error.remedies[0], "if the labels count from 1, subtract 1");
   y_[17] = -1;
   made = source(files(), {});
   EXPECT_EQ(read(made, 0, 16, 4).error().what, path("y.npy") + ": sample 17 has the label -1");

@@ -1,4 +1,4 @@
-// Data files for tests, in a folder that goes away.
+// Data files for tests, in a temporary folder.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ class DataFiles : public testing::Test {
     EXPECT_TRUE(file->commit());
     return path(name);
   }
-  // Magic number, big-endian dimensions, bytes; gzipped where the name ends so.
+  // Writes the magic number, big-endian dimensions and bytes; gzipped if the name ends in .gz.
   std::string idx(const std::string& name, const std::vector<int64_t>& dims, const std::vector<uint8_t>& values) const {
     std::string text{'\0', '\0', '\x08', static_cast<char>(dims.size())};
     for (int64_t d : dims)
@@ -83,7 +83,7 @@ class DataFiles : public testing::Test {
   std::string folder_;
 };
 
-// 0, 1, 2, ...
+// Returns 0, 1, 2, ...
 template <typename T>
 std::vector<T> counting(int64_t count) {
   std::vector<T> values(static_cast<size_t>(count));

@@ -103,7 +103,7 @@ TEST_F(OpenData, TakesAnNpzByShortNamesAndByPortNames) {
     ASSERT_TRUE(data) << to_text(data.error());
     EXPECT_EQ(data->weights.size(), 1u);
     EXPECT_EQ(data->inputs[0].label, path("data.npz") + ": " + x_name);
-    EXPECT_EQ(data->inputs[0].file, data->targets[0].file);  // one descriptor
+    EXPECT_EQ(data->inputs[0].file, data->targets[0].file);  // they share one descriptor
     int32_t labels[3];
     ASSERT_TRUE(data->targets[0].read(0, 3, labels));
     EXPECT_EQ(labels[2], 3);
@@ -125,17 +125,17 @@ TEST_F(OpenData, MatchesSeveralInputsAndOutputsByName) {
   EXPECT_EQ(data->targets[0].type.shape, (Shape{1}));
   EXPECT_EQ(data->targets[0].role, Role::kTarget);
   ASSERT_EQ(data->weights.size(), 2u);
-  EXPECT_EQ(data->weights[0].file, nullptr);  // 1 for every sample
+  EXPECT_EQ(data->weights[0].file, nullptr);  // every sample has weight 1
   EXPECT_NE(data->weights[1].file, nullptr);
 
   arrays.erase(arrays.begin() + 3);
   const auto error = error_of(npz("data.npz", arrays), spec);
   EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
-  EXPECT_EQ(error.what, path("data.npz") + ": no array 'left' for the model's input 'left'");
+  EXPECT_EQ(error.what, path("data.npz") + ": there is no array 'left' for the model's input 'left'");
   EXPECT_EQ(error.facts[0], "it holds: b (2,), right (2, 3), a (2,), sample_weight_b (2,)");
 }
 
-// A reshape of channels-first images scrambles every picture, and trains without a complaint.
+// A reshape of channels-first images would scramble every picture, and training would not report an error.
 TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   const DataSpec spec = one_in_one_out({6, 5, 3}, 10);
   const auto remedy = [&](const std::vector<int64_t>& dims) {
@@ -147,14 +147,14 @@ TEST_F(OpenData, SaysTransposeWhereDimensionsAreInAnotherOrder) {
   EXPECT_EQ(remedy({3, 3, 6, 5}), "np.transpose(x, (0, 2, 3, 1))");
   EXPECT_EQ(remedy({3, 5, 6, 3}), "np.transpose(x, (0, 2, 1, 3))");
   EXPECT_EQ(remedy({3, 3, 5, 6}), "np.transpose(x, (0, 3, 2, 1))");
-  EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
-  EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   the numbers stay in their order");
-  EXPECT_EQ(remedy({3, 10, 9}),
-            "an array of shape (N, 6, 5, 3), the samples first");  // as many numbers, other pictures
+  EXPECT_EQ(remedy({3, 90}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
+  EXPECT_EQ(remedy({3, 1, 6, 5, 3}), "np.reshape(x, (3, 6, 5, 3))   keeps the order of the elements");
+  // The same number of elements, but other pictures.
+  EXPECT_EQ(remedy({3, 10, 9}), "an array of shape (N, 6, 5, 3), with the samples first");
   const DataSpec square = one_in_one_out({4, 4, 3}, 10);
   write_pair({3, 3, 4, 4});
   EXPECT_EQ(error_of(pair(), square).remedies[0],
-            "np.transpose(x, (0, 2, 3, 1))   where sizes are equal, check which axis is which");
+            "np.transpose(x, (0, 2, 3, 1))   some sizes are equal: check which axis is which");
 }
 
 TEST_F(OpenData, TakesTheNamesThatKerasAndNumpyGive) {
@@ -268,12 +268,12 @@ TEST_F(OpenData, NamesBothShapesThatDoNotMatch) {
   EXPECT_EQ(error.code, ErrorCode::kDataShape);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (16,), the model's input 'image' takes (4, 4, 1)");
   EXPECT_EQ(error.facts[0], path(x_) + " has the shape (3, 16) of float32");
-  EXPECT_EQ(error.remedies[0], "np.reshape(x, (3, 4, 4, 1))   the numbers stay in their order");
+  EXPECT_EQ(error.remedies[0], "np.reshape(x, (3, 4, 4, 1))   keeps the order of the elements");
 
   write_pair({3, 4, 4, 3}, {3});
   error = error_of(pair(), spec_);
   EXPECT_EQ(error.what, path(x_) + ": a sample is (4, 4, 3), the model's input 'image' takes (4, 4, 1)");
-  EXPECT_EQ(error.remedies, std::vector<std::string>{"an array of shape (N, 4, 4, 1), the samples first"});
+  EXPECT_EQ(error.remedies, std::vector<std::string>{"an array of shape (N, 4, 4, 1), with the samples first"});
 
   write_pair({3, 4, 4, 1}, {3, 10});
   error = error_of(pair(), spec_);
@@ -330,16 +330,16 @@ TEST(WrapData, ChecksArraysInMemoryTheSameWay) {
   EXPECT_EQ(data->weights.size(), 1u);
   arrays.weights.push_back(arrays.weights[0]);
   EXPECT_EQ(wrap_data(arrays, spec).error().what,
-            "the model's outputs that take weights: 1; the data has arrays for 2");
+            "wrong number of arrays for the model's sample weights: expected 1, got 2");
   arrays.weights.pop_back();
   arrays.targets[0].dims = {2};
   EXPECT_EQ(wrap_data(arrays, spec).error().what, "x holds 3 samples, y holds 2");
   arrays.targets.clear();
-  EXPECT_EQ(wrap_data(arrays, spec).error().what, "the model's outputs: 1; the data has arrays for 0");
+  EXPECT_EQ(wrap_data(arrays, spec).error().what, "wrong number of arrays for the model's outputs: expected 1, got 0");
 }
 
-// The numbers of keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1, the rounding of
-// 1 - 0.9 in binary included: 60000 samples at 0.9 leave 5999.
+// The numbers are from keras.src.trainers.data_adapters.array_slicing.train_validation_split, Keras 3.15.1. They
+// include the binary rounding of 1 - 0.9: 60000 samples at 0.9 leave 5999.
 TEST(ValidationSplit, CutsWhereKerasCuts) {
   struct Case {
     int64_t samples;

@@ -27,7 +27,7 @@ void expect_each_once(int64_t samples, uint64_t seed, int64_t epoch) {
   }
 }
 
-// Chi-square of counts that should be equal, as a number of standard deviations from its mean.
+// Returns the chi-square of counts that should be equal, as a number of standard deviations from its mean.
 double deviations(const std::vector<int64_t>& counts) {
   double total = 0;
   for (int64_t n : counts) total += static_cast<double>(n);
@@ -64,11 +64,11 @@ TEST(SampleOrder, DiffersByEpochAndBySeed) {
   for (const auto& other : {all_of(1000, 42, 1), all_of(1000, 43, 0), all_of(1000, 42, int64_t{1} << 32)}) {
     int64_t same = 0;
     for (size_t i = 0; i < other.size(); ++i) same += other[i] == reference[i];
-    EXPECT_LE(same, 8);  // two random orders agree at one place on average, at more than 8 once in a million
+    EXPECT_LE(same, 8);  // two random orders agree at one position on average, and at more than 8 once in a million
   }
 }
 
-// What a plain shuffle does. 2^15 draws tell a distribution that is 0.025 away from uniform (total variation).
+// A plain shuffle is uniform. 2^15 draws detect a distribution that is 0.025 away from uniform (total variation).
 TEST(SampleOrder, GivesEveryPermutationOfAFewSamplesEquallyOften) {
   for (int64_t samples = 2; samples <= 5; ++samples) {
     std::map<std::vector<int64_t>, int64_t> times;
@@ -100,7 +100,8 @@ TEST(SampleOrder, SendsEveryPositionToEverySampleEquallyOften) {
   }
 }
 
-// What a batch sees: neighbours in the order are not neighbours in the file, and batches draw from the whole file.
+// A batch must be a random sample: neighbours in the order are not neighbours in the file, and batches draw from the
+// whole file.
 TEST(SampleOrder, LeavesNoTraceOfTheFilesOrderInLargeDataSets) {
   constexpr int64_t kSamples = 100'000, kCells = 20;
   const auto order = all_of(kSamples, 11, 2);
@@ -114,7 +115,7 @@ TEST(SampleOrder, LeavesNoTraceOfTheFilesOrderInLargeDataSets) {
   }
   EXPECT_LT(std::abs(deviations(pairs)), 4);
   EXPECT_LT(std::abs(deviations(steps)), 4);
-  EXPECT_LT(std::abs(product / kSamples * 12), 4 / std::sqrt(kSamples));  // correlation of position and sample
+  EXPECT_LT(std::abs(product / kSamples * 12), 4 / std::sqrt(kSamples));  // correlation between position and sample
 }
 
 }  // namespace

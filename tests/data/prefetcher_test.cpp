@@ -33,7 +33,7 @@ class PrefetcherTest : public testing::Test {
     return *ColumnSource::create(*wrap_data(arrays, spec), options);
   }
 
-  // Three epochs, each ending in a batch of 4.
+  // Three epochs; each ends with a batch of 4.
   static Schedule three_epochs() {
     return [epoch = int64_t{0}, first = int64_t{0}]() mutable -> std::optional<BatchRequest> {
       if (epoch == 3) return std::nullopt;
@@ -117,7 +117,7 @@ TEST_F(PrefetcherTest, StaysInsideTheStagingItAskedFor) {
   auto from = source();
   for (const int depth : {1, 3}) {
     const Bytes bytes = Prefetcher::staging_bytes(from, depth, kBatch);
-    // x, y and weights, each from a multiple of kAlignment on.
+    // x, y and weights, each aligned to kAlignment.
     EXPECT_EQ(bytes, depth * (align_up(kBatch * 12) + align_up(kBatch * 4) + align_up(kBatch * 4)));
     EXPECT_EQ(Prefetcher::buffer_bytes(from, depth, kBatch), bytes + 256 * kKiB);
     Destination got;
@@ -191,7 +191,7 @@ TEST_F(PrefetcherTest, StopsWhenNobodyWantsTheRest) {
   }
 }
 
-// A number that came from a checkpoint reaches the source as it is: it is an error, in a release build too.
+// A number from a checkpoint reaches the source unchanged, so a bad one must be an error in a release build too.
 TEST_F(PrefetcherTest, SamplesThatAreNotThereAreAnError) {
   constexpr int64_t kFar = int64_t{1} << 62;
   const std::vector<BatchRequest> requests = {{0, -1, 4},   {0, -kFar, 4},  {0, kSamples, 1},  {0, 97, 4},

@@ -1,4 +1,4 @@
-// What a running session takes from the heap, and whether it gives it back.
+// Tests how much a running session takes from the heap, and that it gives it back.
 #include <malloc.h>
 
 #include "device/process_memory.h"
@@ -9,7 +9,7 @@ namespace plimsoll::engine::testing {
 namespace {
 
 #ifdef __SANITIZE_ADDRESS__
-constexpr bool kOwnHeap = false;  // the sanitizer's heap keeps what is freed
+constexpr bool kOwnHeap = false;  // the sanitizer's heap keeps freed memory
 #else
 constexpr bool kOwnHeap = true;
 #endif
@@ -50,7 +50,7 @@ TEST(Allocation, NoStepAfterTheFirstTakesMoreThanAKibibyte) {
     }
 }
 
-// The dry run has run one node of each kind: the first steps, which run them all, take next to nothing more.
+// The dry run has run one node of each kind. The first steps, which run all nodes, take almost no additional memory.
 TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
   if (fast_device() != "cpu") GTEST_SKIP() << "the reference may allocate";
   if (!kOwnHeap) GTEST_SKIP();
@@ -70,11 +70,12 @@ TEST(Allocation, TheDryRunSawWhatTrainingHolds) {
 // Observes a fit: resident memory and the heap after the first steps, and at the end.
 class Growth : public FitObserver {
  public:
-  void on_step(const StepEvent& event) override {
+  Status on_step(const StepEvent& event, FitControl&) override {
     if (event.step == 10) resident_ = resident_bytes(), heap_ = static_cast<Bytes>(mallinfo2().uordblks);
     last_ = event.step;
     grown_ = resident_bytes() - resident_;
     heap_grown_ = static_cast<Bytes>(mallinfo2().uordblks) - heap_;
+    return {};
   }
   int64_t last_ = 0;
   Bytes resident_ = 0, heap_ = 0, grown_ = 0, heap_grown_ = 0;

@@ -1,5 +1,6 @@
-// Decisions at the end of an epoch are those that Keras's callbacks made of the same values:
-// tests/golden/callbacks.json holds what Keras 3.15 did, and tests/keras/test_callbacks.py holds it to that.
+// The decisions at the end of an epoch must be those of Keras's callbacks for the same values.
+// tests/golden/callbacks.json contains what Keras 3.15 did; tests/keras/test_callbacks.py checks that the file is
+// right.
 #include "execute/callbacks.h"
 
 #include <gtest/gtest.h>
@@ -30,7 +31,7 @@ CallbackOptions options_of(const nlohmann::json& row) {
   return options;
 }
 
-// What callbacks did of a row of the table, the state taken over by a new object before every epoch if `resumed`.
+// Compares the decisions with a row of the table. If `resumed`, a new object takes over the state before every epoch.
 void expect_keras(const nlohmann::json& row, bool resumed) {
   const CallbackOptions options = options_of(row);
   auto callbacks = std::make_unique<Callbacks>(options, tallies());

@@ -5,7 +5,7 @@ namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kEpochs = 2;
-const RunCut kCut{17, 3, {6, 4}};  // windows of 6, 6 and 5 samples, in pieces of 4 and what is left
+const RunCut kCut{17, 3, {6, 4}};  // windows of 6, 6 and 5 samples, in micro-batches of 4 and the rest
 
 std::vector<BatchRequest> all_of(Cutter cutter) {
   std::vector<BatchRequest> list;
@@ -35,7 +35,7 @@ TEST(Cutter, GoesOnFromWhereARunStands) {
     at.done += whole[i].count;
     if (whole[i].last_of_window) at = {at.epoch, at.window + 1, 0};
     if (at.window < kCut.windows) continue;
-    // Only the epoch's validation is left: what comes next is of the next epoch.
+    // Only the validation of this epoch is left, so the next batch belongs to the next epoch.
     EXPECT_EQ(all_of(Cutter(kCut, kEpochs, at)), rest(i + 1));
     at = {at.epoch + 1, 0, 0};
   }
@@ -46,7 +46,8 @@ TEST(Cutter, CutsOneBatchAlone) {
   EXPECT_EQ(all_of(Cutter::of_batch(7, 3)), expected);
 }
 
-// The reading thread and the loop each have a cutter: one that is a window off is found out at once.
+// The reading thread and the training loop each have a cutter. If one of them is a window off, that is an error at
+// once.
 TEST(Cutter, ABatchThatIsNotTheOneAskedForIsAnError) {
   const OpenModel open = require(open_model(golden("cnn.keras"), {}));
   MemoryData data(open.model, 17, 5);

@@ -1,11 +1,11 @@
-// Every allocation of the program's own code may fail. Each run then ends in a clear error, has lost no memory, and
-// what it leaves behind is whole.
+// Makes allocations of the program's own code fail. Each run must then end in a clear error, leak no memory, and leave
+// no incomplete files.
 //
-// Lost memory is what LeakSanitizer finds when the program returns from main(), loaded beside the library that makes
-// allocations fail. It needs rights that some containers withhold; there the rest is tested without it.
+// LeakSanitizer, loaded together with the library that makes allocations fail, finds leaks when the program returns
+// from main(). It needs rights that some containers do not grant; there, leaks are not tested.
 //
-// The program runs once to list its allocations with the path of calls that led to each; of every path the first is
-// made to fail. There are some ten thousand: by default an even sample of them is tried, PLIMSOLL_ALL_ALLOCATIONS=1
+// The program runs once to list its allocations with their call paths. The first allocation of each path is made to
+// fail. There are about ten thousand paths. By default an even sample of them is tried; PLIMSOLL_ALL_ALLOCATIONS=1
 // tries all.
 #include <gtest/gtest.h>
 
@@ -17,8 +17,8 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-constexpr size_t kSample = 160;  // runs of each command
-constexpr int kLeaked = 23;      // exit code of a program that lost memory
+constexpr size_t kSample = 160;  // runs per command
+constexpr int kLeaked = 23;      // exit code of a program that leaked memory
 
 Ended run_watched(const std::string& folder, const std::vector<std::string>& arguments, const std::string& setting,
                   bool seek_leaks) {
@@ -29,7 +29,7 @@ Ended run_watched(const std::string& folder, const std::vector<std::string>& arg
                      60);
 }
 
-// Whether a program that loses memory is caught here.
+// Returns whether leaks can be detected on this machine.
 bool leaks_are_seen() {
   static const bool seen = [] {
     const TemporaryFolder folder;
@@ -44,13 +44,13 @@ std::vector<std::string> put_into(const TemporaryFolder& folder, std::vector<std
   return arguments;
 }
 
-// Numbers of the allocations to fail: the first of each path of calls.
+// Returns the numbers of the allocations to fail: the first one of each call path.
 std::vector<int64_t> allocations_of(const std::vector<std::string>& arguments) {
   const TemporaryFolder folder, other;
   const Ended ended =
       run_watched(folder.path(), put_into(folder, arguments), "PLIMSOLL_ALLOCATION_LOG=" + (folder / "log"), false);
   EXPECT_EQ(ended.code, 0) << ended.messages;
-  // What looks on must not be in the way: with an allocation that never comes, the run is a good one.
+  // The library itself must not disturb the run: if the chosen allocation never happens, the run succeeds.
   const Ended watched =
       run_watched(other.path(), put_into(other, arguments), "PLIMSOLL_FAIL_ALLOCATION=1000000000", leaks_are_seen());
   EXPECT_EQ(watched.code, 0) << watched.messages;
@@ -67,7 +67,7 @@ std::vector<int64_t> allocations_of(const std::vector<std::string>& arguments) {
   return sample;
 }
 
-// Tries each in two threads: the machine has at least two cores to wait on.
+// Runs the tries in two threads, because every machine has at least two cores.
 template <typename Check>
 void fail_each(const std::vector<std::string>& arguments, Check check) {
   const std::vector<int64_t> numbers = allocations_of(arguments);
@@ -83,7 +83,7 @@ void fail_each(const std::vector<std::string>& arguments, Check check) {
       const std::string what = "allocation " + std::to_string(numbers[i]) + ": ended with " +
                                std::to_string(ended.code) + "\n" + ended.messages;
       EXPECT_FALSE(ended.hung) << what;
-      EXPECT_TRUE(ended.exited) << what;  // no signal: not std::terminate, not a crash
+      EXPECT_TRUE(ended.exited) << what;  // it was not ended by a signal: no std::terminate, no crash
       EXPECT_TRUE(ended.code == 0 || ended.code == 6) << what;
       if (ended.code != 0) {
         ++refused;
@@ -133,7 +133,7 @@ TEST_F(FailAllocation, InFitEndsInAClearErrorAndLeavesWholeFiles) {
              "FOLDER/out.keras", "--log", "FOLDER/log.jsonl", "--threads", "2"},
             [&](const TemporaryFolder& folder, std::vector<std::string> arguments, const Ended& ended,
                 const std::string& what) {
-              // The file that was there before is there still, or a whole new one is.
+              // The old file still exists, or a complete new file has replaced it.
               if (text_of(folder / "out.keras") != before) {
                 const auto archive = open_keras(folder / "out.keras");
                 ASSERT_TRUE(archive) << what;

@@ -1,5 +1,5 @@
-// Five optimizer steps of small models against what Keras recorded (tests/golden/make_golden.py), and what those steps
-// did to the arena.
+// Compares five optimizer steps of small models with Keras's recorded results (tests/golden/make_golden.py), and checks
+// which parts of the arena those steps changed.
 #include "execute/probe.h"
 #include "tests/support/run.h"
 
@@ -9,10 +9,10 @@ namespace {
 constexpr int64_t kBatch = 4, kSteps = 5;
 const char* const kModels[] = {"cnn", "resnet", "mlp"};
 
-// Keras ran in float32: sums of some hundred products differ by the order of additions, units of 2^-24 of the largest
-// partial sum. Adam divides a gradient by its own magnitude, so an element whose terms cancel brings its rounding error
-// into a step of the learning rate's size; that is what the bounds leave room for. All are shares of a tensor's largest
-// magnitude.
+// Keras ran in float32. Sums of some hundred products depend on the order of additions, by units of 2^-24 of the
+// largest partial sum. Adam divides a gradient by its own magnitude, so for an element whose terms cancel, the rounding
+// error can become a step of the size of the learning rate. The bounds allow for that. They are relative to the largest
+// magnitude of a tensor.
 constexpr double kLoss = 1e-5, kWeight = 3e-5, kState = 3e-5;
 
 class Golden : public ::testing::TestWithParam<std::tuple<const char*, std::string>> {
@@ -72,7 +72,7 @@ TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
     Probe(*run->session).fill_pattern();
     EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().persistent_bytes), -1);
 
-    // Evaluation alone first: it is the smaller phase, so that there is arena above what it may touch.
+    // Run only evaluation first. It is the smaller phase, so there is arena above the part that it may change.
     const PhasePlan* evaluate = run->plan().phase(PhaseKind::kEvaluate);
     require(run->session->evaluate(evaluate->samples,
                                    [&](const BatchBuffers& into) { return data.read(0, 0, evaluate->samples, into); }));
@@ -86,7 +86,7 @@ TEST_P(Golden, ArenaUsedIsTheArenaPlannedAndNothingBehindItChanges) {
   }
 }
 
-// Whether [begin, end) of the arena holds the pattern only.
+// Returns whether all these bytes of the arena still have the pattern.
 bool untouched(const std::byte* begin, Bytes bytes) {
   return std::all_of(begin, begin + bytes, [](std::byte b) { return b == Probe::kPattern; });
 }
@@ -99,7 +99,7 @@ bool shares_a_place(const PhasePlan& phase, ValueId id, const std::vector<ValueI
   });
 }
 
-// A plan that gave a value more bytes than its kernel writes would pass every other check.
+// Finds plans that give a value more bytes than its kernel writes. All other checks would accept them.
 TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
   if (options().device == "gpu") GTEST_SKIP() << "the op harness looks for it there";
   RunOptions cut = options();
@@ -112,7 +112,7 @@ TEST_P(Golden, EveryNodeWritesTheLastElementOfEachOfItsOutputs) {
   Probe(*run->session).watch([&](const PhasePlan& phase, size_t n, bool done, std::byte* arena) {
     const Node& node = phase.graph.nodes[n];
     for (ValueId id : node.outputs) {
-      if (shares_a_place(phase, id, node.inputs)) continue;  // in place: what was there is still to be read
+      if (shares_a_place(phase, id, node.inputs)) continue;  // in-place: the node still has to read the old contents
       const Value& value = phase.graph.value(id);
       std::byte* begin = arena + phase.values[static_cast<size_t>(id)].offset;
       const Bytes element = size_of(value.type.dtype);
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden,
                          ::testing::Combine(::testing::ValuesIn(kModels), ::testing::ValuesIn(devices())),
                          [](const auto& which) { return std::get<0>(which.param) + ("_" + std::get<1>(which.param)); });
 
-// A file of Keras 3.0.0 with optimizer state goes on from where it stood, with the same numbers on both devices.
+// A file of Keras 3.0.0 with optimizer state continues training with the same numbers on every device.
 TEST(Golden, AFileOfTheOldestKerasTrainsAlikeOnEveryDevice) {
   std::vector<std::vector<double>> losses;
   for (const std::string& device : devices()) {

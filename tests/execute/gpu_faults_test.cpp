@@ -1,5 +1,5 @@
-// What a GPU does to a user: it has no room, somebody takes its memory, a kernel fails and the device is lost. Each
-// ends in a clear error with what was saved intact. What needs no GPU is in memory_growth_test.cpp and
+// Failures of a GPU: it has no room, another process takes its memory, or a kernel fails and the device is lost. Each
+// must end in a clear error, and saved files must stay intact. Tests that need no GPU are in memory_growth_test.cpp and
 // tests/cli/test_gpu_missing.py.
 #ifdef PLIMSOLL_HAS_CUDA
 #include <nlohmann/json.hpp>
@@ -12,10 +12,10 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-constexpr int kSeconds = 180;  // a run may have to try every engine first
+constexpr int kSeconds = 180;  // a run may first have to try all cuDNN engines
 const std::string kOld = "what was saved before";
 
-// Made-up images and labels as files; --data's value.
+// Writes random images and labels to files. Returns the value for --data.
 std::string write_images(const TemporaryFolder& folder, int64_t samples, int64_t pixels) {
   const auto write = [&](const std::string& name, DType dtype, const std::vector<int64_t>& dims, const void* data) {
     NpyWriter writer = require(NpyWriter::create(folder / name, dtype, dims));
@@ -42,7 +42,7 @@ std::map<int64_t, double> losses_of(const std::string& log) {
 
 class GpuFaults : public OnGpu {
  protected:
-  // `fit` in a process of its own, in this test's folder.
+  // Runs `fit` in a separate process, in this test's folder.
   Ended fit(const std::vector<std::string>& flags, const std::string& setting = "") {
     std::vector<std::string> words = {"fit"}, environment = this_environment();
     words.insert(words.end(), flags.begin(), flags.end());
@@ -117,7 +117,8 @@ TEST_F(GpuFaults, ANeighbourIsPlannedAround) {
 void expect_says_who_holds_it(const std::string& text) {
   EXPECT_NE(text.find("free now: "), std::string::npos) << text;
   // Containers may hide other processes from the driver.
-  EXPECT_TRUE(text.find("held by ") != std::string::npos || text.find("does not say who") != std::string::npos) << text;
+  EXPECT_TRUE(text.find("held by ") != std::string::npos || text.find("does not say which") != std::string::npos)
+      << text;
 }
 
 TEST_F(GpuFaults, ABudgetThatIsNotFreeEndsBeforeAnythingRuns) {
@@ -144,9 +145,9 @@ TEST_F(GpuFaults, ACardWithoutRoomForTheLibrariesSaysSo) {
   expect_says_who_holds_it(ended.messages);
 }
 
-// A copy of more than there is, which the runtime refuses when it is asked: nothing runs, and the card is well. What a
-// card finds while a kernel runs is not to be told apart so: it ends CUDA's primary context, which both would share
-// (GpuKernelFails has that, in a process of its own).
+// The test enqueues a copy of more bytes than there are. The runtime refuses it at once, so nothing runs and the card
+// stays usable. A failure inside a running kernel cannot be attributed to one backend: it ends CUDA's primary context,
+// which both backends share. GpuKernelFails tests that in a separate process.
 TEST_F(GpuFaults, OfTwoBackendsEachReportsWhatItCouldNotEnqueueItself) {
   const Graph graph = require(parse_graph(R"(graph "copy"
   %x = input f32[268435456] activations
@@ -168,7 +169,7 @@ TEST_F(GpuFaults, OfTwoBackendsEachReportsWhatItCouldNotEnqueueItself) {
     const Status failed = failing->finish();
     ASSERT_FALSE(failed);
     EXPECT_NE(to_text(failed.error()).find("in to_host"), std::string::npos) << to_text(failed.error());
-    EXPECT_TRUE(failing->finish());  // once said, it is over
+    EXPECT_TRUE(failing->finish());  // an error is reported only once
     EXPECT_TRUE(here->write(0, numbers.data(), bytes));
     EXPECT_TRUE(here->read(0, back.data(), bytes));
     EXPECT_EQ(back, numbers);

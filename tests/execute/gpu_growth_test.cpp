@@ -1,5 +1,5 @@
-// --memory-growth on a GPU: what the driver counts follows the phases, nothing of the training changes, and nothing
-// stays behind.
+// --memory-growth on a GPU: the memory that the driver counts follows the phases, training does not change, and all
+// memory is released at the end.
 #ifdef PLIMSOLL_HAS_CUDA
 #include "execute/probe.h"
 #include "tests/support/gpu.h"
@@ -9,7 +9,7 @@ namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 64, kEvaluate = 8;
-constexpr Bytes kGranularity = 2 * kMiB;  // of the driver, on every card so far
+constexpr Bytes kGranularity = 2 * kMiB;  // of the driver's allocations, on every card so far
 
 RunOptions large(bool growth) {
   RunOptions options;
@@ -17,7 +17,7 @@ RunOptions large(bool growth) {
   options.batch_size = kBatch;
   options.validates(kEvaluate, kEvaluate);
   options.memory_growth = growth;
-  // Adam divides by a gradient's size: where it is nearly nothing, the order of additions would decide the step.
+  // Not Adam: it divides by a gradient's size, so for tiny gradients the order of additions would determine the step.
   options.overrides.optimizer = "sgd";
   options.overrides.learning_rate = 1e-3;
   return options;
@@ -60,7 +60,7 @@ TEST_F(GpuGrowth, MemoryIsMappedAsPhasesComeAndTheDriverCountsIt) {
   EXPECT_LE(run->backend->held_bytes(), before_closing - arena);
 }
 
-// Captured phases keep their addresses while what is mapped behind them goes and comes.
+// Captured phases keep their addresses while the memory mapped there is released and taken again.
 TEST_F(GpuGrowth, TrainingIsTheSame) {
   const auto losses = [](bool growth) {
     const auto run = run_of("seed-2", large(growth));
@@ -79,7 +79,7 @@ TEST_F(GpuGrowth, TrainingIsTheSame) {
 }
 
 TEST_F(GpuGrowth, ModelsInTurnLeaveNothingBehind) {
-  std::vector<Bytes> left;  // free on the card after each
+  std::vector<Bytes> left;  // free bytes on the card after each run
   for (int i = 0; i < 4; ++i) {
     {
       const auto run = run_of("seed-2", large(true));
@@ -91,7 +91,7 @@ TEST_F(GpuGrowth, ModelsInTurnLeaveNothingBehind) {
     ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
     left.push_back(static_cast<Bytes>(free));
   }
-  EXPECT_GE(left[3] + 2 * kMiB, left[1]);  // the first also loads code, which stays
+  EXPECT_GE(left[3] + 2 * kMiB, left[1]);  // the first run also loads code, which stays
 }
 
 TEST_F(GpuGrowth, ThePatternBehindTheArenaStays) {

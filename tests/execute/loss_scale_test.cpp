@@ -1,5 +1,5 @@
-// Dynamic loss scaling at work: an overflow prevents the update and halves the scale, on the host in float32 and
-// float64, on a GPU in mixed_float16.
+// Dynamic loss scaling: an overflow skips the update and halves the scale. Tested on the host in float32 and float64,
+// and on a GPU in mixed_float16.
 #include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
@@ -8,9 +8,11 @@ namespace {
 
 constexpr int64_t kBatch = 8, kGrowth = 4;
 
-// Large inputs make large gradients: near the end of every dtype.
-Sequential network() {
-  return Sequential({Input({6}), Rescaling(64), Dense(16, {.activation = "relu"}), Dense(3)}, "network");
+// Large inputs make large gradients, near the largest number of the dtype.
+plimsoll::Description network() {
+  return require(sequential(
+      {layers::Input({6}), layers::Rescaling(64), layers::Dense(16, {.activation = "relu"}), layers::Dense(3)},
+      "network"));
 }
 
 nlohmann::json scaled(const nlohmann::json& inner, double initial, int64_t growth_steps = kGrowth) {
@@ -20,7 +22,7 @@ nlohmann::json scaled(const nlohmann::json& inner, double initial, int64_t growt
 }
 
 nlohmann::json halving_rate() {
-  nlohmann::json sgd = nlohmann::json::parse(SGD(0).config);
+  nlohmann::json sgd = nlohmann::json::parse(optimizers::SGD(0).to_json());
   sgd["config"]["learning_rate"] = {
       {"module", "keras.optimizers.schedules"},
       {"class_name", "ExponentialDecay"},
@@ -54,7 +56,7 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
  protected:
   static std::string device() { return std::get<0>(GetParam()); }
 
-  // A scale with which the gradients of this network overflow several times over.
+  // With this scale the gradients of this network overflow in several steps.
   static double huge() { return device() == "gpu" ? 0x1p16 : device() == "reference" ? 0x1p1023 : 0x1p127; }
 
   static RunOptions options() {
@@ -72,7 +74,7 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
 };
 
 TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
-  const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
+  const auto run = start(scaled(nlohmann::json::parse(optimizers::Adam(0.001).to_json()), huge()));
   MemoryData data(run->open.model, kBatch, 5);
   Probe(*run->session).fill_pattern();
   EXPECT_EQ(run->values(kLossScale), std::vector<double>{huge()});
@@ -102,14 +104,14 @@ TEST_P(LossScaling, AnOverflowKeepsWeightsAndMomentsAndHalvesTheScale) {
     EXPECT_EQ(integer(*run, kLossScaleSteps), steps) << step;
     EXPECT_EQ(run->values(kLossScale), std::vector<double>{scale}) << step;
   }
-  EXPECT_GT(skipped, 3);  // at the start, and when the scale had grown again
+  EXPECT_GT(skipped, 3);  // at the start, and after the scale has grown again
   EXPECT_GT(40 - skipped, 15);
   EXPECT_EQ(run->session->arena_peak_bytes(), run->plan().arena_bytes);
   EXPECT_EQ(Probe(*run->session).first_changed_byte(run->plan().arena_bytes), -1);
 }
 
-// As fit() drives a device that runs ahead: a window's sums are collected when the next one is on its way, so that the
-// last overflow is not known when the next rate is set.
+// Drives a device that runs ahead as fit() does: the sums of a window are collected after the next window is enqueued.
+// So the last overflow is not known when the next learning rate is set.
 void run_ahead(ModelRun& run, BatchSource& data, int64_t windows) {
   for (int64_t window = 0; window < windows; ++window) {
     require(run.whole->step(kBatch, [&](const BatchRequest& piece, const BatchBuffers& into) {
@@ -119,9 +121,9 @@ void run_ahead(ModelRun& run, BatchSource& data, int64_t windows) {
   }
 }
 
-// On one and the same batch, windows whose update is prevented change nothing: what is left is a run without overflows
-// of so many updates. A scale that is a power of two changes no bit of them; one wrong rate would be half or twice the
-// right one, and move weights by more than 1e-4 of themselves.
+// All windows have the same batch, and a window whose update is skipped changes nothing. So the result is that of a run
+// without overflows and with as many updates. A scale that is a power of two changes no bit. One wrong learning rate
+// would be half or twice the right one, and would change weights by more than 1e-4 of their size.
 TEST_P(LossScaling, ASchedulePassesOverUpdatesThatWerePrevented) {
   constexpr int64_t kWindows = 24;
   const auto run = start(scaled(halving_rate(), huge())), calm = start(scaled(halving_rate(), 1, 1000));
@@ -140,14 +142,14 @@ TEST_P(LossScaling, ASchedulePassesOverUpdatesThatWerePrevented) {
 }
 
 TEST_P(LossScaling, WhatWasSavedGoesOn) {
-  const auto run = start(scaled(nlohmann::json::parse(Adam(0.001).config), huge()));
+  const auto run = start(scaled(nlohmann::json::parse(optimizers::Adam(0.001).to_json()), huge()));
   MemoryData data(run->open.model, kBatch, 5);
   while (run->state.iteration < 40 && run->state.iteration - integer(*run, kSkippedUpdates) < 3)
     run->step(data.source(), 0, kBatch);
   TemporaryFolder folder;
   require(save_model(*run->session, nullptr, run->open.config_text, run->state, folder / "saved.keras"));
   const auto again = run_of(folder / "saved.keras", options());
-  EXPECT_EQ(again->state.iteration, 3);  // those that were prevented count for nobody
+  EXPECT_EQ(again->state.iteration, 3);  // skipped updates do not count
   EXPECT_EQ(integer(*again, kSkippedUpdates), 0);
   EXPECT_EQ(integer(*again, kLossScaleSteps), integer(*run, kLossScaleSteps));
   EXPECT_EQ(again->values(kLossScale), run->values(kLossScale));
@@ -165,8 +167,9 @@ INSTANTIATE_TEST_SUITE_P(Devices, LossScaling,
                            return std::get<0>(which.param) + (std::get<1>(which.param) ? "_cut" : "_whole");
                          });
 
-// A plain optimizer that got a scale, as under mixed_float16, trains as it does without one: 2^15 changes no bit of
-// what neither overflows nor vanishes. tests/keras/test_optimizers.py takes the file from here and loads it in Keras.
+// A plain optimizer that is wrapped in a loss scale, as under mixed_float16, trains as it does without one: a scale of
+// 2^15 changes no bit of numbers that neither overflow nor underflow. tests/keras/test_optimizers.py loads the file
+// that this test writes in Keras.
 TEST(SavedForKeras, APlainOptimizerThatGotALossScale) {
   RunOptions options;
   options.batch_size = 4;
@@ -190,7 +193,7 @@ TEST(SavedForKeras, APlainOptimizerThatGotALossScale) {
   }
 }
 
-// Weights and moments of `to` become those of `from`.
+// Copies weights and moments.
 void copy_state(const ModelRun& from, ModelRun& to) {
   const HostView values = require(from.session->look());
   for (const std::string& name : updated_values(from)) {
@@ -201,8 +204,8 @@ void copy_state(const ModelRun& from, ModelRun& to) {
   }
 }
 
-// What a step added to each moment of the last layer, whose gradients come straight from the loss: its gradients times
-// a constant. All golden models keep 0.9 of a moment.
+// Returns what a step added to each moment of the last layer: its gradients times a constant. The gradients of that
+// layer come directly from the loss. In all golden models, a moment decays by 0.9.
 std::vector<double> gradients(const ModelRun& run, const Values& before) {
   std::vector<double> list;
   const std::string state = "/" + state_names(run.open.model.optimizer()).front();
@@ -214,11 +217,11 @@ std::vector<double> gradients(const ModelRun& run, const Values& before) {
   return list;
 }
 
-// float16 keeps 11 bits. Adam turns what rounding leaves of a gradient near zero into a whole step, and a relu may
-// switch, so two trainings part (in Keras's own float32, first weights of the cnn that are off by 2^-12 move the losses
-// of five steps by up to 7.5e-3): each step here starts from the weights and moments that float16's steps have reached.
-// Keras's own mixed_float16 on these models and data is then within 4.2e-4 of float32's loss and 1.6e-3 of the last
-// layer's largest gradient.
+// float16 has 11 bits. Adam turns the rounding error of a gradient near zero into a whole step, and a relu may switch,
+// so two training runs diverge. (In Keras's own float32, changing the initial weights of the cnn by 2^-12 changes the
+// losses of five steps by up to 7.5e-3.) So each float32 step here starts from the weights and moments of the float16
+// run. With that, Keras's own mixed_float16 on these models and data is within 4.2e-4 of float32's loss and
+// within 1.6e-3 of the last layer's largest gradient.
 TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
   if (devices().back() != "gpu") GTEST_SKIP() << "no GPU here";
   constexpr double kLoss = 1e-3, kGradient = 4e-3;

@@ -1,5 +1,5 @@
-// Memory that is taken as phases need it, and devices that fail: what the session and the training loop do about both,
-// on a pretended GPU. What a real one does is in gpu_growth_test.cpp and gpu_faults_test.cpp.
+// Memory growth and failing devices: how the session and the training loop handle both, on a simulated GPU. Tests on a
+// real GPU are in gpu_growth_test.cpp and gpu_faults_test.cpp.
 #include <dlfcn.h>
 
 #include "device/process_memory.h"
@@ -11,7 +11,7 @@ namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2, kHeldOut = 7;
-constexpr int64_t kWindows = 3;  // an epoch: windows of 6, 6 and 5 samples
+constexpr int64_t kWindows = 3;  // per epoch: windows of 6, 6 and 5 samples
 
 std::unique_ptr<ModelRun> make_run(const std::shared_ptr<PretendState>& state) {
   RunOptions options;
@@ -30,7 +30,7 @@ Bytes pages(Bytes bytes) {
   return align_up(bytes + Memory::kGuard, sysconf(_SC_PAGESIZE));
 }
 
-// End of what evaluation needs, a sample at a time; training needs more.
+// Returns the end of the arena that evaluation needs with one sample per batch. Training needs more.
 Bytes evaluation_end(const Plan& plan) {
   const Bytes end = plan.phase(PhaseKind::kEvaluate)->arena_bytes;
   EXPECT_LT(pages(plan.persistent_bytes), pages(end));
@@ -46,7 +46,7 @@ TEST(MemoryGrowth, EachPhaseTakesItsMemoryWhenItFirstRuns) {
   const auto state = std::make_shared<PretendState>();
   const auto run = make_run(state);
   const Plan& plan = run->plan();
-  // The dry run went through all phases, from the smallest to the largest, and gave all but what stays back.
+  // The dry run went through all phases, from the smallest to the largest, and released all but the persistent bytes.
   ASSERT_GT(state->commits.size(), 2U);
   EXPECT_TRUE(std::is_sorted(state->commits.begin(), state->commits.end()));
   EXPECT_EQ(state->commits.front(), pages(plan.persistent_bytes));
@@ -92,11 +92,14 @@ TEST(MemoryGrowth, WhatHadNoRoomRunsOnceThereIsRoom) {
   EXPECT_TRUE(evaluate(*run, data));
 }
 
-// Acts after each step: breaks the device.
+// Breaks the device after a step.
 class Breaker : public FitObserver {
  public:
   explicit Breaker(std::function<void(int64_t)> action) : action_(std::move(action)) {}
-  void on_step(const StepEvent& event) override { action_(event.step); }
+  Status on_step(const StepEvent& event, FitControl&) override {
+    action_(event.step);
+    return {};
+  }
 
  private:
   std::function<void(int64_t)> action_;
@@ -116,7 +119,7 @@ Result<FitResult> work(ModelRun& run, const std::string& folder, bool resume, Fi
 
 using Values = std::map<std::string, std::vector<double>>;
 
-// Weights after a run that ends well.
+// Returns the weights after a run that succeeds.
 Values finish(const std::string& folder, bool resume) {
   const auto run = make_run(std::make_shared<PretendState>());
   FitObserver quiet;
@@ -148,7 +151,7 @@ TEST(DeviceFaults, NoRoomToGoOnKeepsTheCheckpoint) {
   ASSERT_GE(reached, 1);
   const auto state = std::make_shared<PretendState>();
   const auto run = make_run(state);
-  state->room = pages(evaluation_end(run->plan()));  // the rest is taken by another process after the dry run
+  state->room = pages(evaluation_end(run->plan()));  // another process takes the rest after the dry run
   FitObserver quiet;
   const auto result = work(*run, folder.path(), true, quiet);
   ASSERT_FALSE(result);
@@ -211,7 +214,7 @@ TEST(MemoryGrowth, TensorFlowsVariableWinsAsItDoesThere) {
   EXPECT_NE(choose_memory_growth(true, "false").note, "");
 }
 
-// compute-sanitizer is known by its variable or by its library, whatever of them this machine shows.
+// compute-sanitizer is detected by its environment variable or by its library.
 TEST(OverheadBound, LeavesOutWhatComputeSanitizerHolds) {
   const Bytes without = held_by_tools();
   EXPECT_LE(without, kGiB);

@@ -1,11 +1,11 @@
-// The levers change bytes and time, not the training: micro-batches to rounding, recompute not at all.
+// Levers change memory and time, not the training: micro-batches change results only by rounding, recompute not at all.
 #include "tests/support/memory_data.h"
 
 namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kBatch = 16;
-// Summed weight gradients differ by the order of additions alone: 8e-6 of a tensor's maximum was seen on convolutions.
+// Summed weight gradients differ only by the order of additions. On convolutions, 8e-6 of a tensor's maximum was seen.
 constexpr double kBound = 3e-5;
 
 using Tensors = std::map<std::string, std::vector<double>>;
@@ -16,7 +16,7 @@ Tensors weights_of(const ModelRun& run) {
   return tensors;
 }
 
-// What one step took away from each weight: with SGD of rate 1 its gradient.
+// Returns what one step subtracted from each weight. With SGD and a learning rate of 1 this is the gradient.
 Tensors change(const Tensors& before, const Tensors& after) {
   Tensors tensors = before;
   for (auto& [name, values] : tensors)
@@ -25,23 +25,23 @@ Tensors change(const Tensors& before, const Tensors& after) {
 }
 
 struct Case {
-  int64_t micro, window;  // samples in the window: fewer than the batch in an epoch's last
+  int64_t micro, window;  // samples per micro-batch and per window; an epoch's last window may be smaller
   bool weights;
 };
 
-Tensors step_of(const Case& c, int64_t micro, const OptimizerSpec& optimizer, double* loss) {
+Tensors step_of(const Case& c, int64_t micro, const plimsoll::Optimizer& optimizer, double* loss) {
   RunOptions options;
   options.batch_size = kBatch;
   options.forced->micro = micro;
   options.data.samples = c.window < kBatch ? kBatch + c.window : 0;
   options.data.sample_weights = c.weights;
-  const auto run = run_of(small_cnn(), optimizer, SparseCategoricalCrossentropy(), options);
+  const auto run = run_of(small_cnn(), optimizer, losses::SparseCategoricalCrossentropy(), options);
   MemoryData data(run->open.model, kBatch, 11, c.weights);
   const Tensors before = weights_of(*run);
   *loss = run->step(data.source(), 0, c.window);
   const Tensors gradients = change(before, weights_of(*run));
-  if (micro < kBatch && optimizer.config == SGD(1.0).config) {
-    for (const auto& [name, values] : gradients)  // to the rounding of weight - gradient in float32
+  if (micro < kBatch && optimizer.to_json() == optimizers::SGD(1.0).to_json()) {
+    for (const auto& [name, values] : gradients)  // up to the rounding of weight - gradient in float32
       EXPECT_LE(relative_difference(values, run->values(accumulated_value(name))), 1e-5) << name;
   }
   if (c.window == kBatch) {
@@ -55,24 +55,24 @@ class MicroBatch : public ::testing::TestWithParam<Case> {};
 TEST_P(MicroBatch, GradientsAndLossAreThoseOfTheWholeBatch) {
   const Case c = GetParam();
   double whole_loss = 0, loss = 0;
-  const Tensors whole = step_of(c, kBatch, SGD(1.0), &whole_loss);
-  const Tensors cut = step_of(c, c.micro, SGD(1.0), &loss);
+  const Tensors whole = step_of(c, kBatch, optimizers::SGD(1.0), &whole_loss);
+  const Tensors cut = step_of(c, c.micro, optimizers::SGD(1.0), &loss);
   EXPECT_NEAR(loss, whole_loss, 2e-6 * whole_loss);
   for (const auto& [name, values] : whole) {
-    EXPECT_GT(largest(values), 1e-6) << name;  // a gradient there must be
+    EXPECT_GT(largest(values), 1e-6) << name;  // the gradient must not be zero
     EXPECT_LE(relative_difference(cut.at(name), values), kBound) << name;
   }
 }
 
-// Clipping by the norm of all gradients, and decay, happen once a window, on the sums.
+// Clipping by the global norm and weight decay happen once per window, on the summed gradients.
 TEST_P(MicroBatch, ClippingAndDecayActOnceAWindow) {
   const Case c = GetParam();
-  nlohmann::json config = nlohmann::json::parse(SGD(1.0).config);
+  nlohmann::json config = nlohmann::json::parse(optimizers::SGD(1.0).to_json());
   config["config"]["global_clipnorm"] = 0.05;
   config["config"]["weight_decay"] = 0.01;
   double whole_loss = 0, loss = 0;
-  const Tensors whole = step_of(c, kBatch, {config.dump()}, &whole_loss);
-  const Tensors cut = step_of(c, c.micro, {config.dump()}, &loss);
+  const Tensors whole = step_of(c, kBatch, optimizers::Custom("SGD", config["config"].dump()), &whole_loss);
+  const Tensors cut = step_of(c, c.micro, optimizers::Custom("SGD", config["config"].dump()), &loss);
   for (const auto& [name, values] : whole) EXPECT_LE(relative_difference(cut.at(name), values), kBound) << name;
 }
 
@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Cuts, MicroBatch,
                                   std::to_string(which.param.window) + (which.param.weights ? "_weighted" : "");
                          });
 
-// Penalties enter once a window, whatever it is cut into: AdamW on a schedule, clipping and L2 of the golden model.
+// Penalties count once per window, however it is split. The golden model has AdamW with a schedule, clipping and L2.
 TEST(MicroBatch, PenaltiesEnterOnceAWindow) {
   RunOptions options;
   options.batch_size = 4;
@@ -104,15 +104,16 @@ TEST(MicroBatch, PenaltiesEnterOnceAWindow) {
     EXPECT_LE(relative_difference(values, expected.at(name)), kBound) << name;
 }
 
-// The mean over the effective batch with weights is Keras's: the sum of weighted losses over the number of samples.
+// The weighted mean over the effective batch is defined as in Keras: the sum of the weighted losses divided by the
+// number of samples.
 TEST(MicroBatch, SampleWeightsOfTwoDoubleTheGradients) {
   double loss = 0, doubled_loss = 0;
   RunOptions options;
   options.batch_size = kBatch;
   options.forced->micro = 5;
-  const auto plain = run_of(small_cnn(), SGD(1.0), SparseCategoricalCrossentropy(), options);
+  const auto plain = run_of(small_cnn(), optimizers::SGD(1.0), losses::SparseCategoricalCrossentropy(), options);
   options.data.sample_weights = true;
-  const auto weighted = run_of(small_cnn(), SGD(1.0), SparseCategoricalCrossentropy(), options);
+  const auto weighted = run_of(small_cnn(), optimizers::SGD(1.0), losses::SparseCategoricalCrossentropy(), options);
   MemoryData data(plain->open.model, kBatch, 11);
   const auto step = [&](ModelRun& run, bool with) {
     require(run.session->begin({kBatch, 0, 1.0, 3}));
@@ -160,10 +161,11 @@ void expect_bitwise(const std::string& what, const std::function<std::unique_ptr
 }
 
 TEST(Recompute, LeavesEveryBitAsItWas) {
-  const Sequential activations({Input({8, 8, 2}), Conv2D(4, {3, 3}, {.activation = "silu"}),
-                                Conv2D(6, {3, 3}, {.activation = "gelu"}), BatchNormalization(), Activation("relu"),
-                                Flatten(), Dropout(0.4), Dense(5, {.activation = "elu"}),
-                                Dense(4, {.activation = "softmax"})});
+  const auto activations =
+      require(sequential({layers::Input({8, 8, 2}), layers::Conv2D(4, {3, 3}, {.activation = "silu"}),
+                          layers::Conv2D(6, {3, 3}, {.activation = "gelu"}), layers::BatchNormalization(),
+                          layers::Activation("relu"), layers::Flatten(), layers::Dropout(0.4),
+                          layers::Dense(5, {.activation = "elu"}), layers::Dense(4, {.activation = "softmax"})}));
   for (const std::string& device : host_devices()) {
     RunOptions options;
     options.device = device;
@@ -172,26 +174,33 @@ TEST(Recompute, LeavesEveryBitAsItWas) {
         "resnet on " + device, [](const RunOptions& o) { return run_of(golden("resnet.keras"), o); }, options);
     expect_bitwise(
         "activations on " + device,
-        [&](const RunOptions& o) { return run_of(activations, Adam(), SparseCategoricalCrossentropy(), o); }, options);
+        [&](const RunOptions& o) {
+          return run_of(activations, optimizers::Adam(), losses::SparseCategoricalCrossentropy(), o);
+        },
+        options);
     options.forced->micro = 4;
     options.per_micro_batch_norm = true;
     expect_bitwise(
         "micro-batched on " + device,
-        [&](const RunOptions& o) { return run_of(activations, Adam(), SparseCategoricalCrossentropy(), o); }, options);
+        [&](const RunOptions& o) {
+          return run_of(activations, optimizers::Adam(), losses::SparseCategoricalCrossentropy(), o);
+        },
+        options);
   }
 }
 
-// Convolutions, products and pooling made again, at every level; what was measured of the arena is what was planned.
+// Recomputes convolutions, products and pooling at every level. The measured arena must be the planned one.
 TEST(Recompute, OfCostlyNodesLeavesEveryBitAsItWas) {
-  const Sequential deep({Input({12, 12, 3}), Conv2D(8, {3, 3}, {.padding = "same", .activation = "relu"}),
-                         Conv2D(8, {3, 3}, {.padding = "same"}), BatchNormalization(), Activation("relu"),
-                         MaxPooling2D(), Conv2D(16, {3, 3}, {.padding = "same", .activation = "gelu"}),
-                         Conv2D(16, {3, 3}, {.padding = "same", .activation = "relu"}), Conv2D(16, {1, 1}),
-                         BatchNormalization(), Activation("relu"), Flatten(), Dropout(0.4),
-                         Dense(24, {.activation = "relu"}), Dense(4, {.activation = "softmax"})});
+  const auto deep = require(sequential(
+      {layers::Input({12, 12, 3}), layers::Conv2D(8, {3, 3}, {.padding = "same", .activation = "relu"}),
+       layers::Conv2D(8, {3, 3}, {.padding = "same"}), layers::BatchNormalization(), layers::Activation("relu"),
+       layers::MaxPooling2D(), layers::Conv2D(16, {3, 3}, {.padding = "same", .activation = "gelu"}),
+       layers::Conv2D(16, {3, 3}, {.padding = "same", .activation = "relu"}), layers::Conv2D(16, {1, 1}),
+       layers::BatchNormalization(), layers::Activation("relu"), layers::Flatten(), layers::Dropout(0.4),
+       layers::Dense(24, {.activation = "relu"}), layers::Dense(4, {.activation = "softmax"})}));
   for (const std::string& device : host_devices())
     for (const int level : {2, 5, 10}) {
-      if (device == "reference" && level != 5) continue;  // slow, and of the same graphs
+      if (device == "reference" && level != 5) continue;  // slow, and it runs the same graphs
       RunOptions options;
       options.device = device;
       options.batch_size = 6;
@@ -199,7 +208,10 @@ TEST(Recompute, OfCostlyNodesLeavesEveryBitAsItWas) {
       expect_bitwise(
           "resnet" + what, [](const RunOptions& o) { return run_of(golden("resnet.keras"), o); }, options, level);
       expect_bitwise(
-          "deep" + what, [&](const RunOptions& o) { return run_of(deep, Adam(), SparseCategoricalCrossentropy(), o); },
+          "deep" + what,
+          [&](const RunOptions& o) {
+            return run_of(deep, optimizers::Adam(), losses::SparseCategoricalCrossentropy(), o);
+          },
           options, level);
     }
 }

@@ -1,4 +1,4 @@
-// Values that wait in the host's memory: the same training in less of the device's.
+// Offload to host memory: the same training with less device memory.
 #ifdef PLIMSOLL_HAS_CUDA
 #include "backends/cuda/cuda.h"
 #endif
@@ -10,13 +10,13 @@ namespace {
 
 constexpr int64_t kBatch = 8, kSteps = 5;
 
-// Deep enough that much is alive that nobody needs for a while.
-Sequential deep_cnn() {
-  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
-  for (int i = 0; i < 8; ++i) layers.push_back(Conv2D(16, {3, 3}, {.padding = "same", .activation = "tanh"}));
-  layers.push_back(GlobalAveragePooling2D());
-  layers.push_back(Dense(10, {.activation = "softmax"}));
-  return Sequential(layers, "deep");
+// Deep enough that many live values are not read for a while.
+plimsoll::Description deep_cnn() {
+  std::vector<SequentialItem> list = {layers::Input({24, 24, 3})};
+  for (int i = 0; i < 8; ++i) list.push_back(layers::Conv2D(16, {3, 3}, {.padding = "same", .activation = "tanh"}));
+  list.push_back(layers::GlobalAveragePooling2D());
+  list.push_back(layers::Dense(10, {.activation = "softmax"}));
+  return require(sequential(list, "deep"));
 }
 
 class Offload : public ::testing::TestWithParam<std::string> {
@@ -29,7 +29,7 @@ class Offload : public ::testing::TestWithParam<std::string> {
     options.forced->kept = kept;
     options.forced->recompute = recompute;
     options.alone = false;
-    return run_of(deep_cnn(), Adam(1e-3), SparseCategoricalCrossentropy(), options);
+    return run_of(deep_cnn(), optimizers::Adam(1e-3), losses::SparseCategoricalCrossentropy(), options);
   }
 };
 
@@ -47,7 +47,7 @@ TEST_P(Offload, TrainsToTheSameWeightsInLess) {
     Probe(*away->session).fill_pattern();
     for (int64_t i = 0; i < kSteps; ++i) {
       const double loss = away->step(data.source(), 0, kBatch), want = losses[static_cast<size_t>(i)];
-      // A GPU's gradients may add in any order.
+      // A GPU may add gradients in any order.
       EXPECT_NEAR(loss, want, device() == "gpu" ? 1e-5 * std::abs(want) : 0) << kept << ", step " << i;
     }
     for (const Weight& weight : plain->open.model.weights())
@@ -68,7 +68,7 @@ TEST_P(Offload, APlanWithItReadsBackAsItWas) {
   EXPECT_TRUE(validate(read));
 }
 
-// Both levers at once: clones read what came back.
+// With both levers, clones read values that were copied back.
 TEST_P(Offload, GoesTogetherWithRecompute) {
   const auto plain = run(1), away = run(0.85, 1);
   MemoryData data(plain->open.model, kBatch, 12);
@@ -79,7 +79,7 @@ TEST_P(Offload, GoesTogetherWithRecompute) {
 }
 
 #ifdef PLIMSOLL_HAS_CUDA
-// Plans are made with the profile's figure.
+// Plans use the bandwidth in the profile.
 TEST(GpuLink, IsAboutAsFastAsTheProfileSays_gpu) {
   const auto cards = visible_cards();
   if (!cards || cards->front().profile.empty()) GTEST_SKIP() << "no GPU with a profile here";

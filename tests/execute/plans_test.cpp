@@ -1,4 +1,4 @@
-// Several plans in one arena: in turn, and one in place of another.
+// Several plans in one arena: plans that take turns, and a plan that replaces another.
 #include <gtest/gtest.h>
 
 #include "execute/probe.h"
@@ -8,7 +8,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// A plan for the session of a run, as `batch` samples in micro-batches of `micro`.
+// Returns a plan for the session of a run, for `batch` samples in micro-batches of `micro`.
 Plan plan_for(const ModelRun& run, int64_t batch, int64_t micro, int recompute = 0) {
   SearchRequest request = run.request;
   request.batch = batch;
@@ -24,7 +24,7 @@ RunOptions options_for(const std::string& device, int64_t batch) {
   return options;
 }
 
-// What a step needs of the one before, from one session to another.
+// Copies the persistent values from one session to another.
 void copy_values(const Session& from, Session& to) {
   const HostView values = require(from.look());
   for (const PersistentSlot& slot : from.persistent())
@@ -69,14 +69,15 @@ TEST(Plans, ThatReplaceOneAnotherGoOnWithTheLossesTheRunWouldHaveHad) {
     const Bytes whole = changed->plan().arena_bytes;
     for (int i = 0; i < 4; ++i) EXPECT_EQ(step(*changed, 0, 12), step(*same, 0, 12)) << device;
 
-    // Micro-batches add in another order: equal up to rounding. The dropped plan's arena is given back.
+    // Micro-batches add in another order, so results are equal up to rounding. The arena of the dropped plan is
+    // released.
     require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 4)));
     Probe(*changed->session).fill_pattern();
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
     EXPECT_EQ(Probe(*changed->session).first_changed_byte(changed->plan().arena_bytes), -1);
     EXPECT_EQ(changed->session->arena_peak_bytes(), changed->plan().arena_bytes);
 
-    // And back: accumulated gradients take no room any more.
+    // Change back: accumulated gradients need no memory any more.
     require(changed->session->change_plan(changed->open.model, plan_for(*changed, 12, 12)));
     EXPECT_EQ(changed->plan().arena_bytes, whole);
     for (int i = 0; i < 4; ++i) EXPECT_NEAR(step(*changed, 0, 12), step(*same, 0, 12), 1e-5) << device;
@@ -108,13 +109,62 @@ TEST(Plans, OfAnotherArenaAreRefusedAndTheRunGoesOn) {
         request.predict_batch = 8;
         return request;
       }(),
-      0, 0);  // made for an arena of its own, with fewer persistent values
+      0, 0);  // made for another arena, with fewer persistent values
   for (const Plan& plan : {moved, foreign}) {
     EXPECT_FALSE(run->session->add_plan(run->open.model, plan));
     EXPECT_FALSE(run->session->change_plan(run->open.model, plan));
   }
   EXPECT_FALSE(run->session->use(1));
   EXPECT_EQ(step(*run, 0, 8), step(*same, 0, 8));
+}
+
+// Fails at the bind() or the held_bytes() that is counted down to.
+struct Faults {
+  int binds_left = -1, looks_left = -1;  // below 0: none fails
+};
+class FaultyBackend final : public ForwardingBackend {
+ public:
+  FaultyBackend(std::unique_ptr<Backend> backend, Faults& faults)
+      : ForwardingBackend(std::move(backend)), faults_(faults) {}
+
+  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
+    if (faults_.binds_left >= 0 && faults_.binds_left-- == 0) return fail(ErrorCode::kOutOfMemory, "no kernel");
+    return ForwardingBackend::bind(node);
+  }
+  Bytes held_bytes() const override {
+    if (faults_.looks_left >= 0 && faults_.looks_left-- == 0) return Bytes{1} << 50;
+    return ForwardingBackend::held_bytes();
+  }
+
+ private:
+  Faults& faults_;
+};
+
+TEST(Plans, ThatCannotBeAddedOrChangedLeaveTheSessionAsItWas) {
+  for (const std::string& device : host_devices()) {
+    Faults faults;
+    RunOptions options = options_for(device, 8);
+    options.wrap_backend = [&](std::unique_ptr<Backend> backend) {
+      return std::make_unique<FaultyBackend>(std::move(backend), faults);
+    };
+    const auto run = run_of(golden("cnn.keras"), options);
+    const auto same = run_of(golden("cnn.keras"), options_for(device, 8));
+    const auto goes_on = [&](const std::string& what) {
+      EXPECT_EQ(run->plan().batch.effective, 8) << what;
+      EXPECT_FALSE(run->session->use(1)) << what << " stays in the list";
+      EXPECT_EQ(step(*run, 0, 8), step(*same, 0, 8)) << device << ", " << what;
+    };
+    const Plan larger = plan_for(*run, 12, 12);
+    for (const Faults& fault : {Faults{0, -1}, Faults{3, -1}, Faults{-1, 0}}) {
+      faults = fault;
+      EXPECT_FALSE(run->session->add_plan(run->open.model, larger)) << device;
+      goes_on("the plan that was not added");
+      faults = fault;
+      EXPECT_FALSE(run->session->change_plan(run->open.model, larger)) << device;
+      goes_on("the plan that did not replace another");
+    }
+    EXPECT_EQ(require(run->session->add_plan(run->open.model, larger)), 1U) << "without a fault it is added";
+  }
 }
 
 TEST(Plans, LayPersistentValuesOutAlikeWhateverTheirPhasesAre) {

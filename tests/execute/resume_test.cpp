@@ -1,4 +1,4 @@
-// A run that is stopped and goes on gives, to the bit, what one in a single piece gives.
+// A run that is stopped and resumed gives bit for bit the same result as an uninterrupted run.
 #include <fstream>
 
 #include "execute/checkpoint_folder.h"
@@ -9,11 +9,11 @@ namespace plimsoll::engine::testing {
 namespace {
 
 constexpr int64_t kSamples = 17, kBatch = 6, kMicro = 2, kEpochs = 2;
-constexpr int64_t kReads = 3 + 3 + 3;  // an epoch: windows of 6, 6 and 5 samples
+constexpr int64_t kReads = 3 + 3 + 3;  // reads per epoch: windows of 6, 6 and 5 samples, in three micro-batches each
 
 struct Outcome {
   std::map<std::string, std::vector<double>> values;
-  std::vector<Metric> last;  // of the last epoch
+  std::vector<Metric> last;  // metrics of the last epoch
   int64_t iteration = 0;
   bool interrupted = false;
   bool mid_window = false;
@@ -36,7 +36,7 @@ std::unique_ptr<ModelRun> make_run(int prefetch) {
   return std::make_unique<ModelRun>(require(open_description(description, "", {})), options);
 }
 
-// One process's share of the work: stops after so many reads of the training data or of the validation data, 0: never.
+// Does the work of one process. It stops after this many reads of the training or validation data (0: never).
 Outcome work(const std::string& folder, int prefetch, int64_t stop_after, int64_t stop_in_validation, bool resume) {
   const auto run = make_run(prefetch);
   MemoryData train(run->open.model, kSamples, 21, true, {0, -1, true, 9, {}}), held(run->open.model, 7, 31, true);
@@ -81,7 +81,7 @@ void expect_the_same(const Outcome& got, const std::string& what) {
   EXPECT_EQ(got.iteration, want.iteration) << what;
   EXPECT_EQ(got.values, want.values) << what;
   ASSERT_EQ(got.last.size(), want.last.size()) << what;
-  EXPECT_EQ(want.last.size(), 6U) << what;  // loss, accuracy, weighted accuracy, each of training and validation
+  EXPECT_EQ(want.last.size(), 6U) << what;  // loss, accuracy and weighted accuracy, of training and of validation
   for (size_t i = 0; i < want.last.size(); ++i) {
     EXPECT_EQ(got.last[i].name, want.last[i].name) << what;
     EXPECT_EQ(got.last[i].value, want.last[i].value) << what << ": " << want.last[i].name;
@@ -92,7 +92,8 @@ TEST(Resume, AfterEachMicroBatchGivesTheSameBits) {
   EXPECT_EQ(in_one_piece().iteration, 3 * kEpochs);
   for (int64_t stop = 1; stop <= kReads * kEpochs; ++stop) {
     const TemporaryFolder folder;
-    // After an epoch's last micro-batch its validation is left: it may take longer than whoever stopped the run waits.
+    // Stopping after an epoch's last micro-batch leaves its validation for the resumed run, because validation may take
+    // longer than the sender of the signal waits.
     const Outcome first = work(folder.path(), 0, stop, 0, false);
     ASSERT_TRUE(first.interrupted) << "stopped after micro-batch " << stop;
     EXPECT_EQ(first.mid_window, stop % 3 != 0) << stop;
@@ -100,7 +101,7 @@ TEST(Resume, AfterEachMicroBatchGivesTheSameBits) {
   }
 }
 
-// The reading thread is ahead of the training by an unknown number of batches; what it read and nobody used is read
+// The reading thread is an unknown number of batches ahead of training. Batches that were read but not used are read
 // again.
 TEST(Resume, WithReadAheadGivesTheSameBits) {
   for (int64_t stop : {2, 5, 9, 13}) {
@@ -124,7 +125,7 @@ TEST(Resume, AgainAndAgainGivesTheSameBits) {
   Outcome outcome = work(folder.path(), 0, 1, 0, false);
   int pieces = 1;
   for (; outcome.interrupted && pieces < 100; ++pieces) outcome = work(folder.path(), 0, 1, 0, true);
-  EXPECT_EQ(pieces, kReads * kEpochs + 1);  // the last has a validation to make, and no micro-batch before it
+  EXPECT_EQ(pieces, kReads * kEpochs + 1);  // the last run only validates
   expect_the_same(outcome, "stopped after every micro-batch");
 }
 
@@ -141,7 +142,7 @@ Result<FitResult> try_to_resume(const std::string& folder) {
   return fit(*run->session, train.source(), &held.source(), run->state, options, quiet);
 }
 
-// The checkpoint of a folder with another header, and the CRC that belongs to it.
+// Changes the header of the checkpoint in a folder, and its CRC.
 void rewrite(const std::string& folder, const std::function<void(nlohmann::json&)>& edit) {
   const auto run = make_run(0);
   const Checkpoint stored = require(open_checkpoint(checkpoint_path(folder)));
@@ -159,7 +160,7 @@ void rewrite(const std::string& folder, const std::function<void(nlohmann::json&
 
 TEST(Resume, BelievesNoNumberOfAHeader) {
   const TemporaryFolder folder;
-  work(folder.path(), 0, 4, 0, false);  // in the second window
+  work(folder.path(), 0, 4, 0, false);  // stops in the second window
   const std::string whole = text_of(checkpoint_path(folder.path()));
   constexpr int64_t k2To40 = int64_t{1} << 40, k2To62 = int64_t{1} << 62;
   const nlohmann::json kNone;

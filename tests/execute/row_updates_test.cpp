@@ -1,4 +1,4 @@
-// Whole steps with a table: planned, bound, recorded and run, with the table's gradient and without it.
+// Whole steps with an embedding: planned, bound, recorded and run, with the embedding's gradient and without it.
 #include <fmt/format.h>
 
 #include <random>
@@ -17,7 +17,7 @@ struct OptimizerText {
   std::string name, states, update;
 };
 
-// The table is pulled towards zero where it is read.
+// Training moves the rows that are read towards zero.
 Graph training(const OptimizerText& optimizer, const std::string& dtype) {
   const std::string table = fmt::format("{}[{},{}]", dtype, kRows, kWidth);
   std::string text = fmt::format("graph \"train\"\n  %w = input {} weights persistent\n", table);
@@ -42,7 +42,7 @@ Graph training(const OptimizerText& optimizer, const std::string& dtype) {
   return graph;
 }
 
-// Ids of step `step`: a third of them name row 0, as padding does, two name no row.
+// Returns the ids of step `step`. A third of them are 0, like padding; two are not rows of the embedding.
 std::vector<int32_t> ids_of(int step) {
   std::mt19937 random(static_cast<unsigned>(step));
   std::vector<int32_t> ids(kTokens);
@@ -52,7 +52,7 @@ std::vector<int32_t> ids_of(int step) {
   return ids;
 }
 
-// Three steps; the table and its state afterwards.
+// Runs three steps. Returns the embedding and its optimizer state.
 template <typename T>
 std::map<std::string, std::vector<T>> trained(const Backend& backend, const Device& device, const Graph& graph,
                                               bool by_rows) {

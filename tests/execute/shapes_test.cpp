@@ -1,4 +1,4 @@
-// Shapes belong to a plan: one model trains with images of several sizes; masked losses are exact over any window.
+// Shapes belong to a plan, so one model can train with images of several sizes. Masked losses are exact for any window.
 #include "tests/support/compiled.h"
 #include "tests/support/memory_data.h"
 
@@ -80,7 +80,7 @@ struct Step {
   std::map<std::string, std::vector<double>> weights;
 };
 
-// A mask of computed values: rows that a relu left at zero in both channels do not count.
+// A mask from computed values: rows whose relu outputs are zero in both channels do not count.
 Step masked_step(int64_t micro) {
   const Json penalty = {{"class_name", "L2"}, {"config", {{"l2", 0.01}}}};
   const Description description = description_of(

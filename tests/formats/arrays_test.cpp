@@ -1,4 +1,4 @@
-// .npy, .npz and IDX against files NumPy wrote (tests/golden/formats/make.py).
+// .npy, .npz and IDX, compared with files that NumPy wrote (tests/golden/formats/make.py).
 #include <array>
 #include <cstring>
 
@@ -73,12 +73,12 @@ TEST(Npy, CutShortAnywhereIsAnError) {
 
 TEST(Npy, HeaderErrorsNameThePlace) {
   const std::array<std::pair<const char*, const char*>, 8> cases = {
-      {{"", "'{' was expected at character 0"},
-       {"{'descr' '<f4'}", "':' was expected at character 9"},
-       {"{'descr': <f4}", "a quoted word was expected at character 10"},
+      {{"", "expected '{' at character 0"},
+       {"{'descr' '<f4'}", "expected ':' at character 9"},
+       {"{'descr': <f4}", "expected a quoted word at character 10"},
        {"{'descr': '<f4', 'shape': (1,)}", "keys descr, fortran_order and shape"},
-       {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", "True or False was expected at character 34"},
-       {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "a dimension was expected at character 51"},
+       {"{'descr': '<f4', 'fortran_order': 0, 'shape': (1,)}", "expected True or False at character 34"},
+       {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "expected a dimension at character 51"},
        {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}", "a dimension"},
        {"{'descr': '<f4', 'fortran_order': False, 'shape': (1,)} x", "the end of the header"}}};
   for (const auto& [text, message] : cases) EXPECT_FAILS(parse_npy_header(text), kBadDataFile, message);
@@ -226,7 +226,7 @@ TEST(Idx, CutShortAnywhereIsAnErrorAndLeavesNoCache) {
 TEST(Idx, MoreBytesThanTheShapeSaysIsAnError) {
   const TempFolder folder;
   spill(folder / "long", slurp(golden("ubyte.idx")) + "x");
-  EXPECT_FAILS(open_idx(folder / "long"), kBadDataFile, "need 24 bytes, 25 are there");
+  EXPECT_FAILS(open_idx(folder / "long"), kBadDataFile, "needs 24 bytes, but there are 25");
 }
 
 TEST(Idx, DamagedGzipIsAnErrorOrHarmless) {
@@ -238,7 +238,7 @@ TEST(Idx, DamagedGzipIsAnErrorOrHarmless) {
     damaged[at] = static_cast<char>(damaged[at] ^ 0x10);
     spill(folder / "damaged", damaged);
     const auto array = open_idx(folder / "damaged");
-    // The last bits of the last byte of a deflate stream mean nothing.
+    // The last bits of the last byte of a deflate stream are unused.
     EXPECT_TRUE(!array || elements<uint8_t>(*array) == elements<uint8_t>(open_idx(golden("ubyte.idx")).value())) << at;
   }
 }

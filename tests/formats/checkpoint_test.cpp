@@ -71,7 +71,7 @@ TEST(Checkpoint, AMissingTensorOrAnotherTypeIsP212) {
   const auto checkpoint = open_checkpoint(folder / "c");
   ASSERT_OK(checkpoint);
   std::vector<float> out(6);
-  EXPECT_FAILS(checkpoint->read_into("bias", kWeightsType, out.data()), kBadCheckpoint, "no tensor bias");
+  EXPECT_FAILS(checkpoint->read_into("bias", kWeightsType, out.data()), kBadCheckpoint, "tensor bias is missing");
   EXPECT_FAILS(checkpoint->read_into("dense/kernel", {DType::kFloat32, {3, 2}}, out.data()), kBadCheckpoint,
                "f32[2,3]");
 }
@@ -103,7 +103,7 @@ TEST(Checkpoint, NoFlippedByteGivesWrongData) {
       if (first && second) ++harmless;
     }
   }
-  EXPECT_LT(harmless, 3 * 128);  // zeros between tensors
+  EXPECT_LT(harmless, 3 * 128);  // the zeros between tensors
 }
 
 TEST(Checkpoint, CutShortAnywhereIsP212) {

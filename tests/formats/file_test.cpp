@@ -119,7 +119,7 @@ TEST(AtomicFile, AFullDiskIsP601AndKeepsTheOldFile) {
     auto file = AtomicFile::create(folder / "f");
     ASSERT_OK(file);
     EXPECT_FAILS(file->reserve(5000), kWriteFailed, "5000 bytes");
-    EXPECT_FAILS(file->write(bytes_of_text(std::string(2000, 'x'))), kWriteFailed, "to byte 1000");
+    EXPECT_FAILS(file->write(bytes_of_text(std::string(2000, 'x'))), kWriteFailed, "at byte 1000");
     EXPECT_FAILS(check_free_space(folder / "f", 5000), kWriteFailed, "5000 bytes");
   }
   EXPECT_EQ(slurp(folder / "f"), "old");
@@ -144,7 +144,8 @@ TEST(PathAside, IsInTheSameFolderAndCommits) {
   EXPECT_EQ(folder.count(), 1u);
 }
 
-// Of a process that was killed while it wrote; not of one that lives, nor of another file, nor what is recent.
+// Removes files of a process that was killed while writing, but not those of a running process, of another target, or
+// recent ones.
 TEST(PathAside, RemovesWhatDeadWritersLeftLongAgo) {
   const TempFolder folder;
   const pid_t dead = ::fork();
@@ -190,7 +191,8 @@ TEST(TemporaryFile, RoomIsAskedForBeforeAnythingIsUnpacked) {
   EXPECT_FAILS(file->check_space(1001), kWriteFailed, "TMPDIR");
 }
 
-// Whoever may write in the folder must not be able to have another file written: the name is opened once.
+// A user who may write to the folder must not be able to redirect the writing to another file: the name is opened only
+// once.
 TEST(AtomicFile, WritesTheFileItMadeWhateverBecomesOfItsName) {
   const TempFolder folder;
   spill(folder / "victim", "untouched");
@@ -222,7 +224,7 @@ TEST(Cache, FolderFollowsTheEnvironment) {
   EXPECT_FAILS(cache_folder(), kNotWritable, "PLIMSOLL_CACHE");
 }
 
-// Through the cache, counting how often it had to be filled.
+// Fetches a file through the cache and counts how often it had to be filled.
 Result<std::string> fetch_cached(const std::string& path, int& filled) {
   PLIMSOLL_ASSIGN(const File source, File::open_read(path));
   return cached_file(source, "part", [&](const std::string& entry) -> Status {
@@ -274,11 +276,11 @@ TEST(Cache, TheFolderIsForItsOwnerAlone) {
   EXPECT_EQ(mode(), std::filesystem::perms::owner_all);
   std::filesystem::permissions(folder / "cache", std::filesystem::perms::all);
   EXPECT_FAILS(cache_folder(), kNotWritable, "chmod 700");
-  EXPECT_EQ(mode(), std::filesystem::perms::all);  // it may be a folder that others need
+  EXPECT_EQ(mode(), std::filesystem::perms::all);  // unchanged, because others may need the folder
   EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);
   std::filesystem::permissions(folder / "cache", std::filesystem::perms(0755));
   ASSERT_OK(cache_folder());
-  if (::geteuid() != 0) return;  // only root can give a folder away
+  if (::geteuid() != 0) return;  // only root can change the owner of a folder
   ASSERT_EQ(::chown((folder / "cache").c_str(), 12345, 12345), 0);
   EXPECT_FAILS(cache_folder(), kNotWritable, "12345");
 }
@@ -304,7 +306,7 @@ TEST(Cache, SmallEntriesAreReadBackOnlyWhole) {
 }
 
 TEST(Cache, AnEntryOfSomebodyElseIsNotBelieved) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can change the owner of a file";
   const TempFolder folder;
   const Environment cache("PLIMSOLL_CACHE", folder / "cache");
   write_cache_entry("kernel", "code");
@@ -329,7 +331,7 @@ TEST(Cache, EntriesAreClosedToOthersWhateverTheMaskOfModes) {
   for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
     EXPECT_EQ(entry.status().permissions(), std::filesystem::perms(0600)) << entry.path();
   ::chmod((folder / "cache/kernel").c_str(), 0666);
-  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);  // somebody may have changed it
+  EXPECT_EQ(read_cache_entry("kernel"), std::nullopt);  // others may have changed it
 }
 
 TEST(Cache, TheOldestEntriesGoWhenItIsFull) {
@@ -352,7 +354,7 @@ TEST(Cache, TheOldestEntriesGoWhenItIsFull) {
   write_cache_entry("newer", thousand);
   write_cache_entry("newest", thousand);
   EXPECT_EQ(read_cache_entry("older"), std::nullopt);
-  for (const char* name : {"new", "newer", "newest"}) EXPECT_EQ(read_cache_entry(name), thousand);  // used lately
+  for (const char* name : {"new", "newer", "newest"}) EXPECT_EQ(read_cache_entry(name), thousand);  // used recently
 }
 
 }  // namespace

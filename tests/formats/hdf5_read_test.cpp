@@ -1,4 +1,4 @@
-// HDF5 files of every kind that h5py writes (tests/golden/formats/hdf5/make.py), and files made to do harm.
+// HDF5 files of every kind that h5py writes (tests/golden/formats/hdf5/make.py), and malicious files.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -31,7 +31,7 @@ std::string corpus(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/corpus/" + name;
 }
 
-// The elements as float64, which holds every value of the golden files.
+// Returns the elements as float64, which represents every value of the golden files.
 std::vector<double> values_of(const WeightsFile& file, const Dataset& dataset) {
   const auto count = static_cast<size_t>(dataset.type.shape.elements());
   std::vector<double> values(count);
@@ -66,7 +66,7 @@ Status copy(const WeightsFile& source, const std::string& path) {
   return file.commit();
 }
 
-// What the newer format uses for datasets that can grow; h5py's default never does.
+// Returns whether a dataset can grow and uses the newer format, which h5py never does by default.
 bool is_growing(const std::string& file, const std::string& path) {
   const bool newer = file.find("v110") != std::string::npos || file.find("latest") != std::string::npos;
   return newer && (path == "unlimited" || path == "unlimited_twice");
@@ -146,14 +146,14 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Hdf5File, testing::ValuesIn(golden_names()), [](
   return text;
 });
 
-// Harm may end in this error and in no other.
+// A malicious file may only fail with this error.
 template <typename T>
 void expect_refusal(const Result<T>& result) {
   if (result) return;
   EXPECT_EQ(result.error().code, ErrorCode::kBadWeightsFile) << to_text(result.error());
 }
 
-// Reads and copies all of it, as loading and saving do.
+// Reads and copies everything, as loading and saving do.
 void use_all(const WeightsFile& file, const std::string& scratch) {
   for (const auto& dataset : file.datasets()) {
     if (!dataset.unreadable.empty() || dataset.type.bytes() > kMiB) continue;
@@ -169,7 +169,8 @@ int64_t peak_kib() {
   return usage.ru_maxrss;
 }
 
-// Files that took HDF5 1.10 to 8 GiB, an endless loop or a crash: each costs little, whatever becomes of it.
+// With these files HDF5 1.10 used 8 GiB, looped endlessly or crashed. Here each must be cheap, whether it is accepted
+// or not.
 TEST(HostileHdf5, EveryFileOfTheCorpusCostsLittle) {
   const TempFolder folder;
   auto paths = files_of(corpus("hdf5"), ".h5");
@@ -212,7 +213,7 @@ TEST(HostileHdf5, GroupsNestedTooDeepAreRefused) {
   }
 }
 
-// The file that write_weights() makes of two vectors, with bytes of it changed.
+// The file that write_weights() makes from two vectors, with some of its bytes changed.
 class EditedHdf5 : public testing::Test {
  protected:
   void SetUp() override {
@@ -250,13 +251,13 @@ TEST_F(EditedHdf5, ElementsOutsideOfTheFile) {
   for (const uint64_t address : {uint64_t{1} << 62, ~uint64_t{0} - 1, static_cast<uint64_t>(text_.size()) - 100}) {
     SetUp();
     replace("\3\1" + number(128), "\3\1" + number(address));
-    EXPECT_FAILS(open(), kBadWeightsFile, "outside of the file");
+    EXPECT_FAILS(open(), kBadWeightsFile, "outside the file");
   }
 }
 
 TEST_F(EditedHdf5, ShapesBeyondTheFile) {
   replace(number(100), number(uint64_t{1} << 40));
-  EXPECT_FAILS(open(), kBadWeightsFile, "outside of the file");
+  EXPECT_FAILS(open(), kBadWeightsFile, "outside the file");
   SetUp();
   replace(number(100), number(~uint64_t{0}));
   const auto file = open();
@@ -267,13 +268,13 @@ TEST_F(EditedHdf5, ShapesBeyondTheFile) {
 TEST_F(EditedHdf5, GroupsThatHoldThemselvesAreEnteredOnce) {
   const auto file = open();
   ASSERT_OK(file);
-  replace(number(file->find("b")->address), text_.substr(64, 8));  // the root's header, from the superblock
+  replace(number(file->find("b")->address), text_.substr(64, 8));  // the root's header address, from the superblock
   const auto looped = open();
   ASSERT_OK(looped);
   EXPECT_EQ(looped->datasets().size(), 1u);
 }
 
-// Each lies inside the file; all of them together are larger than it.
+// Each dataset lies inside the file, but all of them together are larger than it.
 TEST_F(EditedHdf5, DatasetsThatShareElementsAreRefused) {
   std::vector<WeightEntry> entries;
   for (int i = 0; i < 40; ++i) entries.push_back({fmt::format("x{}", i), {DType::kFloat32, {100}}, values_.data()});
@@ -285,7 +286,8 @@ TEST_F(EditedHdf5, DatasetsThatShareElementsAreRefused) {
   ASSERT_OK(many);
   text_ = slurp(folder_ / "many.h5");
   for (const auto& each : many->datasets()) {
-    const auto shape = static_cast<size_t>(each.address) + 16 + 8 + 8;  // behind two heads, in the dataspace message
+    // After two message headers, in the dataspace message.
+    const auto shape = static_cast<size_t>(each.address) + 16 + 8 + 8;
     text_.replace(shape, 8, number(2000));
     const size_t layout = text_.find("\3\1", shape);
     text_.replace(layout + 2, 8, number(128));
@@ -307,7 +309,7 @@ TEST_F(EditedHdf5, BytesThatAreNoBooleanBecomeOne) {
   EXPECT_EQ(out, (std::vector<uint8_t>{0, 1, 1, 1}));
 }
 
-// Every single byte of a small file set to other values: an error or a file, and no exception.
+// Sets every single byte of a small file to other values: the result must be an error or a file, never an exception.
 TEST_F(EditedHdf5, NoSingleByteDoesHarm) {
   const std::string whole = text_;
   for (size_t at = 0; at < whole.size(); at += at < 128 || at > 700 ? 1 : 16) {

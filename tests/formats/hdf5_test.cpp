@@ -74,7 +74,7 @@ TEST(WeightsFile, CopiesKeepAttributesAndUnknownDatasets) {
   const auto copy = WeightsFile::open(folder / "copy.h5", "copy.h5");
   ASSERT_OK(copy);
   ASSERT_EQ(copy->datasets().size(), 5u);
-  EXPECT_EQ(copy->find("a/vars/1")->type.dtype, DType::kBFloat16);  // known by its attribute alone
+  EXPECT_EQ(copy->find("a/vars/1")->type.dtype, DType::kBFloat16);  // recognised only by its attribute
 }
 
 TEST(WeightsFile, AWriteThatFailsInTheMiddleIsP601AndTheNextOneWorks) {

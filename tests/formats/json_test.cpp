@@ -21,7 +21,7 @@ TEST(ParseJson, NamesTheFileTheLineAndTheColumn) {
   EXPECT_FAILS(parse_json("{", "p.plan", ErrorCode::kBadPlan), kBadPlan, "p.plan");
 }
 
-// What would take more memory than any model's is refused by counting alone.
+// Text that would take more memory than any model's JSON is rejected by counting, before parsing.
 TEST(ParseJson, ManySmallValuesAreRefused) {
   for (const char* piece : {"[],", "{},", "0,", "\"\",", "[[[],[]],{\"\":{}}],"}) {
     const std::string text = "[" + repeated(piece, 8 * kMiB) + "0]";

@@ -1,4 +1,4 @@
-// .keras files against what Keras 3.0.0 and 3.15.1 wrote (tests/golden/formats/make.py).
+// .keras files, compared with those that Keras 3.0.0 and 3.15.1 wrote (tests/golden/formats/make.py).
 #include <fmt/format.h>
 
 #include <numeric>
@@ -88,8 +88,8 @@ TEST_P(KerasFile, OptimizerVariablesComeInOrder) {
   }
 }
 
-// Writes every weight plus one and every optimizer variable plus two (the iteration too), then reads it back.
-// With PLIMSOLL_KEEP the file stays, for Keras to be asked about it.
+// Writes every weight plus one and every optimizer variable plus two (including the iteration), then reads them back.
+// If PLIMSOLL_KEEP is set, the file is kept, so that Keras can load it.
 TEST_P(KerasFile, IsWrittenBackWithNewWeights) {
   const TempFolder folder;
   const auto out = folder / fmt::format("{}-{}.keras", GetParam().model, GetParam().version);

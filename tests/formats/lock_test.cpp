@@ -34,7 +34,7 @@ TEST_F(LockTest, OneHolderAtATimeAndNoFileAfterwards) {
     EXPECT_NE(second.error().what.find(fmt::format("the folder is in use by another run, process {}", ::getpid())),
               std::string::npos)
         << second.error().what;
-    EXPECT_TRUE(std::filesystem::exists(path_)) << "the file of the holder stays";
+    EXPECT_TRUE(std::filesystem::exists(path_)) << "the holder's file must stay";
   }
   EXPECT_FALSE(std::filesystem::exists(path_));
   EXPECT_TRUE(LockFile::create(path_, "the folder"));

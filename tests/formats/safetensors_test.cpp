@@ -1,4 +1,4 @@
-// .safetensors as --data reads it: through the table of formats.
+// .safetensors as --data reads it, through the table of formats.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +25,8 @@ std::string file_text(const std::string& header, const std::string& data) {
   return with_length(header.size(), header + data);
 }
 
-// As safetensors.numpy.save_file writes {"x": uint8 2 x 3, "y": int64 2}: metadata, blanks up to a multiple of 8.
+// Written like safetensors.numpy.save_file writes {"x": uint8 2 x 3, "y": int64 2}: with metadata, and blanks up to a
+// multiple of 8.
 const std::string kHeader = R"({"__metadata__":{"format":"np"},"y":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
                             R"("x":{"dtype":"U8","shape":[2,3],"data_offsets":[16,22]}}   )";
 const std::string kData = std::string("\1\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0", 16) + "abcdef";
@@ -37,7 +38,7 @@ class Safetensors : public testing::Test {
     return path();
   }
   std::string path() const { return folder_ / "data.safetensors"; }
-  // The message of a file with one array "x" of this entry, over 8 bytes of data.
+  // Returns the message for a file with one array "x" that has this header entry and 8 bytes of data.
   std::string refused(const std::string& entry) {
     write(file_text(fmt::format(R"({{"x":{}}})", entry), "01234567"));
     const auto opened = format().open_named(path(), "x");

@@ -1,4 +1,4 @@
-// What the tests of formats/ share: a folder that goes away, whole files as text, the golden files.
+// Shared by the tests of formats/: a temporary folder, whole files as text, the golden files.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 
 namespace plimsoll::engine::test {
 
-// Removed at the end, unless PLIMSOLL_KEEP names a folder to keep files in.
+// The folder is removed at the end, unless PLIMSOLL_KEEP names a folder to keep the files in.
 class TempFolder {
  public:
   TempFolder() {
@@ -29,7 +29,7 @@ class TempFolder {
     const auto* info = testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string("plimsoll-") + info->test_suite_name() + "-" + info->name() + "-" +
                        std::to_string(::getpid()) + "-" + std::to_string(counter++);
-    std::replace(name.begin(), name.end(), '/', '-');  // of parametrised tests
+    std::replace(name.begin(), name.end(), '/', '-');  // names of parametrised tests contain slashes
     path_ = base / name;
     std::filesystem::create_directories(path_);
   }
@@ -57,14 +57,14 @@ inline std::string slurp(const std::string& path) {
   return out.str();
 }
 
-// A new file each time: truncating an old one makes some file systems flush it.
+// Writes a new file each time, because truncating an old one makes some file systems flush it.
 inline void spill(const std::string& path, std::string_view text) {
   std::filesystem::remove(path);
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
   out.write(text.data(), static_cast<std::streamsize>(text.size()));
 }
 
-// The largest file this process may write, while it lives: a disk that fills up.
+// Limits the size of the files that this process may write, to simulate a full disk, until it is destroyed.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -114,7 +114,7 @@ class Environment {
     const auto& ok_ = (expression);                                              \
     ASSERT_TRUE(ok_.has_value()) << (ok_ ? "" : plimsoll::to_text(ok_.error())); \
   } while (false)
-// The call must fail with this code, and its text must hold `part`.
+// The call must fail with this code, and its text must contain `part`.
 #define EXPECT_FAILS(expression, expected_code, part)                                                                  \
   do {                                                                                                                 \
     const auto& failed_ = (expression);                                                                                \

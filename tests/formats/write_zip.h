@@ -1,4 +1,4 @@
-// A zip of small entries, as text.
+// Returns a zip archive of small entries as text.
 #pragma once
 
 #include "formats/zip/zip_writer.h"

@@ -27,7 +27,7 @@ TEST(Zip, ReadsBackWhatWasWritten) {
   EXPECT_FAILS(zip->text(*zip->find("a.txt"), 4), kNotAKerasFile, "at most");
 }
 
-// Python takes the last entry of a name, others the first: what is read must not depend on who reads.
+// Python reads the last entry with a name, other programs the first. The contents must not depend on the reader.
 TEST(Zip, ANameThatStandsTwiceIsRefused) {
   const TempFolder folder;
   write_zip(folder / "z", {{"config.json", "{}"}, {"a", "alpha"}, {"config.json", "{\"b\":1}"}});
@@ -40,9 +40,10 @@ TEST(Zip, AnEntryThatCannotUnpackToItsSizeIsRefused) {
   auto text = slurp(folder / "z");
   const auto directory = text.find("PK\x01\x02");
   text[directory + 10] = 8;                          // deflated
-  text.replace(directory + 24, 4, "\0\0\0\x10", 4);  // to 256 MiB, from five bytes
+  text.replace(directory + 24, 4, "\0\0\0\x10", 4);  // five bytes that would decompress to 256 MiB
   spill(folder / "z", text);
-  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile, "5 compressed bytes cannot unpack to 268435456");
+  EXPECT_FAILS(ZipReader::open(folder / "z", kBad), kNotAKerasFile,
+               "5 compressed bytes cannot decompress to 268435456");
 }
 
 TEST(Zip, TooManyEntriesAreRefused) {
@@ -53,7 +54,7 @@ TEST(Zip, TooManyEntriesAreRefused) {
   };
   const uint64_t entries = 100'001, bytes = entries * 46;
   text.assign(bytes, '\0');
-  put(0x06064b50, 4), put(44, 8), put(45, 2), put(45, 2), put(0, 8);  // ZIP64's end of the directory
+  put(0x06064b50, 4), put(44, 8), put(45, 2), put(45, 2), put(0, 8);  // the ZIP64 end of central directory record
   put(entries, 8), put(entries, 8), put(bytes, 8), put(0, 8);
   put(0x07064b50, 4), put(0, 4), put(bytes, 8), put(1, 4);
   put(0x06054b50, 4), put(0, 4), put(0xffff, 2), put(0xffff, 2), put(0xffffffff, 4), put(0xffffffff, 4), put(0, 2);
@@ -72,7 +73,7 @@ TEST(Zip, ACommentAtTheEndIsSkipped) {
   EXPECT_EQ(zip->text(*zip->find("a"), 10).value(), "alpha");
 }
 
-// More than 4 GiB, in a file with a hole: the writer must use ZIP64 and the reader follow it.
+// More than 4 GiB, in a file with a hole: the writer must use ZIP64, and the reader must read it.
 TEST(Zip, EntriesBeyondFourGigabytesUseZip64) {
   const TempFolder folder;
   const int64_t bytes = 5 * kGiB;

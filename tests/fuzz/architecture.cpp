@@ -1,4 +1,4 @@
-// A Keras architecture in JSON: parsed, made into a model, and its training graph built.
+// Parses a Keras architecture in JSON, creates a model from it, and builds its training graph.
 #include "formats/keras/archive.h"
 #include "model/model.h"
 #include "ops/build.h"

@@ -1,4 +1,4 @@
-// A checkpoint whose header has the right checksum: its small tensors are read.
+// Opens a checkpoint whose header checksum has been corrected, and reads its small tensors.
 #include "formats/checkpoint/checkpoint.h"
 
 #include <zlib.h>

@@ -1,8 +1,8 @@
-// What the fuzz targets share. A target takes one input as a file from a stranger and must come back: no crash, no
-// report of a sanitizer, no endless loop, no exception, no internal error.
+// Shared by the fuzz targets. A target treats one input as an untrusted file and must return: no crash, no sanitizer
+// report, no endless loop, no exception, no internal error.
 //
 // Every target is built twice: with libFuzzer (cmake --preset fuzz), and with replay.cpp as a program that runs given
-// files once, for any compiler.
+// files once, which works with any compiler.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace plimsoll::engine::fuzz {
 
 using Input = std::span<const uint8_t>;
 
-// The input as a file in memory; gone with this object.
+// The input as a file in memory. It is removed with the object.
 class InputFile {
  public:
   explicit InputFile(Input input);
@@ -33,15 +33,15 @@ class InputFile {
   std::string path_;
 };
 
-// A folder of this process in memory, made once and removed at the end. It is the cache ($PLIMSOLL_CACHE) and the place
-// of temporary files ($TMPDIR), and no file in it may grow beyond 64 MiB.
+// Returns this process's folder in memory, which is made once and removed at the end. It is used as the cache
+// ($PLIMSOLL_CACHE) and for temporary files ($TMPDIR). No file in it may grow beyond 64 MiB.
 const std::string& scratch_folder();
 void empty_scratch_folder();
 
-// Stops with a report. For what must never come out of a bad file though no sanitizer sees it.
+// Stops with a report, for results that a bad file must never have although no sanitizer detects them.
 [[noreturn]] void found(const std::string& what);
 
-// Bad input is never an error of the program itself, and never takes all memory.
+// Bad input must never cause an internal error, and must never use up all memory.
 template <typename T>
 void check_error(const Result<T>& result) {
   if (result) return;
@@ -49,7 +49,7 @@ void check_error(const Result<T>& result) {
   if (code == ErrorCode::kInternal || code == ErrorCode::kOutOfMemory) found(to_text(result.error()));
 }
 
-// The input with every CRC32 in its zip directory made right, so that mutations reach what lies behind the check.
+// Returns the input with every CRC32 in its zip directory corrected, so that mutations get past the checksums.
 std::string with_zip_checksums(Input input);
 
 }  // namespace plimsoll::engine::fuzz

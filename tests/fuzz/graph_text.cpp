@@ -1,4 +1,4 @@
-// Graph text, as it stands in saved plans: parsed, printed, parsed again to the same text, and verified.
+// Parses graph text, as in saved plans, prints it, parses it again to the same text, and verifies it.
 #include "ops/op.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -13,7 +13,7 @@ void run(std::string_view text) {
   const auto again = parse_graph(printed);
   if (!again) found(to_text(again.error()));
   if (print(*again) != printed) found("a graph that prints as another one");
-  (void)verify(*graph);  // kInternal is what a wrong graph gives, by contract
+  (void)verify(*graph);  // kInternal is the expected error for an invalid graph
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// model.weights.h5 of a .keras file: every small dataset read, and everything copied into a new file as saving does.
+// Reads every small dataset of a .keras file's model.weights.h5, and copies everything into a new file, as saving does.
 #include <vector>
 
 #include "formats/hdf5/weights_file.h"
@@ -15,7 +15,8 @@ void read_datasets(const WeightsFile& weights) {
     const Bytes bytes = dataset.type.bytes();
     if (bytes > std::min(kLargestRead, left)) continue;
     left -= bytes;
-    std::vector<std::byte> buffer(static_cast<size_t>(bytes));  // a byte too many is seen
+    // The exact size, so that a write past the end is detected.
+    std::vector<std::byte> buffer(static_cast<size_t>(bytes));
     check_error(weights.read_into(dataset.path, dataset.type, buffer.data()));
   }
 }

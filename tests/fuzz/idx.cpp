@@ -1,4 +1,4 @@
-// IDX, plain or gzipped. What follows a 'z' is gzipped here, so that mutations reach what lies behind gzip's checksum.
+// IDX, plain or gzipped. Bytes after a leading 'z' are gzipped here, so that mutations get past gzip's checksum.
 #include "formats/idx/idx.h"
 
 #include <zlib.h>

@@ -1,4 +1,4 @@
-// NumPy's .npy.
+// Opens the input as NumPy's .npy and reads its elements.
 #include "formats/npy/npy.h"
 
 #include "tests/fuzz/read_array.h"

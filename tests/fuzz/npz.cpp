@@ -1,4 +1,4 @@
-// NumPy's .npz with right checksums: every array opened, the compressed ones through the cache.
+// NumPy's .npz with corrected checksums: opens every array, compressed ones through the cache.
 #include "formats/npz/npz.h"
 
 #include "tests/fuzz/read_array.h"

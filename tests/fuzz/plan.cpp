@@ -1,4 +1,4 @@
-// A saved plan: read and validated. A plan that is accepted is written and read again, to the same text.
+// Reads and validates a saved plan. An accepted plan is written and read again, and must give the same text.
 #include "plan/plan.h"
 
 #include "formats/json/parse.h"

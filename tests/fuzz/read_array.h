@@ -1,4 +1,4 @@
-// Reads what an ArraySource promises, as the data stage does.
+// Reads all elements of an ArraySource, as the data stage does.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Runs a fuzz target once on every file named, and on every file of every folder named, within 2 GiB of addresses.
+// Runs a fuzz target once on every given file, and on every file of every given folder, with a 2 GiB limit on address
+// space.
 #include <sys/resource.h>
 
 #include <cstdio>
@@ -16,7 +17,7 @@ bool replay(const std::filesystem::path& path) {
   const std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
   if (!in.is_open() || in.bad()) return false;
   std::printf("%s\n", path.c_str());
-  std::fflush(stdout);  // the last name stays when the target does not come back
+  std::fflush(stdout);  // so that the last name is printed even if the target does not return
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   return true;
 }
@@ -24,7 +25,7 @@ bool replay(const std::filesystem::path& path) {
 }  // namespace
 
 int main(int argc, char** argv) {
-#ifndef __SANITIZE_ADDRESS__  // which takes all addresses there are
+#ifndef __SANITIZE_ADDRESS__  // AddressSanitizer reserves all address space
   const rlimit most{rlim_t{2} << 30, rlim_t{2} << 30};
   setrlimit(RLIMIT_AS, &most);
 #endif

@@ -1,4 +1,4 @@
-"""Gives the whole program mutated files and looks at how it ends: beside the fuzz targets, which run one parser each.
+"""Runs the whole program on mutated files and checks how it exits. The fuzz targets test one parser each.
 
     python3 tests/fuzz/whole_program.py KIND [CASES [SEED]]     KIND: plan, checkpoint, zip, hdf5 or config
 
@@ -37,7 +37,7 @@ VALUES = NUMBERS + ["", "x", None, True, [], {}]
 
 
 def places(value, path=()):
-    """Where the values inside a JSON value are."""
+    """Returns the paths of the values inside a JSON value."""
     children = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, child in children:
         yield path + (key,)
@@ -45,7 +45,7 @@ def places(value, path=()):
 
 
 def edited_text(text, rand):
-    """Graph text with a number, a line or a type changed."""
+    """Returns graph text in which a number, a line or a type is changed."""
     lines = text.split("\n")
     at = rand.randrange(len(lines))
     way = rand.randrange(4)
@@ -121,14 +121,14 @@ def checkpoint_cases(folder, rand):
     while True:
         shutil.rmtree(run)
         run.mkdir()
-        text = edited_json(header, rand).ljust(length)  # tensors stay where the table says, unless it grew
+        text = edited_json(header, rand).ljust(length)  # tensors stay at the offsets in the table, unless the text grew
         start = whole[:8] + struct.pack("<Q", len(text))
         file.write_bytes(start + struct.pack("<II", zlib.crc32(text, zlib.crc32(start)), 0) + text + tensors)
         yield fit + ["--resume", "--epochs", "2"]
 
 
 def archive_cases(folder, rand, edit):
-    """`edit` makes the bytes of an archive from the entries of a good one."""
+    """`edit` makes the bytes of an archive from the entries of a valid one."""
     with zipfile.ZipFile(GOLDEN / "cnn.keras") as archive:
         entries = {name: archive.read(name) for name in archive.namelist()}
     model = folder / "edited.keras"
@@ -159,7 +159,7 @@ KINDS = {
 
 
 def ended(command, folder):
-    """Exit code (negative: the signal), MiB held, seconds, what was printed."""
+    """Returns the exit code (negative: the signal), resident MiB, seconds, and the output."""
     begun = time.monotonic()
     with open(folder / "printed", "w+b") as printed:
         process = subprocess.Popen([PROGRAM, *command], stdout=printed, stderr=printed, env={**os.environ, "GOMP_SPINCOUNT": "2000"},

@@ -1,4 +1,4 @@
-// A zip archive with right checksums: every entry unpacked, then opened as a .keras file.
+// A zip archive with corrected checksums: extracts every entry, then opens the archive as a .keras file.
 #include "formats/keras/archive.h"
 #include "tests/fuzz/fuzz.h"
 

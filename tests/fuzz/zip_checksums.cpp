@@ -1,4 +1,4 @@
-// Walks a zip archive without trusting it, and shares no code with formats/zip.
+// Walks an untrusted zip archive. Shares no code with formats/zip.
 #include <zlib.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-"""Makes the golden files beside it, so that tests without Keras still compare with Keras's numbers.
+"""Makes the golden files beside this script, so that tests without Keras can still compare with Keras's numbers.
 
     .venv/bin/python tests/golden/make_golden.py
 

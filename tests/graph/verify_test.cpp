@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// A graph that verifies: x -> relu -> y, and w updated by w2.
+// A valid graph: x -> relu -> y, and w updated by w2.
 Graph sound() {
   GraphBuilder b = make_builder();
   const ValueId x = b.input("x", {DType::kFloat32, Shape{2, 3}}, Category::kInputs, false);
@@ -85,7 +85,7 @@ TEST(Verify, RefusesBadUpdates) {
 TEST(Verify, RefusesAWrongProducer) {
   Graph g = sound();
   g.value(g.find("y")).producer = 1;
-  expect_refused(g, "%y is written by node 0 (relu) but names node 1");
+  expect_refused(g, "%y is written by node 0 (relu), but its producer is node 1");
 }
 
 TEST(Verify, RefusesALayoutSmallerThanItsValue) {
@@ -101,7 +101,7 @@ TEST(Verify, RefusesUnknownOpsAndWrongTypes) {
   expect_refused(g, "there is no op 'rleu'");
   g = sound();
   g.value(g.find("y")).type.shape = Shape{3, 2};
-  expect_refused(g, "relu writes %y as f32[3,2], but gives f32[2,3]");
+  expect_refused(g, "relu has output %y of type f32[3,2], but the op infers f32[2,3]");
   g = sound();
   g.nodes[1].attrs = {};
   expect_refused(g, "affine: needs attribute scale (real); got f32[3]");
@@ -110,7 +110,7 @@ TEST(Verify, RefusesUnknownOpsAndWrongTypes) {
 TEST(Verify, ChecksBodiesOfFusedNodes) {
   Graph g = sound();
   g.nodes[0].op = "fused";
-  expect_refused(g, "fused nodes, and only they, have a body");
+  expect_refused(g, "only fused nodes may have a body");
   GraphBuilder body = make_builder();
   const ValueId x = body.input("x", {DType::kFloat32, Shape{2, 3}}, Category::kInputs, false);
   body.output(body.add1("relu", {x}));

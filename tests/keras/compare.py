@@ -1,21 +1,21 @@
-"""How near two sides must be, and the nearest they came: `close` records the worst ratio to each bound.
+"""How close the two sides must be. `close` checks a bound and records the worst ratio to it.
 
-All bounds are relative to the largest magnitude of the tensor compared: an element near zero is the difference of large
-terms and carries their rounding error.
+All bounds are relative to the largest magnitude of the compared tensor, because an element near zero is the difference of
+large terms and has their rounding error.
 
 OUTPUT, GRADIENT 1e-5   one layer, float32: both sides sum the same few hundred products in another order, which moves
                         a sum by some sqrt(n) to n units of 2^-24 (6e-8) of its largest partial sum.
-ZERO 1e-6               a tensor whose true gradient is zero (a bias before BatchNorm) holds the rounding of a sum that
-                        cancels: at most this share of the model's largest gradient.
+ZERO 1e-6               a tensor whose true gradient is zero (a bias before BatchNorm) contains the rounding error of a sum
+                        that cancels: at most this share of the model's largest gradient.
 LOSS 1e-5               a mean of such values; also each of the first losses of a small model.
 FEW_STEPS 1e-5          a dozen steps of one tiny network, where nothing amplifies rounding: losses, weights, moments.
-RUN_LOSS 1e-5,          20 steps of a small model in float32: each step feeds its rounding into the next, and a ReLU on the
-RUN_WEIGHT 1e-4,        edge may fall the other way. self_agreement.py prints how far Keras is from itself (oneDNN on and off):
-STATE 3e-4              losses 3e-7, weights 6e-6, moments 3e-5 at worst; the bounds leave ten times that and more.
-OLDEST 1e-3             training handed to Keras 3.0.0 on JAX: five steps there are 2e-4 away from the same steps in the newest Keras on
-                        TensorFlow, which are 3e-7 away from float64.
+RUN_LOSS 1e-5,          20 steps of a small model in float32: the rounding of a step affects the next ones, and a ReLU input
+RUN_WEIGHT 1e-4,        near 0 may change its sign. self_agreement.py prints how far Keras is from itself (oneDNN on and off):
+STATE 3e-4              losses 3e-7, weights 6e-6, moments 3e-5 at worst; the bounds are at least ten times that.
+OLDEST 1e-3             training continued in Keras 3.0.0 on JAX: five steps there differ by 2e-4 from the same steps in the newest
+                        Keras on TensorFlow, which differ by 3e-7 from float64.
 FLOAT64_WEIGHT 1e-6     whole large models in float64 after 20 steps of Adam; Keras agrees with itself to 4e-9.
-MICRO 3e-5              one window cut into micro-batches against the whole batch (other order of additions).
+MICRO 3e-5              one window split into micro-batches against the whole batch (other order of additions).
 """
 
 import numpy as np
@@ -63,9 +63,9 @@ def close(kind, where, got, want, bound, scale=None, allowance=0.0):
 
 
 def recovered_gradient(before, after, rate):
-    """The gradient of one plain SGD step, and the rounding that subtracting the stored weights brought in.
+    """The gradient of one plain SGD step, and the rounding error from subtracting the stored weights.
 
-    after = round(before - rate * g); rate is a power of two, so only that rounding is lost: half a unit of the larger.
+    after = round(before - rate * g). The rate is a power of two, so this is the only rounding: half a unit of the larger one.
     """
     g = (np.asarray(before, np.float64) - np.asarray(after, np.float64)) / rate
     return g, HALF_ULP * max(largest(before), largest(after)) / rate

@@ -1,4 +1,4 @@
-"""One Python process does all Keras work: TensorFlow without oneDNN, two threads, nothing from a GPU."""
+"""One Python process does all Keras work: TensorFlow without oneDNN, with two threads and without a GPU."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ tf.config.threading.set_inter_op_parallelism_threads(2)
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """Names of layers and random numbers do not depend on which tests ran before."""
+    """Makes layer names and random numbers independent of the tests that ran before."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(1)
 

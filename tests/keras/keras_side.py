@@ -6,7 +6,7 @@ import tensorflow as tf
 
 
 def randomize(model, seed=0):
-    """Every weight gets a value that matters: no zero bias, no unit gamma, no trivial statistic."""
+    """Gives every weight a random value: no bias is 0, no gamma is 1, no statistic is trivial."""
     rng = np.random.default_rng(seed)
     for w in model.weights:
         draw = rng.standard_normal(w.shape).astype(np.float32)
@@ -40,7 +40,7 @@ def load(path):
 
 
 def step_gradients(model, x, y, sample_weight=None):
-    """(loss, gradients of trainable_variables) of one training step; statistics of BatchNorm move, weights do not."""
+    """(loss, gradients of trainable_variables) of one training step; it updates BatchNorm statistics, but not weights."""
     with tf.GradientTape() as tape:
         loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=sample_weight, training=True)
     gradients = tape.gradient(loss, model.trainable_variables)
@@ -60,7 +60,7 @@ def count(data):
 
 
 def batches(x, y, size):
-    """In order, the last partial one included. A lone output is given as an array: by name Keras refuses it."""
+    """All batches in order, including the last, smaller one. A single output is passed as an array, because Keras refuses its name."""
     y = lone(y)
     for begin in range(0, count(x), size):
         piece = slice(begin, min(begin + size, count(x)))
@@ -68,7 +68,7 @@ def batches(x, y, size):
 
 
 def train(model, x, y, size, epochs=1, eager=False, **named):
-    """Losses of train_on_batch over all batches in order. A tiny network is done sooner than its graph would be traced."""
+    """Losses of train_on_batch over all batches in order. For a tiny network, eager mode is faster than tracing its graph."""
     model.run_eagerly = eager
     losses = []
     for _ in range(epochs):

@@ -2,7 +2,7 @@
 
 BENCH   seven models measured against TensorFlow (two convolutions at Fashion-MNIST's size, the CNNs of the seed article,
         a ResNet-20, a 1x1-heavy and a depthwise net)
-SMALL   a dozen small models, one for each way layers are put together, with their compile configuration and data
+SMALL   a dozen small models, one for each way to combine layers, with their compile configuration and data
 """
 
 import dataclasses
@@ -69,7 +69,7 @@ def labelled(rng, n, shape, classes=10):
 
 
 def unet(keras, px=32, channels=3, base=8, depth=2, classes=3, normalize=False):
-    """Down by max-pooling, up by transposed convolutions, skips by Concatenate; a class for every pixel."""
+    """A U-Net: max-pooling down, transposed convolutions up, skip connections by Concatenate; it predicts a class per pixel."""
     L = keras.layers
 
     def block(x, width):
@@ -94,7 +94,7 @@ def unet(keras, px=32, channels=3, base=8, depth=2, classes=3, normalize=False):
 
 @dataclasses.dataclass
 class Small:
-    """A compiled model (or an uncompiled one with flags that say what compile would) and its data: steps x batch samples."""
+    """A compiled model (or an uncompiled one with flags instead of compile) and its data: steps x batch samples."""
 
     model: typing.Any
     x: typing.Any  # an array, or a dict by input name
@@ -102,11 +102,11 @@ class Small:
     batch: int
     compile: dict  # model.compile's arguments
     flags: tuple = ()
-    in_file: bool = True  # False: the file is saved before compile, the flags say the rest
+    in_file: bool = True  # False: the file is saved before compile, and flags replace compile
 
 
 def small_models(keras):
-    """name -> function of (rng, steps) -> Small. Biases are left out before BatchNorm: their true gradient is zero."""
+    """name -> function of (rng, steps) -> Small. Layers before BatchNorm have no bias, because its true gradient is zero."""
     L, O = keras.layers, keras.optimizers
 
     def cnn(rng, steps):
@@ -300,7 +300,7 @@ def small_models(keras):
         )
 
     def gated(rng, steps):
-        """Squeeze and excitation: Multiply with a broadcast operand, up-sampling, padding, a softmax behind a Reshape."""
+        """Squeeze and excitation: Multiply with a broadcast operand, up-sampling, padding, and a softmax after a Reshape."""
         x = i = keras.Input((8, 8, 4))
         x = L.Conv2D(8, 3, activation="relu")(L.ZeroPadding2D(((1, 0), (2, 1)))(x))
         gate = L.Dense(8, activation="sigmoid")(

@@ -1,8 +1,8 @@
-"""Runs in the environment of the oldest Keras: makes a trained file, or goes on from one.
+"""Runs in the environment of the oldest Keras: creates a trained file, or continues from one.
 
 oldest.py make FOLDER       start.keras (5 steps trained), x.npy, y.npy, all.npz (weights and state after 10 steps)
 oldest.py predict FILE FOLDER                predictions of x.npy as predictions.npy
-oldest.py continue FILE STEPS FOLDER         trains on from FILE; resumed.npz, and what the file held as loaded.npz
+oldest.py continue FILE STEPS FOLDER         continues training from FILE; writes resumed.npz, and the contents of FILE as loaded.npz
 """
 
 import os

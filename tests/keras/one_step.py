@@ -1,4 +1,4 @@
-"""One training step on both sides: predictions, loss, every gradient, moved statistics."""
+"""One training step on both sides: predictions, loss, every gradient, updated statistics."""
 
 import math
 
@@ -11,7 +11,7 @@ import program
 
 
 def rate_for(gradients):
-    """A power of two that brings the largest gradient near 1, so that subtracting weights recovers all of it."""
+    """A power of two that scales the largest gradient to about 1, so that the difference of weights gives the full gradient."""
     top = max((compare.largest(g) for g in gradients if g is not None), default=0)
     return 2.0 ** -round(math.log2(top)) if top > 0 else 1.0
 
@@ -27,7 +27,7 @@ def check_step(
         weight = np.array([class_weight.get(int(label), 1.0) for label in labels(y)], np.float32)
     if (
         weight is not None and len(model.output_shape) > 2
-    ):  # Keras wants it spelled out that a sample's rows share a weight
+    ):  # Keras needs the weight of a sample repeated for its rows
         weight = weight.reshape((-1,) + (1,) * (len(model.output_shape) - 2))
     model.compile(keras.optimizers.SGD(1.0), loss)
     _, probe = keras_side.step_gradients(model, x, y, weight)

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 and Plimsoll's dropout masks, after docs/ops.md, written anew in numpy."""
+"""Philox 4x32-10 and Plimsoll's dropout masks as defined in docs/internals/ops.md, implemented independently in numpy."""
 
 import numpy as np
 
@@ -18,7 +18,7 @@ def philox(key, counter):
 
 
 def mask(seed, step, call, batch, sample_shape, rate, first=0):
-    """What dropout multiplies by: 0 or 1/(1-rate), for samples first.. of the effective batch of one optimizer step."""
+    """The factors of dropout, 0 or 1/(1-rate), for the samples from `first` on in the effective batch of one optimizer step."""
     elements = int(np.prod(sample_shape))
     e = np.arange(elements, dtype=np.uint64)[None, :]
     s = np.arange(first, first + batch, dtype=np.uint64)[:, None]

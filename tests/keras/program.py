@@ -1,7 +1,7 @@
-"""Runs the program under test and reads what it wrote. Nothing of Keras in here.
+"""Runs the program under test and reads its output. This file does not use Keras.
 
-The program is $PLIMSOLL, or build/plimsoll. Every training run of the test suite goes through `fit`, which asserts on
-each of them what must always hold: measured arena == planned arena, process peak within the budget, log complete.
+The program is $PLIMSOLL, or build/plimsoll. Every training run of the test suite goes through `fit`, which always asserts:
+measured arena == planned arena, process peak within the budget, log complete.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = shlex.split(os.environ.get("PLIMSOLL", str(ROOT / "build" / "plimsoll")))
-LEVERS = "recompute,micro-batch,prefetch"  # all there are: forbidding them gives the plan without levers
+LEVERS = "recompute,micro-batch,prefetch"  # all levers: forbidding them gives the plan without levers
 TIMEOUT = float(os.environ.get("PLIMSOLL_TIMEOUT", "300"))
 
 
 class Failed(AssertionError):
-    """The program did not exit as expected; the message is its own."""
+    """The program did not exit as expected; the message is the program's."""
 
 
 @dataclasses.dataclass
@@ -81,7 +81,7 @@ def read_log(path):
 
 
 def check_log(events, steps=None):
-    """What holds of every finished run, whatever it trained."""
+    """Asserts what must be true for every finished run."""
     assert events[0]["event"] == "plan", events[0]
     done = events[-1]
     assert done["event"] == "done", f"the log ends in {done}"
@@ -107,7 +107,7 @@ def options(**named):
 
 
 def fit(folder, model, data, *flags, name="out", steps=None, prefix=(), **named):
-    """One finished training run without shuffling: the saved file and the log, checked."""
+    """Runs one training without shuffling; returns the saved file and the checked log."""
     saved, log = pathlib.Path(folder) / f"{name}.keras", pathlib.Path(folder) / f"{name}.jsonl"
     named = {"shuffle": "false", "threads": 2, **named}
     ended = run("fit", model, "--data", data, "--save", saved, "--log", log, *options(**named), *flags, prefix=prefix)

@@ -35,7 +35,7 @@ def check_state(where, got, want, bound=compare.STATE, kind="run "):
 def check_run(folder, where, model, x, y, batch, flags=(), epochs=1, file=None, few=False):
     """Trains `model` (compiled) in Keras and its file in Plimsoll over the same batches; returns both results.
 
-    file: saved already (before compile, say). few: a dozen steps of a tiny network, with tighter bounds."""
+    file: a file that is already saved (for example before compile). few: a dozen steps of a tiny network, with tighter bounds."""
     loss_bound, weight_bound, state_bound = (
         (compare.FEW_STEPS,) * 3 if few else (compare.RUN_LOSS, compare.RUN_WEIGHT, compare.STATE)
     )

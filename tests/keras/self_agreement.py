@@ -1,8 +1,8 @@
 """How far Keras agrees with itself: each small model over 20 steps with TensorFlow's oneDNN off and on, float32.
 
-    python tests/keras/self_agreement.py        a line a model: worst relative difference of losses, weights, optimizer state
+    python tests/keras/self_agreement.py        one line per model: worst relative difference of losses, weights, optimizer state
 
-What separates two orders of addition in Keras separates Keras from any other correct program; compare.py's bounds rest on it.
+Two orders of addition in Keras differ by as much as Keras and any other correct program; the bounds in compare.py depend on this.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Micro-batches mean the same training: 1,000 samples, batch 96, micro-batch 16, the last window partial (40 samples: 16, 16, 8).
+"""Micro-batches do not change training: 1,000 samples, batch 96, micro-batch 16, a last window of 40 samples (16, 16, 8).
 
-One step: the gradients agree within MICRO (3e-5) of each tensor's maximum. The whole run: eleven steps of SGD feed
-that back eleven times, RUN_WEIGHT bounds it; and both agree with Keras's full batches."""
+After one step, the gradients agree within MICRO (3e-5) of each tensor's maximum. In the whole run, the error of each of the eleven
+SGD steps affects the next ones; RUN_WEIGHT bounds it. Both agree with Keras's full batches."""
 
 import keras
 import numpy as np
@@ -147,7 +147,7 @@ def test_batch_norm_refuses_micro_batches(tmp_path, rng):
 
 
 def test_batch_norm_per_micro_batch_when_allowed(tmp_path, rng):
-    """Statistics per micro-batch: one step equals the mean of Keras's gradients over the micro-batches, each with its own statistics."""
+    """With statistics per micro-batch, one step equals the mean of Keras's gradients over the micro-batches."""
     model, x, y, _, data = prepared(tmp_path, rng, keras.optimizers.SGD(1.0), normalize=True)
     before = keras_side.values(model)
     trained = program.fit(
@@ -173,5 +173,5 @@ def test_batch_norm_per_micro_batch_when_allowed(tmp_path, rng):
             compare.close(
                 "micro gradient", variable.path, gradient, want[variable.path], compare.MICRO, allowance=rounding
             )
-        else:  # moving statistics take each micro-batch in turn
+        else:  # each micro-batch updates the moving statistics in turn
             compare.close("statistic", variable.path, new, np.array(variable), compare.MICRO)

@@ -1,6 +1,6 @@
-"""A budget is a contract: a U-Net that needs more without levers trains inside a kernel limit of exactly its budget.
+"""The budget is kept: a U-Net that needs more without levers trains in a cgroup whose limit is exactly the budget.
 
-Losses of the two runs differ by rounding only (another micro-batch, another order of additions): RUN_LOSS."""
+Losses of the two runs differ only by rounding (another micro-batch, another order of additions): RUN_LOSS."""
 
 import re
 import subprocess
@@ -28,7 +28,7 @@ def segmenter(tmp_path_factory):
     model.save(folder / "unet.keras")
     rng = np.random.default_rng(5)
     x = rng.standard_normal((BATCH * STEPS, 96, 96, 3), dtype=np.float32)
-    # Mostly one class: a bias's gradient is then a sum of like signs over 300,000 pixels, not the remainder of one that cancels.
+    # Mostly one class, so that a bias gradient is a sum of equal signs over 300,000 pixels, and does not cancel to rounding error.
     y = rng.choice(3, (BATCH * STEPS, 96, 96), p=(0.8, 0.15, 0.05)).astype(np.uint8)
     data = program.arrays(folder, x=x, y=y)
     free = program.fit(folder, folder / "unet.keras", data, name="free", batch_size=BATCH, epochs=1, steps=STEPS)
@@ -36,13 +36,13 @@ def segmenter(tmp_path_factory):
 
 
 def plan(folder, *flags, **named):
-    """The plan of this very run: its data and threads."""
+    """The plan for the same data and threads as the run."""
     data = f"{folder / 'x.npy'},{folder / 'y.npy'}"
     return program.plan(folder / "unet.keras", *flags, batch_size=BATCH, data=data, threads=2, **named)
 
 
 def least(folder):
-    """The plan without any lever, and the least that is possible with them."""
+    """The plan without any lever, and the bytes of the smallest plan with levers."""
     return plan(folder, "--forbid", LEVERS), plan(folder)["least_bytes"]
 
 
@@ -53,7 +53,7 @@ def half_way(folder):
 
 
 def limited(budget):
-    """What starts a program inside a memory cgroup of that size; skips where none can be made."""
+    """A command that starts a program in a memory cgroup of that size; skips the test if it cannot create one."""
     script = str(program.ROOT / "scripts" / "in_cgroup.sh")
     probe = subprocess.run([script, "64MiB", "--", "true"], capture_output=True, text=True)
     if probe.returncode == 77:
@@ -84,7 +84,7 @@ def test_run_completes_inside_a_cgroup_of_the_budget(segmenter):
 
 
 def test_the_kernel_would_have_killed_the_plan_without_levers(segmenter):
-    """The limit above is a real one: without levers the same budget is refused before step 0, with the bytes that are missing."""
+    """Without levers, the same budget is refused before step 0, with the number of missing bytes."""
     folder, data, _ = segmenter
     ended = program.run(
         "fit",
@@ -103,7 +103,7 @@ def test_the_kernel_would_have_killed_the_plan_without_levers(segmenter):
 
 
 def test_below_the_least_is_refused(segmenter):
-    """The refusal names the least that would do; that, rounded up, does, and a MiB less does not."""
+    """The error names the smallest budget that is enough. Rounded up to MiB it is enough; one MiB less is not."""
     folder, data, free = segmenter
     flags = ["fit", folder / "unet.keras", "--data", data, "--batch-size", BATCH, "--threads", 2]
     text = program.run(*flags, "--budget", "1MiB", expect=3).stderr
@@ -116,7 +116,7 @@ def test_below_the_least_is_refused(segmenter):
 
 
 def test_plan_closes(segmenter):
-    """Rows sum to the peak; what the plan says is what the run used."""
+    """The rows sum to the peak, and the run used what the plan says."""
     folder, _, free = segmenter
     whole = plan(folder, "--forbid", LEVERS)
     assert whole["schema"] == "plimsoll.plan/1"
@@ -128,7 +128,7 @@ def test_plan_closes(segmenter):
 
 
 def test_less_budget_never_needs_more(segmenter):
-    """Over six budgets: peaks within the budget and not rising as it shrinks, seconds not falling."""
+    """For six shrinking budgets: the peak is within the budget and does not rise, and the seconds do not fall."""
     folder, _, _ = segmenter
     whole, smallest = least(folder)
     budgets = np.linspace(whole["peak_bytes"], smallest, 6).astype(int)
@@ -140,7 +140,7 @@ def test_less_budget_never_needs_more(segmenter):
 
 @pytest.mark.parametrize("name", ["resnet20", "depthwise"])
 def test_half_the_live_set_trains_bitwise_where_the_batch_may_not_be_cut(name, tmp_path):
-    """BatchNormalization takes statistics over the whole batch, so nothing is left but to compute again what was not kept."""
+    """BatchNormalization needs statistics of the whole batch, so the batch cannot be split and only recompute is left."""
     keras.utils.set_random_seed(3)
     model = models.bench_model(keras, name)
     model.compile("adam", "sparse_categorical_crossentropy")
@@ -154,7 +154,7 @@ def test_half_the_live_set_trains_bitwise_where_the_batch_may_not_be_cut(name, t
         for k, b in (("free", None), ("half", half))
     )
     assert [(lever["name"], lever["effect"]) for lever in limited.plan["levers"]] == [("recompute", "bitwise")]
-    assert limited.done["arena_peak_bytes"] <= 0.55 * bare["live_set_bytes"]  # overhead that a run does not need may be arena
+    assert limited.done["arena_peak_bytes"] <= 0.55 * bare["live_set_bytes"]  # the arena may use overhead that the run does not need
     assert limited.losses.tolist() == free.losses.tolist()
     got, want = (keras_side.values(keras_side.load(t.saved)) for t in (limited, free))
     assert all(np.array_equal(a, b) for a, b in zip(got, want, strict=True))

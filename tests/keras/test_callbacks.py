@@ -16,11 +16,11 @@ BATCH, N = 8, 48
 
 
 def number(value):
-    return float(value)  # "nan" and "inf" stand as text
+    return float(value)  # "nan" and "inf" are strings
 
 
 def decisions(row):
-    """What Keras's own callbacks make of a row's values."""
+    """The decisions of Keras's own callbacks for the values of a row."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile(keras.optimizers.SGD(0.1), "mse", metrics=["mae", "accuracy"])
     model.evaluate(np.zeros((2, 2)), np.zeros((2, 1)), verbose=0)
@@ -46,9 +46,9 @@ def decisions(row):
 
 
 def test_the_table_is_what_keras_does():
-    """tests/execute/callbacks_test.cpp holds our decisions to this table."""
+    """tests/execute/callbacks_test.cpp compares our decisions with this table."""
     table = json.loads((program.ROOT / "tests" / "golden" / "callbacks.json").read_text())
-    for row in table[::9]:  # the model of each is built anew, which takes most of the time
+    for row in table[::9]:  # not all rows, because building a new model for each takes most of the time
         assert decisions(row) == {key: row[key] for key in ("stopped", "best_epoch", "saved", "rates")}, row
 
 
@@ -98,7 +98,7 @@ def assert_same_rows(got, want):
 
 @pytest.mark.parametrize("epochs", (40, 3))
 def test_restore_best(job, epochs):
-    """At the end of training, stopped early or not, as Keras 3.15 does."""
+    """Restores at the end of training, stopped early or not, as Keras 3.15 does."""
     folder, model, files, theirs = job
     trained = train(folder, files, epochs=epochs, early_stopping="val_loss:3:restore-best")
     stopping = keras.callbacks.EarlyStopping("val_loss", patience=3, restore_best_weights=True)
@@ -117,7 +117,7 @@ def test_restored_weights_survive_a_resume(job):
     stopped = len(whole.of("epoch"))
     assert 5 < stopped < 40, stopped
     (folder / "best.keras").rename(folder / "best_whole.keras")
-    for epochs in (1, 3, stopped - 1, 40, 40):  # the last has nothing left to do but to restore
+    for epochs in (1, 3, stopped - 1, 40, 40):  # the last one only has to restore the weights
         flags["resume"] = True
         saved, log = folder / "out.keras", folder / "out.jsonl"
         program.run(
@@ -166,7 +166,7 @@ def test_csv_log_without_validation(job):
 
 
 def test_csv_log_of_a_resumed_run(job):
-    """A line that a killed run wrote before its next checkpoint is not there twice."""
+    """A line that a killed run wrote before its next checkpoint does not appear twice."""
     folder, _, files, _ = job
     train(folder, files, name="whole", epochs=4, csv_log=folder / "whole.csv")
     flags = dict(csv_log=folder / "resumed.csv", checkpoint=folder / "run", resume=True)
@@ -184,7 +184,7 @@ def test_a_schedule_and_a_plateau_exclude_each_other(job):
     model.save(folder / "model.keras")
     flags = ("fit", folder / "model.keras", "--data", files["data"], "--reduce-lr-on-plateau", "loss:1:0.5")
     ended = program.run(*flags, expect=2)
-    assert "error P201: --reduce-lr-on-plateau: a schedule" in ended.stderr and "--learning-rate" in ended.stderr
+    assert "error P201: --reduce-lr-on-plateau cannot be combined" in ended.stderr and "--learning-rate" in ended.stderr
     program.run(*flags, "--learning-rate", 0.001)
 
 
@@ -197,5 +197,5 @@ def test_a_rate_on_resuming_replaces_a_schedule(job):
     program.run(*run, "--epochs", 1)
     program.run(*run, "--epochs", 2, "--resume", "--learning-rate", 0.001, "--save", folder / "s.keras")
     assert float(keras_side.load(folder / "s.keras").optimizer.learning_rate.numpy()) == np.float32(0.001)
-    ended = program.run(*run, "--epochs", 3, "--resume", expect=2)  # the schedule again, which the checkpoint has left
+    ended = program.run(*run, "--epochs", 3, "--resume", expect=2)  # the file has the schedule, the checkpoint has none
     assert "error P212" in ended.stderr and "learning-rate schedule: none then" in ended.stderr, ended.stderr

@@ -1,4 +1,4 @@
-"""What `fit` does around the steps: epochs and their metrics, validation, formats of data, initial weights, shuffling."""
+"""Tests `fit` beyond single steps: epochs and their metrics, validation, data formats, initial weights, shuffling."""
 
 import json
 import struct
@@ -67,7 +67,7 @@ def test_epoch_metrics_are_those_of_keras_fit(flags, tmp_path, rng):
 
 
 def test_early_stopping(tmp_path, rng):
-    """Stops after the epoch in which Keras stops."""
+    """Training stops after the same epoch as in Keras."""
     model = network()
     model.save(tmp_path / "model.keras")
     x, y = rng.standard_normal((N, 8, 8, 1)).astype(np.float32), rng.integers(0, 4, N)
@@ -104,7 +104,7 @@ def idx(path, values):
 
 
 def test_formats_give_the_same_run(tmp_path, rng, monkeypatch):
-    """The same numbers as .npy, .npz, IDX and wider types: bitwise the same losses, for casts are exact."""
+    """The same numbers as .npy, .npz, IDX and in wider types give bitwise the same losses, because the casts are exact."""
     monkeypatch.setenv("PLIMSOLL_CACHE", str(tmp_path / "cache"))
     model = network(1 / 255)
     model.save(tmp_path / "model.keras")
@@ -130,7 +130,7 @@ def test_formats_give_the_same_run(tmp_path, rng, monkeypatch):
 
 
 def test_shuffle_sees_every_sample_once_an_epoch(tmp_path):
-    """A linear model at rate 2^-k: each sample moves its own weight once an epoch, in an order that differs by epoch and follows the seed."""
+    """A linear model at rate 2^-k: each sample changes its own weight once per epoch; the order depends on the epoch and the seed."""
     n = 24
     i = keras.Input((n,))
     model = keras.Model(i, L.Dense(1, use_bias=False, kernel_initializer="zeros")(i))
@@ -138,7 +138,7 @@ def test_shuffle_sees_every_sample_once_an_epoch(tmp_path):
     model.save(tmp_path / "model.keras")
     x = np.eye(n, dtype=np.float32)
     data = program.arrays(tmp_path, x=x, y=np.arange(1, n + 1, dtype=np.float32).reshape(-1, 1))
-    # With one sample a batch the loss of a step is the square of its target times 0.25^epoch: it names the sample.
+    # With one sample per batch, the loss of a step is the squared target times 0.25^epoch, so it identifies the sample.
     order = {}
     for seed in (1, 1, 2):
         trained = program.fit(
@@ -166,7 +166,7 @@ INITIALIZERS = {  # name: (initializer, mean, standard deviation, largest magnit
 
 
 def test_initial_weights_of_an_architecture(tmp_path):
-    """A .json architecture has no weights: they are drawn as its initializers say, by the seed. The rate rounds to nothing, so they stay."""
+    """A .json architecture has no weights, so its initializers and the seed determine them. The rate is too small to change them."""
     i = keras.Input((64,))
     outputs = [
         L.Dense(48, kernel_initializer=init, bias_initializer="ones", name=name)(i)
@@ -219,7 +219,7 @@ def test_log_is_json_lines_and_steps_count_up(tmp_path, rng):
 
 
 def test_models_keep_their_data_types(tmp_path, rng):
-    """What is saved has the types that were loaded."""
+    """A saved file has the dtypes of the loaded file."""
     model = network()
     model.save(tmp_path / "model.keras")
     x, y = models.labelled(rng, N, (8, 8, 1), 4)

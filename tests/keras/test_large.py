@@ -1,11 +1,11 @@
-"""ResNet50 and MobileNetV2 at 64 px: the float64 reference against Keras in float64 over 20 steps of Adam; one float32 loss.
+"""ResNet50 and MobileNetV2 at 64 px: compares the float64 reference with Keras in float64 over 20 steps of Adam, and one float32 loss.
 
-Why not float32 throughout: Keras with oneDNN on and off differs by 60 % in kernels after twenty float32 steps of these
-models. In float64 the two agree to 4e-10 (MobileNetV2) and 6e-8 (ResNet50) of a tensor's largest value at batch 4, so 1e-6 is
-an error of ours and not rounding. A tensor whose true gradient is
-zero (a bias before BatchNorm; the beta of a BatchNorm that only a convolution and another BatchNorm follow; the moving means
-these shift) stays below 1e-8 in both, because Adam's epsilon (1e-7) drowns the noise of its gradient, while a step moves any
-other weight by some 1e-3: such a tensor is known by its size, and compared absolutely, to 1e-8."""
+Float32 is not enough: after twenty float32 steps of these models, kernels differ by 60 % between Keras with and without oneDNN. In
+float64 the two agree to 4e-10 (MobileNetV2) and 6e-8 (ResNet50) of a tensor's largest value at batch 4, so a difference of 1e-6 is an
+error of ours, not rounding. Some tensors have a true gradient of zero: a bias before BatchNorm, the beta of a BatchNorm that is
+followed only by a convolution and another BatchNorm, and the moving means that depend on them. They stay below 1e-8 on both sides,
+because Adam's epsilon (1e-7) is much larger than the noise of the gradient, while a step changes any other weight by about 1e-3. So
+such a tensor is recognised by its size, and compared absolutely, to 1e-8."""
 
 import functools
 
@@ -19,12 +19,12 @@ import program
 
 BATCH, STEPS, RATE = 4, 20, 2.0**-10  # the rate is the same number in float32 and float64
 UNMOVED, ABSOLUTE = 1e-6, 1e-8
-FLOAT32_LOSS = 1e-4  # of one step: 53 layers of float32 rounding; Keras's own float32 is 1e-5 away from its float64
+FLOAT32_LOSS = 1e-4  # after one step: rounding of 53 float32 layers; Keras's own float32 differs by 1e-5 from its float64
 NETWORKS = {"ResNet50": keras.applications.ResNet50, "MobileNetV2": keras.applications.MobileNetV2}
 
 
 def build(name):
-    keras.backend.clear_session()  # forgets the global dtype policy too, which set_floatx alone would leave
+    keras.backend.clear_session()  # also resets the global dtype policy, which set_floatx alone would keep
     model = NETWORKS[name](weights=None, classes=10, input_shape=(64, 64, 3))
     model.compile(keras.optimizers.Adam(RATE), "sparse_categorical_crossentropy")
     return model
@@ -50,7 +50,7 @@ def keras_float64(name, weights, x, y):
 @pytest.mark.parametrize("batch", (4, 32, 128))
 @pytest.mark.parametrize("name", NETWORKS)
 def test_packing_is_within_two_percent_of_the_live_set(name, batch, flags, tmp_path):
-    """The arena above its lower bound for that order of nodes; 0.14 % is the most that was seen (MobileNetV2, batch 128)."""
+    """The arena is at most 2 % above its lower bound for that order of nodes; the largest seen is 0.14 % (MobileNetV2, batch 128)."""
     (tmp_path / "model.json").write_text(architecture(name))
     compiled = dict(optimizer="adam", loss="sparse_categorical_crossentropy")
     planned = program.plan(tmp_path / "model.json", *flags, batch_size=batch, threads=2, budget="64GiB", **compiled)

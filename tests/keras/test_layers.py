@@ -1,7 +1,7 @@
-"""Every layer in every configuration: output, loss, the gradient of its weights and of its input, moved statistics.
+"""Every layer in every configuration: output, loss, the gradients of its weights and of its input, updated statistics.
 
-A 1x1 convolution (or a Dense) stands below each layer; its kernel's gradient is a random projection of the gradient
-that the layer passes down, so an error anywhere in that shows."""
+A 1x1 convolution (or a Dense) comes before each layer. The gradient of its kernel is a random projection of the layer's input
+gradient, so it shows an error anywhere in that gradient."""
 
 import keras
 import numpy as np
@@ -127,12 +127,12 @@ CASES = {
 }
 
 def pieces(x, cut, axis):
-    """Each piece is treated differently, so that exchanged ones show."""
+    """Applies another operation to each piece, so that exchanged pieces are detected."""
     parts = keras.ops.split(x, cut, axis=axis)
     return L.Concatenate(axis=axis)([L.Activation("tanh")(parts[-1]), *parts[:-1]])
 
 
-# Of two tensors; the operands get stems of their own.
+# Layers of two tensors. Each operand has its own convolution before it.
 MERGES = {
     "add": lambda a, b: L.Add()([a, b]),
     "add_of_three": lambda a, b: L.Add()([a, b, a]),
@@ -174,6 +174,6 @@ def test_merge(name, tmp_path, rng):
 
 
 def test_layer_at_the_input(tmp_path, rng):
-    """Nothing below wants a gradient: the first layer's input gradient need not exist, its weights' must."""
+    """The first layer needs no input gradient, but gradients of its weights."""
     i = keras.Input(ODD)
     check(tmp_path, rng, "first_layer", i, L.Conv2D(3, 3)(L.MaxPooling2D(2)(i)))

@@ -125,7 +125,7 @@ def test_loss_of_every_pixel(weights, tmp_path, rng):
 
 
 def test_saturated_logits(tmp_path, rng):
-    """Logits of hundreds: from logits the loss stays exact where a softmax would have rounded to 0."""
+    """With logits of several hundred, the loss from logits stays exact, although a softmax would round to 0."""
     x = 400 * rng.standard_normal((N, 6)).astype(np.float32)
     i = keras.Input((6,))
     check_step(
@@ -138,7 +138,7 @@ def test_saturated_logits(tmp_path, rng):
 
 
 def test_zero_sample_weights(tmp_path, rng):
-    """Masked samples count in the denominator and nowhere else."""
+    """Samples with weight zero count only in the denominator."""
     x = rng.standard_normal((N, 6)).astype(np.float32)
     check_step(
         tmp_path,

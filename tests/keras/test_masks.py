@@ -1,4 +1,4 @@
-"""Masks: where Keras makes, passes, merges and loses them, and losses that are means over the rows that count."""
+"""Masks: where Keras creates, passes on, merges and drops them, and losses that are means over the unmasked rows."""
 
 import keras
 import numpy as np
@@ -53,7 +53,7 @@ def data(rng, model):
     x = rng.standard_normal((N, STEPS, CHANNELS)).astype(np.float32)
     x[rng.random((N, STEPS)) < 0.4] = 0
     x[rng.random((N, STEPS)) < 0.2] = 0.5
-    x[0] = 0  # a sample of which nothing counts
+    x[0] = 0  # a sample that is masked completely
     return x, rng.standard_normal((N,) + model.output_shape[1:]).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""Metrics and losses of `evaluate`, under Keras's names, over a last partial batch."""
+"""Metrics and losses of `evaluate`, under Keras's names, with a smaller last batch."""
 
 import keras
 import numpy as np
@@ -71,7 +71,7 @@ def test_metric(name, weighted, tmp_path, rng):
 
 
 def test_metrics_ignore_weights(tmp_path, rng):
-    """`metrics` and `weighted_metrics` side by side under sample weights."""
+    """`metrics` and `weighted_metrics` in one model with sample weights."""
     model = keras_side.randomize(network("softmax", 4))
     x, y, w = rng.standard_normal((N, 6)).astype(np.float32), rng.integers(0, 4, N), rng.random(N, np.float32) * 3
     model.compile(

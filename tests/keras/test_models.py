@@ -29,10 +29,10 @@ def test_twenty_steps(name, tmp_path, rng):
 
 
 def check_evaluation(folder, name, s, loaded):
-    """What the trained file scores, here and in Keras."""
-    shape = s.flags if "--input-shape" in s.flags else ()  # the rest of the flags is in the file by now
+    """Compares the evaluation of the trained file with Keras's."""
+    shape = s.flags if "--input-shape" in s.flags else ()  # the trained file contains what the other flags set
     got = program.evaluate(folder / "out.keras", runs.data_of(folder, s.x, s.y), *shape, batch_size=3 * s.batch)
-    # Eagerly: traced, Keras does not know the size of a batch and averages each output's loss over batches, not samples.
+    # Use eager mode: in a traced graph, Keras does not know the batch size, and averages the loss of each output over batches, not samples.
     loaded.run_eagerly = True
     want = {
         k: float(v)
@@ -63,7 +63,7 @@ def dropout_network(masks):
 
 
 def dropout_calls(model):
-    """The counter's word for each Dropout: its number among the calls of layers, inputs left out (here a chain)."""
+    """The counter word of each Dropout: its number among the layer calls, without inputs (the model is a chain)."""
     called = [layer for layer in model.layers if not isinstance(layer, keras.layers.InputLayer)]
     return [k for k, layer in enumerate(called) if isinstance(layer, keras.layers.Dropout)]
 
@@ -92,7 +92,7 @@ def test_dropout_with_injected_masks(micro, tmp_path, rng):
     for step, (bx, by) in enumerate(keras_side.batches(x, y, batch)):
         shapes = [tuple(t.shape[1:]) for t in oracle.inputs[1:]]
         masks = [
-            philox.mask(seed, step, call, len(bx), shape, rate)  # steps are the optimizer's iterations, from 0
+            philox.mask(seed, step, call, len(bx), shape, rate)  # steps are the optimizer's iterations, starting at 0
             for call, shape, rate in zip(dropout_calls(model), shapes, rates, strict=True)
         ]
         losses.append(float(oracle.train_on_batch([bx] + masks, by)))

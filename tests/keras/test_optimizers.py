@@ -1,6 +1,6 @@
 """Optimizers, clipping, weight decay and every schedule: losses, weights and state over twelve steps.
 
-Targets are not centred, so that gradients are sums of like signs and their rounding is relative to themselves.
+Targets are not centred, so that gradients are sums of equal signs, with a small relative rounding error.
 The network has one kernel with large and one with small gradients, so that per-tensor and global clipping differ."""
 
 import os
@@ -17,7 +17,7 @@ import runs
 import keras_side
 
 L, O, S = keras.layers, keras.optimizers, keras.optimizers.schedules
-N, BATCH, EPOCHS = 46, 16, 4  # three steps an epoch, the last of 14 samples: twelve in all
+N, BATCH, EPOCHS = 46, 16, 4  # three steps per epoch, the last with 14 samples; twelve in all
 
 CASES = {
     "sgd": lambda: O.SGD(0.1),
@@ -84,9 +84,9 @@ OVERFLOWING = {
 @pytest.mark.parametrize("flags", [(), ("--micro-batch", "5")], ids=["whole", "cut"])
 @pytest.mark.parametrize("name", OVERFLOWING)
 def test_scaled_loss_overflows(name, flags, tmp_path, rng):
-    """Large errors times a scale near float32's end: the scale halves until all gradients are finite.
+    """Large errors times a scale near the largest float32: the scale halves until all gradients are finite.
 
-    Until then nothing moves and no step counts; later the scale doubles again and overflows once more."""
+    Until then nothing changes and no step counts. Later the scale doubles again and overflows once more."""
     model = keras_side.randomize(network())
     model.compile(O.LossScaleOptimizer(OVERFLOWING[name](), 2.0**122, 3), "mse")
     x, y = rng.standard_normal((N, 6)).astype(np.float32), 1000 * targets(rng, N)
@@ -96,7 +96,7 @@ def test_scaled_loss_overflows(name, flags, tmp_path, rng):
 
 
 def test_scaled_loss_goes_on(tmp_path, rng):
-    """From a checkpoint to the same bits as without a break, and from the written file as Keras does."""
+    """Resuming from a checkpoint gives bitwise the uninterrupted result; continuing from the saved file does what Keras does."""
     model = keras_side.randomize(network())
     model.compile(O.LossScaleOptimizer(O.Adam(S.ExponentialDecay(0.02, 4, 0.5)), 2.0**122, 3), "mse")
     file = tmp_path / "model.keras"
@@ -127,7 +127,7 @@ def test_learning_rate_by_flag(tmp_path, rng):
 
 
 def test_accumulation_of_the_optimizer_is_refused(tmp_path, rng):
-    """gradient_accumulation_steps in the file counts batches and carries sums over epochs: listed, never ignored."""
+    """Keras's gradient_accumulation_steps counts batches and keeps sums across epochs; the error lists it, it is never ignored."""
     model = keras_side.randomize(network())
     model.compile(O.Adam(0.01, gradient_accumulation_steps=2), "mse")
     file = tmp_path / "model.keras"
@@ -137,7 +137,7 @@ def test_accumulation_of_the_optimizer_is_refused(tmp_path, rng):
 
 
 def test_learning_rate_of_a_scaled_optimizer_by_flag(tmp_path, rng):
-    """It is the inner optimizer's: Keras takes none for the wrapper, and would not load a file that gives it one."""
+    """The flag sets the rate of the inner optimizer: Keras accepts none for the wrapper and would not load a file that has one."""
     model = keras_side.randomize(network())
     model.compile(O.LossScaleOptimizer(O.SGD(0.5)), "mse")
     file = tmp_path / "model.keras"
@@ -149,9 +149,9 @@ def test_learning_rate_of_a_scaled_optimizer_by_flag(tmp_path, rng):
 
 
 def test_a_scale_that_mixed_float16_added_loads(tmp_path, rng):
-    """Under the default policy and under mixed_float16 alike, with all its state, and trains on in Keras.
+    """Keras loads the file with all its state under the default policy and under mixed_float16, and continues training.
 
-    mixed_float16 trains on GPUs alone: the file comes from a test that adds the scale in float32."""
+    mixed_float16 trains only on GPUs, so the file comes from a test that adds the scale in float32."""
     maker = pathlib.Path(program.PROGRAM[0]).parent / "test_execute"
     if not maker.exists():
         pytest.skip("there is no test_execute beside the program")

@@ -1,4 +1,4 @@
-"""Killed at any moment, a run resumes to bitwise the weights, state and losses of one that was never interrupted."""
+"""A run that is killed at any moment and resumed ends with bitwise the weights, state and losses of an uninterrupted run."""
 
 import io
 import os
@@ -16,13 +16,13 @@ import pytest
 import models
 import program
 
-BATCH, SAMPLES, EPOCHS, EVERY, KILLS = 16, 808, 6, 5, 4  # 51 steps an epoch, the last of 8 samples
+BATCH, SAMPLES, EPOCHS, EVERY, KILLS = 16, 808, 6, 5, 4  # 51 steps per epoch, the last with 8 samples
 STEPS = EPOCHS * -(-SAMPLES // BATCH)
 
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """A model with everything a checkpoint must carry: moments, statistics, dropout, a schedule, shuffling over epochs."""
+    """A model with everything that a checkpoint must store: moments, statistics, dropout, a schedule, shuffling over epochs."""
     folder = tmp_path_factory.mktemp("resume")
     keras.utils.set_random_seed(4)
     L = keras.layers
@@ -60,7 +60,7 @@ def job(tmp_path_factory):
 
 
 def contents(path):
-    """Every data set of the weights file, optimizer state included."""
+    """Every dataset of the weights file, including optimizer state."""
     out = {}
     with zipfile.ZipFile(path) as archive, h5py.File(io.BytesIO(archive.read("model.weights.h5"))) as f:
         f.visititems(lambda name, item: out.__setitem__(name, item[()]) if isinstance(item, h5py.Dataset) else None)
@@ -105,7 +105,7 @@ def finish(process):
 
 
 def wait_for_steps(job, name, steps, process):
-    """Until the log shows that many steps, or the process is gone."""
+    """Waits until the log shows that many steps, or the process has ended."""
     log = job[0] / f"{name}.jsonl"
     end = time.time() + program.TIMEOUT
     while process.poll() is None and time.time() < end:
@@ -142,7 +142,7 @@ def test_killed_and_resumed(job, seed):
 
 
 def check_resumed_log(folder, name):
-    """The log says where it resumed; the last loss told for each step is the uninterrupted run's."""
+    """The log says where the run resumed; the last logged loss of each step is that of the uninterrupted run."""
     events = program.read_log(folder / f"{name}.jsonl")
     assert events[-1]["event"] == "done"
     got = {e["step"]: e["loss"] for e in events if e["event"] == "step"}
@@ -191,7 +191,7 @@ def test_interrupted_without_checkpoint_saves_beside(job):
 
 
 def test_resume_before_the_first_checkpoint_starts_over(job):
-    """Killed before anything was saved, the same command must still work; it says that it starts from the beginning."""
+    """If a run is killed before anything was saved, the same command must still work, and say that it starts from the beginning."""
     folder, _, _ = job
     process = start(job, "early", "--resume")
     code, text = finish(process)
@@ -203,5 +203,5 @@ def test_resume_of_a_finished_run_says_that_nothing_is_left(job):
     folder, _, _ = job
     assert finish(start(job, "finished"))[0] == 0
     code, text = finish(start(job, "finished", "--resume"))
-    assert code == 0 and "nothing was left to train" in text and "measured" not in text, text
+    assert code == 0 and "nothing left to train" in text and "measured" not in text, text
     assert_same_file(folder / "finished.keras", folder / "whole.keras")

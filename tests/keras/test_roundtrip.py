@@ -1,7 +1,7 @@
-"""Training that changes hands: five steps here and five in Keras, in either order, equal ten in Keras.
+"""Training that moves between Plimsoll and Keras: five steps in each, in either order, equal ten steps in Keras.
 
-`load_model` only warns when optimizer variables are missing and restarts at iteration 0; so iteration and moments are asserted.
-Of the same run two orders of float32 additions differ by RUN_WEIGHT at most; what is merely read and written is bitwise.
+`load_model` only warns if optimizer variables are missing, and restarts at iteration 0; so the tests assert iteration and moments.
+Two orders of float32 additions differ by at most RUN_WEIGHT; values that are only read and written must be bitwise equal.
 """
 
 import json
@@ -47,7 +47,7 @@ def start(rng, optimizer):
 
 
 def all_the_way(model, x, y, folder):
-    """Ten steps in Keras, saved and loaded first so that `model` stays as it is."""
+    """Ten steps in Keras on a saved and loaded copy, so that `model` does not change."""
     model.save(folder / "start.keras")
     oracle = keras_side.load(folder / "start.keras")
     keras_side.train(oracle, x, y, BATCH)
@@ -115,7 +115,7 @@ def test_scores_are_equal_on_both_sides(tmp_path, rng):
 
 
 def test_config_is_written_back_as_it_was_read(tmp_path, rng):
-    """Older and newer Keras must find what they wrote: config.json changes in nothing."""
+    """config.json does not change at all, so that older and newer versions of Keras find what they wrote."""
     model, x, y = start(rng, "adam")
     model.save(tmp_path / "start.keras")
     trained = program.fit(tmp_path, tmp_path / "start.keras", runs.data_of(tmp_path, x, y), batch_size=BATCH, epochs=1)
@@ -147,7 +147,7 @@ def arrays(path):
 
 
 def train_on(folder, steps):
-    """Steps of training here from where Keras 3.0.0 stopped: the saved file."""
+    """Continues training from the file of Keras 3.0.0; returns the saved file."""
     x, y = np.load(folder / "x.npy"), np.load(folder / "y.npy")
     piece = slice(HALF * BATCH, (HALF + steps) * BATCH)
     data = runs.data_of(folder, x[piece], y[piece])
@@ -155,7 +155,7 @@ def train_on(folder, steps):
 
 
 def test_file_of_the_oldest_keras(tmp_path):
-    """Five steps from a file of Keras 3.0.0 are the newest Keras's five steps from that file."""
+    """Five steps from a file of Keras 3.0.0 equal five steps of the newest Keras from the same file."""
     oldest("make", tmp_path)
     saved = train_on(tmp_path, HALF)
     x, y = np.load(tmp_path / "x.npy"), np.load(tmp_path / "y.npy")
@@ -184,7 +184,7 @@ def test_oldest_keras_loads_it_again(tmp_path):
 
 
 def test_oldest_keras_trains_on(tmp_path):
-    """Two steps here, three more in Keras 3.0.0: ten there. OLDEST, because on JAX it is that far from Keras on TensorFlow."""
+    """Two steps here and three more in Keras 3.0.0 equal ten steps there. The bound is OLDEST, because JAX and TensorFlow differ that much."""
     oldest("make", tmp_path)
     oldest("continue", train_on(tmp_path, 2), HALF + 2, tmp_path)
     loaded, got, want = (arrays(tmp_path / f"{n}.npz") for n in ("loaded", "resumed", "all"))

@@ -1,4 +1,4 @@
-"""Models with several outputs: a file of predictions each, and sample weights for each, for all, or for one alone."""
+"""Models with several outputs: one file of predictions per output, and sample weights for each, for all, or for only one output."""
 
 import keras
 import numpy as np
@@ -46,7 +46,7 @@ def samples(rng):
 
 
 def weights_of(rng, which):
-    """(arrays of the .npz, Keras's sample_weight: one number a sample, which it spreads over pixels only as [N, 1, 1])."""
+    """(arrays of the .npz, Keras's sample_weight: one number per sample, as [N, 1, 1], because Keras broadcasts only that over pixels)."""
     arrays, theirs = drawn_weights(rng, which)
     return arrays, {**theirs, "mask": theirs["mask"].reshape(N, 1, 1)}
 
@@ -57,7 +57,7 @@ def drawn_weights(rng, which):
         return {f"sample_weight_{name}": w for name, w in drawn.items()}, drawn
     if which == "for_all":
         return {"sample_weight": drawn["kind"]}, {name: drawn["kind"] for name in OUTPUTS}
-    ones = np.ones(N, np.float32)  # Keras wants every output named
+    ones = np.ones(N, np.float32)  # Keras requires a weight for every output
     return {"sample_weight_size": drawn["size"]}, {**{name: ones for name in OUTPUTS}, "size": drawn["size"]}
 
 
@@ -75,7 +75,7 @@ def test_predictions_of_every_output(tmp_path, rng):
 
 
 def test_predictions_of_a_file_that_cannot_be_written_leave_none(tmp_path, rng):
-    """All outputs or none: the second file's folder is not there to be written to."""
+    """All output files are written, or none: the folder of the second file does not exist."""
     model = network()
     model.save(tmp_path / "model.keras")
     x, _ = samples(rng)
@@ -112,7 +112,7 @@ def test_sample_weights(which, tmp_path, rng):
 
 
 def test_sample_weights_in_micro_batches(tmp_path, rng):
-    """Another cut of the window, the same mean over it."""
+    """Splitting the window in another way does not change its mean."""
     model = network()
     model.save(tmp_path / "model.keras")
     (x, y), (arrays, _) = samples(rng), weights_of(rng, "for_each")

@@ -1,4 +1,4 @@
-// Losses, metrics and what is reported, as Keras reads a compile configuration.
+// Losses, metrics and reported values, as Keras reads a compile configuration.
 #include <algorithm>
 
 #include "tests/model/support.h"
@@ -37,7 +37,7 @@ TEST(Compile, SoftmaxBeforeTheLossIsLookedBehind) {
   EXPECT_EQ(built.graph.node(built.graph.value(loss->inputs[0]).producer).op, "bias_add");
   EXPECT_TRUE(loss->attrs.flag("sparse"));
   EXPECT_EQ(built.graph.type(loss->inputs[1]), (TensorType{DType::kInt32, Shape{6}}));
-  // What is predicted is the softmax's output all the same.
+  // The prediction is still the softmax's output.
   EXPECT_EQ(built.graph.node(built.graph.value(built.forward.predictions[0]).producer).op, "softmax");
 }
 
@@ -46,7 +46,7 @@ json with_loss(json config, const char* loss) {
   return config;
 }
 
-// Measured in Keras 3.15.1 and 3.0.0: the logits are kept with the tensor, whichever function made it of them.
+// Observed in Keras 3.15.1 and 3.0.0: the logits are kept with the tensor, whichever function was applied to them.
 TEST(Compile, SoftmaxBeforeBinaryCrossEntropyIsLookedBehindToo) {
   const json config =
       with_loss(sequential_json({nullptr, 4}, {layer_json("Dense", "d", {{"units", 3}, {"activation", "softmax"}})}),
@@ -82,7 +82,7 @@ TEST(Compile, LinearActivationAndIdleDropoutAreNothingBetween) {
 TEST(Compile, FromLogitsWithoutAnActivation) {
   const Built built = build_graph(compiled("functions"), 6, Mode::kTrain);
   EXPECT_EQ(count_op(built.graph, "softmax_cross_entropy"),
-            1);  // the metric of the same kind, not from logits, is its own node
+            1);  // the metric of the same kind is not computed from logits and has its own node
   EXPECT_EQ(count_op(built.graph, "cross_entropy"), 1);
 }
 

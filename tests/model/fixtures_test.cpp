@@ -1,4 +1,4 @@
-// Every layer and structure against what Keras says about the same file.
+// Every layer and structure, compared with what Keras reports for the same file.
 #include <algorithm>
 #include <set>
 
@@ -38,13 +38,13 @@ void expect_same(const json& keras, const Model& model) {
   }
 }
 
-// The datasets in the file are exactly the weights, with their shapes.
+// The datasets in the file must be exactly the weights, with their shapes.
 void expect_file_paths(const json& keras, const Model& model) {
   json found = json::array();
   for (const Weight& weight : model.weights()) found.push_back({weight.file_path, weight.shape.dims});
   std::sort(found.begin(), found.end());
   json wanted = keras["datasets"];
-  // Keras keeps the state of Dropout's seed generator among the datasets; it is no weight.
+  // Keras stores the state of Dropout's seed generator among the datasets, but it is not a weight.
   wanted.erase(
       std::remove_if(wanted.begin(), wanted.end(),
                      [](const json& d) { return d[0].get<std::string>().find("seed_generator") != std::string::npos; }),
@@ -52,7 +52,7 @@ void expect_file_paths(const json& keras, const Model& model) {
   EXPECT_EQ(found, wanted) << keras["name"];
 }
 
-// The graph's own shape inference must come to the shapes that Keras has.
+// The graph's own shape inference must give Keras's shapes.
 void expect_graph(const json& keras, const Model& model) {
   SCOPED_TRACE(keras["name"].get<std::string>());
   constexpr int64_t kBatch = 5;
@@ -112,7 +112,7 @@ TEST(Structure, ASharedModelCalledTwiceHasOneSetOfWeightsAndTwoOfNodes) {
   const Built built = build_graph(model, 4, Mode::kTrain);
   EXPECT_EQ(count_op(built.graph, "conv2d"), 2);
   EXPECT_EQ(count_op(built.graph, "batch_norm_stats"), 2);
-  // Both calls move the statistics, one after the other, and each statistic has one update.
+  // Both calls change the statistics, one after the other, but each statistic has only one update.
   EXPECT_EQ(count_op(built.graph, "moving_average"), 4);
   ASSERT_EQ(built.graph.updates.size(), 2u);
   for (const Update& update : built.graph.updates) {

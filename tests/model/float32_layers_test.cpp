@@ -34,7 +34,7 @@ TEST(Float32Layers, AllOfThemMakeTheGraphOfFloat32) {
   EXPECT_EQ(graph_text(model_with({"*"}), kMixed), plain);
   EXPECT_EQ(graph_text(model_with({"conv", "norm", "[fo]*t"}), kMixed), plain);
   EXPECT_NE(graph_text(model_with({}), kMixed), plain);
-  EXPECT_EQ(graph_text(model_with({"out"}), DType::kFloat32), plain);  // nothing to keep them from
+  EXPECT_EQ(graph_text(model_with({"out"}), DType::kFloat32), plain);  // in a float32 run, the option changes nothing
 }
 
 TEST(Float32Layers, TensorsAreCastWhereTheyCrossAndWeightsStayAsTheyAre) {
@@ -49,10 +49,10 @@ TEST(Float32Layers, TensorsAreCastWhereTheyCrossAndWeightsStayAsTheyAre) {
   EXPECT_EQ(crossing.op, "cast");
   EXPECT_EQ(graph.type(crossing.inputs[0]), (TensorType{DType::kFloat16, Shape{8, 8}}));
   EXPECT_EQ(graph.type(built.forward.predictions[0]).dtype, DType::kFloat32);
-  EXPECT_EQ(count_op(graph, "cast"), 3);  // the pixels, conv's kernel, and what crosses
+  EXPECT_EQ(count_op(graph, "cast"), 3);  // the pixels, conv's kernel, and the value that passes between the two dtypes
 }
 
-// The pixels must not have been through float16 where a float32 layer reads them.
+// A float32 layer must read pixels that were never rounded to float16.
 TEST(Float32Layers, TheFirstLayerReadsTheInputInFloat32) {
   const Graph graph =
       build_graph(model_with({"conv"}), 8, Mode::kTrain, {{DType::kFloat32}, {DType::kInt32}, false}, kMixed).graph;

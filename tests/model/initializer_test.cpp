@@ -39,7 +39,7 @@ TEST(Initializer, HasTheDeviationKerasGivesIt) {
   const Shape kernel{3, 3, 100, 200};  // fans 900 and 1800
   struct Case {
     const char* name;
-    double deviation, limit;  // limit: of the distribution's support, 0 for none
+    double deviation, limit;  // limit of the distribution's support; 0: none
   };
   const double u = std::sqrt(3.0), t = 2 / 0.87962566103423978;
   for (const Case& c : {Case{"glorot_uniform", std::sqrt(1 / 1350.0), u},
@@ -50,7 +50,7 @@ TEST(Initializer, HasTheDeviationKerasGivesIt) {
                         {"lecun_normal", std::sqrt(1 / 900.0), t},
                         {"random_normal", 0.05, 0}}) {
     const Moments m = moments(drawn(c.name, kernel));
-    // Four standard errors of 180,000 draws.
+    // Four standard errors for 180,000 draws.
     EXPECT_NEAR(m.mean, 0, 4 * c.deviation / std::sqrt(180000.0)) << c.name;
     EXPECT_NEAR(m.deviation / c.deviation, 1, 4 / std::sqrt(2 * 180000.0)) << c.name;
     if (c.limit > 0) {

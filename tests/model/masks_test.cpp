@@ -1,4 +1,4 @@
-// Which tensors have masks, and what a loss becomes under one.
+// Which tensors have masks, and how a mask changes a loss.
 #include "tests/model/support.h"
 
 namespace plimsoll::engine {
@@ -32,7 +32,7 @@ TEST(Masks, AreRefusedWhereTheyWouldChangeWhatALayerComputes) {
     const auto model = masked({layer_json(layer, "it")});
     ASSERT_FALSE(model) << layer;
     EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(text_of(model.error()).find("a mask reaches it"), std::string::npos) << text_of(model.error());
+    EXPECT_NE(text_of(model.error()).find("its input has a mask"), std::string::npos) << text_of(model.error());
   }
 }
 

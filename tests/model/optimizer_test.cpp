@@ -1,4 +1,4 @@
-// Optimizers as Keras writes them, their updates, and schedules against Keras's numbers.
+// Optimizers as Keras writes them, their updates, and schedules compared with Keras's numbers.
 #include <cmath>
 
 #include "tests/model/support.h"
@@ -15,7 +15,7 @@ TEST(Schedule, AgreesWithKerasToFloat32Rounding) {
     ASSERT_EQ(check_schedule(optimizer.schedule), "");
     for (size_t i = 0; i < one["steps"].size(); ++i) {
       const double keras = one["rates"][i], rate = learning_rate_at(optimizer, one["steps"][i]);
-      // A few roundings of values no larger than 0.2, and a power of 100 of a rounded base.
+      // The tolerance allows a few roundings of values up to 0.2, and the 100th power of a rounded base.
       EXPECT_NEAR(rate, keras, 0.2 * 0x1p-22 + std::abs(keras) * 100 * 0x1p-24)
           << one["schedule"].dump() << " step " << one["steps"][i];
     }

@@ -1,5 +1,5 @@
-// Whatever a file holds, creating a model ends in a model or an error: each key of real files is removed and given
-// other values.
+// Creating a model must end in a model or an error, whatever the file contains. The tests remove each key of real files
+// and give it other values.
 #include <fmt/format.h>
 
 #include <limits>
@@ -19,7 +19,7 @@ void collect(const json& value, const json::json_pointer& at, std::vector<json::
     for (size_t i = 0; i < value.size(); ++i) collect(value[i], at / i, places);
 }
 
-// A model that was made must also be buildable: no assert, no exception, errors only through the status.
+// If a model was created, graphs can be built from it: no assert, no exception, errors only through the status.
 void expect_an_answer(const json& config) {
   ModelOptions options;
   if (!config.is_object() || !config.contains("compile_config")) options = untrained();
@@ -122,7 +122,7 @@ json functional(const std::string& name, json inner, int calls) {
             {"output_layers", {{inner["name"], calls - 1 + counted, 0}}}}}};
 }
 
-// 2^20 calls in a file of a few kilobytes.
+// A file of a few kilobytes that describes 2^20 calls.
 TEST(Robustness, CallsThatMultiply) {
   json config = functional("m0", layer_json("ReLU", "r"), 2);
   for (int i = 1; i < 20; ++i) config = functional(fmt::format("m{}", i), config, 2);

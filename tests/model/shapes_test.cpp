@@ -1,4 +1,5 @@
-// One architecture with several input shapes; layers with several outputs and with sublayers; images of one dimension.
+// One architecture with several input shapes; layers with several outputs and with sublayers; images with one spatial
+// dimension.
 #include "tests/model/support.h"
 
 namespace plimsoll::engine {
@@ -37,7 +38,7 @@ TEST(Shapes, AWeightWhoseShapeDependsOnTheInputCannotBeShared) {
   const auto other = model.with_inputs({Shape{5, 4, 3}});
   ASSERT_FALSE(other);
   EXPECT_EQ(other.error().code, ErrorCode::kBadGeometry);
-  EXPECT_NE(text_of(other.error()).find("weight 'out/kernel' is [60,2] for these inputs and [48,2]"), std::string::npos)
+  EXPECT_NE(text_of(other.error()).find("weight 'out/kernel' is [60,2] for these inputs but [48,2]"), std::string::npos)
       << text_of(other.error());
 }
 
@@ -89,7 +90,7 @@ TEST(Shapes, EachOutputOfASplitIsATensorOfItsOwn) {
   config["config"]["layers"][1]["config"]["indices_or_sections"] = 4;
   const auto uneven = Model::create(describe(config), untrained());
   ASSERT_FALSE(uneven);
-  EXPECT_NE(text_of(uneven.error()).find("6 cannot be cut into 4 equal pieces"), std::string::npos);
+  EXPECT_NE(text_of(uneven.error()).find("6 cannot be split into 4 equal pieces"), std::string::npos);
 }
 
 TEST(Shapes, WeightsOfASublayerHaveItsNameAndItsPathInTheFile) {

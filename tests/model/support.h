@@ -1,4 +1,4 @@
-// What the tests of model/ share: fixtures written by Keras, and models made from them.
+// Shared by the tests of model/: fixtures written by Keras, and models made from them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ inline std::string text_of(const Error& error) {
   return to_text(error);
 }
 
-// A layer as Keras writes it; what is left out has Keras's default.
+// Returns a layer's JSON as Keras writes it. Omitted keys have Keras's defaults.
 inline nlohmann::json layer_json(const std::string& class_name, const std::string& name,
                                  nlohmann::json config = nlohmann::json::object()) {
   config["name"] = name;

@@ -1,4 +1,4 @@
-// What a file asks for and we do not do is one error that lists all of it; shapes that cannot be are named.
+// One error lists all unsupported features of a file. Errors about impossible shapes name the shapes.
 #include <algorithm>
 
 #include "tests/model/support.h"
@@ -42,7 +42,7 @@ TEST(Unsupported, EverythingIsListedAtOnce) {
   config["compile_config"] = {
       {"optimizer", {{"class_name", "Adam"}, {"config", {{"amsgrad", true}, {"use_ema", true}}}}},
       {"loss", {{"class_name", "MeanSquaredError"}, {"config", {{"reduction", "sum"}}}}},
-      {"metrics", {"AUC"}}};  // a metric is skipped, and no reason to refuse
+      {"metrics", {"AUC"}}};  // an unsupported metric is skipped and not an error
   const Error error = refused(config, {});
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
   for (const char* what :
@@ -120,13 +120,13 @@ bool proposes(const Error& error, const std::string& what) {
                      [&](const std::string& remedy) { return remedy.find(what) != std::string::npos; });
 }
 
-// As Keras 3.15.1 writes them: a class that is not registered has no module and its own name twice.
+// As Keras 3.15.1 writes them: a class that is not registered has no module, and its registered name equals its name.
 TEST(Unsupported, CustomClassesSayThatTheyNeedPython) {
   const json plain = {
       {"module", nullptr}, {"class_name", "Block"}, {"config", {{"name", "b"}}}, {"registered_name", "Block"}};
   json registered = plain;
   registered["registered_name"] = "MyPackage>Block";
-  json dense = layer_json("Dense", "b", {{"units", 3}});  // somebody's own Dense is not Keras's
+  json dense = layer_json("Dense", "b", {{"units", 3}});  // a user's class named Dense is not Keras's Dense
   dense["module"] = nullptr;
   dense["registered_name"] = "Dense";
   for (const auto& [layer, what] : {std::pair{plain, "layer 'b' (Block): custom class Block"},
@@ -182,7 +182,8 @@ TEST(InputShape, OpenSizesComeFromTheData) {
   EXPECT_EQ(refused(config, options).code, ErrorCode::kUnknownInputShape);
   std::vector<int64_t> sample{8, 6, 1};
   options.data_shape = [&](const std::string&, bool) -> Result<std::vector<int64_t>> { return sample; };
-  for (const auto& one : {std::vector<int64_t>{8, 6, 1}, std::vector<int64_t>{8, 6}}) {  // as data may lack a last 1
+  // Data may lack a trailing dimension of 1.
+  for (const auto& one : {std::vector<int64_t>{8, 6, 1}, std::vector<int64_t>{8, 6}}) {
     sample = one;
     const auto model = Model::create(describe(config), options);
     ASSERT_TRUE(model) << text_of(model.error());

@@ -1,6 +1,6 @@
-// Every backend on every case: the op and all nodes of its gradient, against the reference on the same (f32-rounded)
-// inputs, between sentinels, in place where the op allows it. Prints the worst error seen of each op, and who supports
-// what.
+// Runs every backend on every case: the op and all nodes of its gradient, compared with the reference on the same
+// (f32-rounded) inputs, between sentinels, and in place if the op allows it. Prints the largest error of each op, and
+// which backend supports which op.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -14,12 +14,12 @@ namespace {
 
 struct BackendUnderTest {
   std::string name;
-  std::string backend;  // of the registry
+  std::string backend;  // its name in the registry
   DType floating;
   int as_capability = 0;
 };
 
-// Null where this machine has none. Without tf32, whose rounding would hide errors.
+// Returns null if this machine does not have the backend. tf32 is off, because its rounding would hide errors.
 std::unique_ptr<Backend> open_for_test(const std::string& name, int as_capability = 0, const std::string& way = "",
                                        bool tf32 = false) {
   const BackendOptions options{2, 0, tf32, false, as_capability, way};
@@ -29,7 +29,7 @@ std::unique_ptr<Backend> make_gpu_as(int capability, const std::string& way = ""
   return open_for_test("gpu", capability, way, tf32);
 }
 
-// The backends of this build, and on a GPU its half precisions.
+// The backends of this build and, on a GPU, its half precisions.
 std::vector<BackendUnderTest> backends_under_test() {
   std::vector<BackendUnderTest> list;
   for (const BackendEntry& entry : backends())
@@ -37,7 +37,8 @@ std::vector<BackendUnderTest> backends_under_test() {
   if (backend_named("gpu").built) {
     list.push_back({"gpu_bfloat16", "gpu", DType::kBFloat16});
     list.push_back({"gpu_float16", "gpu", DType::kFloat16});
-    list.push_back({"gpu_as_turing", "gpu", DType::kFloat16, 75});  // what needs a newer card has its stand-in
+    // Kernels that need a newer card are replaced by others.
+    list.push_back({"gpu_as_turing", "gpu", DType::kFloat16, 75});
   }
   return list;
 }
@@ -57,15 +58,15 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     if (backend_ == nullptr) GTEST_SKIP() << "no GPU here";
   }
 
-  // A result in half precision is besides rounded once: by half a unit in the last of its 8 or 11 places.
+  // A half-precision result is also rounded once, by half a unit in the last of its 8 or 11 bits.
   static double allowed(const Node& node, DType dtype) {
     const double rounding = dtype == DType::kBFloat16 ? 0x1p16 : dtype == DType::kFloat16 ? 0x1p13 : 0;
-    // The gradient of attention rounds the weights and their gradients too, before they are multiplied.
+    // The gradient of attention also rounds the weights and their gradients before it multiplies them.
     const double times = node.op == "attention_grad" ? 2 : 1.01;
     return op_def(node.op).error_units + rounding * times;
   }
 
-  // How often an op was run and compared.
+  // Returns how often an op was run and compared.
   int runs(const std::string& op) {
     int sum = 0;
     for (const auto& [kernel, count] : records_[op].kernels) sum += count;
@@ -89,7 +90,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     }
   }
 
-  // The node on inputs rounded to f32, apart and in place.
+  // Runs the node on inputs rounded to f32, with separate outputs and in place.
   void check_node(const std::string& where, const Graph& reference, const Graph& graph, size_t n,
                   const std::vector<Tensor>& values) {
     const Node& node = graph.nodes[n];
@@ -111,7 +112,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     }
   }
 
-  // The op of a case and the nodes of its gradient.
+  // Checks the op of a case and the nodes of its gradient.
   void check_case(const OpDef& op, const OpCase& one) {
     const auto exact = graph_of(op, one, DType::kFloat64), made = graph_of(op, one, under_test_->floating);
     ASSERT_TRUE(exact && made) << op.name << "/" << one.name;
@@ -126,7 +127,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
                  made->graph, n, values);
   }
 
-  // An update of a table row by row, and the table's gradient with the update of the whole.
+  // Compares the row-wise update of a table with the table's gradient followed by the dense update.
   void check_equals_dense(const OpDef& op, const OpCase& one) {
     const auto made = graph_of(op, one, DType::kFloat32);
     ASSERT_TRUE(made);
@@ -150,7 +151,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
     update_inputs.erase(update_inputs.begin() + 2);
     const auto dense = run_on_backend(*backend_, b.graph(), b.graph().nodes[1], update_inputs);
     ASSERT_TRUE(dense) << to_text(dense.error());
-    // The same additions in the same order, the same arithmetic.
+    // Both make the same additions in the same order, so the results must be equal.
     for (size_t i = 0; i < dense->outputs.size(); ++i)
       EXPECT_EQ(error_in_units(by_rows->outputs[i], dense->outputs[i]), 0)
           << op.name << "/" << one.name << ", output " << i;
@@ -180,20 +181,21 @@ TEST_P(OnBackend, ValuesAgreeWithTheReference) {
   report();
 }
 
-// Sizes from which a GPU cuts sums and images into pieces: too large for every backend.
+// Sizes from which a GPU splits sums and images into pieces. They are too large for the other backends.
 TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
   const std::vector<std::string> two = {"normal", "normal"}, three = {"normal", "normal", "normal"};
-  // Uneven padding, so that no other kernel is tried; images in pieces of 17, 17, 3 in f32, of 35 and 2 in half types.
+  // The padding is uneven, so that no other kernel is tried. Images are processed in pieces of 17, 17 and 3 in f32, of
+  // 35 and 2 in half precision.
   const Attrs uneven = {
       {"strides", list({1, 1})}, {"pads", list({3, 2, 0, 1})}, {"dilations", list({1, 1})}, {"groups", int64_t{1}}};
   Attrs gradient = uneven;
   gradient.set("kernel", list({7, 7}));
   gradient.set("bias", true);
   check_case(op_def("conv2d"), {"pieces", {f32({37, 100, 100, 4}), f32({7, 7, 4, 5}), f32({5})}, uneven, three, {}});
-  // Sums of 348,000 products, small enough for f16 to hold them.
+  // Sums of 348,000 products, small enough to fit f16.
   check_case(op_def("conv2d_weight_grad"),
              {"pieces", {f32({37, 100, 100, 4}), f32({37, 99, 95, 5})}, gradient, {"uniform", "small"}, {}});
   Attrs relu;
@@ -201,7 +203,7 @@ TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
   check_case(op_def("matmul"), {"skinny", {f32({37, 5001}), f32({5001, 10}), f32({10})}, relu, three, {}});
   check_case(op_def("matmul"), {"skinny_wide", {f32({3, 70001}), f32({70001, 31})}, {}, two, {}});
   check_case(op_def("matmul"), {"skinny_one", {f32({1, 4096}), f32({4096, 1}), f32({1})}, {}, three, {}});
-  std::vector<TensorType> gradients(300, f32({7}));  // more than one launch takes
+  std::vector<TensorType> gradients(300, f32({7}));  // more than one launch can take
   gradients[1] = f32({3000, 1001});
   gradients[200] = f32({64, 64, 3, 3});
   std::vector<std::string> drawn(300, "normal");
@@ -211,7 +213,8 @@ TEST_P(OnBackend, LargeValuesAgreeWithTheReference) {
   report();
 }
 
-// Sorted by one, two and three digits; where most tokens name few rows, runs and runs of runs are summed apart.
+// The ids are sorted by one, two and three digits. If most tokens name few rows, runs and runs of runs are summed
+// separately.
 TEST_P(OnBackend, TablesOfManyTokensAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   struct Table {
@@ -240,15 +243,15 @@ TEST_P(OnBackend, TablesOfManyTokensAgreeWithTheReference) {
   report();
 }
 
-// A gradient that is not stored changes nothing.
+// An update that does not store the gradient must give the same result.
 TEST_P(OnBackend, RowUpdatesEqualTheDenseOnes) {
   if (backend_->device().info().kind != "gpu" || under_test_->floating != DType::kFloat32)
-    GTEST_SKIP() << "for GPUs in float32: elsewhere there are no such kernels, or the gradient is rounded";
+    GTEST_SKIP() << "only for GPUs in float32: otherwise there are no such kernels, or the gradient is rounded";
   for (const char* name : {"sgd_rows", "adam_rows"})
     for (const OpCase& one : op_def(name).cases) check_equals_dense(op_def(name), one);
 }
 
-// A backend that trains must run every op; only what lowering makes is its own affair.
+// A backend that can train must run every op. Ops that only lowering creates are optional.
 TEST_P(OnBackend, SupportsEveryOp) {
   for (const OpDef& op : all_ops())
     for (const OpCase& one : op.cases) {
@@ -256,13 +259,13 @@ TEST_P(OnBackend, SupportsEveryOp) {
       ASSERT_TRUE(made);
       if (one.attrs.has("activation") && !backend_->device().has_epilogues()) continue;
       if (op.name.ends_with("_rows") && backend_->device().info().kind == "cpu") continue;
-      if (op.name.starts_with("conv2d_pooled")) continue;  // where it is refused, two ops are there for it
+      if (op.name.starts_with("conv2d_pooled")) continue;  // if it is refused, the two separate ops are used instead
       const auto offer = backend_->device().offer(made->graph, made->graph.nodes[0]);
       EXPECT_TRUE(offer) << op.name << "/" << one.name << ": " << (offer ? "" : offer.error().what);
     }
 }
 
-// Which of its ways a convolution over few channels takes is found by timing: here each is taken in turn.
+// A backend chooses the kernel of a convolution over few channels by timing. This test runs each kernel in turn.
 TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
@@ -287,7 +290,7 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
                                    {40, 1, 7, 0, 0, 0, 0, 2, 1, 64},
                                    {16, 3, 6, 2, 2, 2, 2},
                                    {16, 4, 5, 9, 9, 9, 9, 3, 1, 24}};
-  // Of a way that was not meant for a case nothing is wanted but that it says so, or is right.
+  // A kernel that was not meant for a case must either refuse it or give the right result.
   const bool half = is_half(under_test_->floating);
   const auto must_run = [&](const std::string& way, const Case& c, bool weight_grad) {
     const int64_t across = c.kernel * c.channels, numbers = across * c.kernel;
@@ -299,8 +302,8 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   };
   int paired = 0;
   for (const std::string way : {"implicit-gemm", "paired", "im2col", "space-to-depth", "library"}) {
-    // Straight, float32 is rounded to tf32, which holds small integers as they are. In float32 the library's engine may
-    // add up hundreds of products one by one: of small integers every order makes the same sum.
+    // With implicit GEMM, float32 is rounded to tf32, which represents small integers exactly. In float32 the library's
+    // engine may add hundreds of products one by one; for small integers the sum does not depend on the order.
     const bool tf32 = way == "implicit-gemm" && !half,
                in_any_order = (way == "space-to-depth" || way == "library") && !half;
     backend_ = make_gpu_as(0, way, tf32);
@@ -335,7 +338,7 @@ TEST_P(OnBackend, ThinConvolutionsAgreeEachWay) {
   EXPECT_GE(paired, half ? 32 : 0);
 }
 
-// A pixel that no window holds may be anything: kernels read it together with its neighbours.
+// A pixel outside every window may have any value: kernels read it together with its neighbours.
 TEST_P(OnBackend, WhatNoWindowHoldsChangesNoWeightGradient) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
@@ -376,7 +379,7 @@ TEST_P(OnBackend, WhatNoWindowHoldsChangesNoWeightGradient) {
 
 TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
-  const bool integers = under_test_->floating == DType::kFloat32;  // as above
+  const bool integers = under_test_->floating == DType::kFloat32;  // for the same reason as above
   const std::string fill = integers ? "integers:4" : "normal";
   const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
   const auto list = [](std::vector<int64_t> values) { return Attr(AttrList(std::move(values))); };
@@ -407,12 +410,12 @@ TEST_P(OnBackend, WeightGradientsByTapsAgreeWithTheReference) {
                   {fill, fill},
                   {}});
     }
-    // What is in shared memory for a stretch may be more than a card has, first of all in float32 with many channels.
+    // The shared memory for a stretch may exceed what a card has, especially in float32 with many channels.
     EXPECT_GE(runs("conv2d_weight_grad"), 3) << way;
   }
 }
 
-// Whole and broken tiles, a single number, more values than one of them has tiles; there and back.
+// Whole and partial tiles, a single number, and more values than any of them has tiles; to the other layout and back.
 TEST_P(OnBackend, ManyValuesMoveBetweenLayoutsAtOnce) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   Graph graph;
@@ -457,7 +460,7 @@ TEST_P(OnBackend, ManyValuesMoveBetweenLayoutsAtOnce) {
   }
 }
 
-// In float32, rounded to tf32, which holds small integers as they are; half precisions are among all ops' cases.
+// float32 is rounded to tf32, which represents small integers exactly. The cases of all ops cover the half precisions.
 TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
   if (backend_->device().info().kind != "gpu") GTEST_SKIP() << "for GPUs";
   const bool integers = under_test_->floating == DType::kFloat32;
@@ -467,7 +470,7 @@ TEST_P(OnBackend, PooledConvolutionsAgreeWithTheReference) {
       for (std::string& fill : one.fill)
         if (integers && fill == "normal") fill = "integers:4";
       check_case(op_def(name), one);
-      one.name += "_many";  // more than a card has in hand at once
+      one.name += "_many";  // more than a card processes at once
       one.inputs[0].shape.dims[0] = 301;
       if (name == "conv2d_pooled_weight_grad") one.inputs[1].shape.dims[0] = one.inputs[2].shape.dims[0] = 301;
       check_case(op_def(name), one);

@@ -1,5 +1,5 @@
-// What one op alone cannot show: the gradient through batch statistics, fused bodies, masks that do not depend on the
-// cut into micro-batches, and references that do not depend on the number of threads.
+// Properties that need several ops: the gradient through batch statistics, fused bodies, masks that do not depend on
+// the split into micro-batches, and references that do not depend on the number of threads.
 #include <gtest/gtest.h>
 #include <omp.h>
 
@@ -94,7 +94,7 @@ TEST(Dropout, KeepsTheMean) {
   const Tensor y = dropped(400, 0, 1, 0);
   double sum = 0;
   for (double v : y.values) sum += v;
-  // 20000 draws: a standard deviation of the mean of 0.0046.
+  // With 20000 draws, the standard deviation of the mean is 0.0046.
   EXPECT_NEAR(sum / static_cast<double>(y.values.size()), 1.0, 0.02);
 }
 

@@ -1,4 +1,4 @@
-// Shape rules refuse what does not go together, with the values in the message.
+// Shape rules reject inputs that do not match, and the message contains the values.
 #include <gtest/gtest.h>
 
 #include "ops/op.h"
@@ -57,7 +57,7 @@ std::vector<Wrong> wrongs() {
       {"conv2d",
        {f32({1, 8, 8, 3}), of(DType::kFloat64, {3, 3, 3, 8})},
        plain,
-       "floating numbers of one dtype; got f32[1,8,8,3], f64[3,3,3,8]"},
+       "floating-point numbers of one dtype; got f32[1,8,8,3], f64[3,3,3,8]"},
       {"conv2d_input_grad",
        {f32({1, 6, 6, 8}), f32({3, 3, 3, 8})},
        with(plain, "input_size", Ints{9, 8}),
@@ -73,7 +73,7 @@ std::vector<Wrong> wrongs() {
       {"conv2d_pooled_weight_grad",
        {f32({2, 8, 8, 3}), f32({1, 3, 3, 8}), of(DType::kUInt8, {1, 3, 3, 8})},
        with(with(plain, "kernel", Ints{3, 3}), "pool", Ints{2, 2}),
-       "dy must have x's dtype and as many images"},
+       "dy must have the same dtype and number of images as x"},
       {"conv2d_pooled_weight_grad",
        {f32({2, 8, 8, 3}), f32({2, 4, 3, 8}), of(DType::kUInt8, {2, 4, 3, 8})},
        with(with(plain, "kernel", Ints{3, 3}), "pool", Ints{2, 2}),
@@ -83,7 +83,7 @@ std::vector<Wrong> wrongs() {
       {"bias_add",
        {f32({2, 5}), f32({4})},
        {},
-       "input 1 must have one element a channel of input 0; got f32[2,5], f32[4]"},
+       "input 1 must have one element per channel of input 0; got f32[2,5], f32[4]"},
       {"add", {f32({2, 5}), f32({5, 2})}, {}, "inputs 0 and 1 must have the same shape; got f32[2,5], f32[5,2]"},
       {"scale", {f32({2}), f32({1})}, {}, "input 1 must be a scalar"},
       {"cast", {f32({2})}, {{"dtype", "f33"}}, "dtype=\"f33\" is not a dtype"},
@@ -103,7 +103,7 @@ std::vector<Wrong> wrongs() {
        with(pool, "pads", Ints{2, 0, 0, 0}),
        "pads=[2,0,0,0] must be smaller than pool=[2,2]"},
       {"max_pool2d", {f32({1, 32, 32, 3})}, with(pool, "pool", Ints{16, 16}), "at most 255 elements, not 256"},
-      {"reshape", {f32({2, 3})}, {{"shape", Ints{7}}}, "shape [7] has 7 elements, the input 6"},
+      {"reshape", {f32({2, 3})}, {{"shape", Ints{7}}}, "shape [7] has 7 elements, but the input has 6"},
       {"reshape", {f32({2, 3})}, {{"shape", Ints{-1, 6}}}, "every dimension must be positive, got [-1,6]"},
       {"concat",
        {f32({2, 3}), f32({3, 3})},
@@ -116,7 +116,7 @@ std::vector<Wrong> wrongs() {
        "2 to 4 is not inside dimension 1 of 3 elements"},
       {"broadcast", {f32({2, 3})}, {{"shape", Ints{2, 4}}}, "[2,3] does not broadcast to [2,4]"},
       {"reduce_to", {f32({2, 3})}, {{"shape", Ints{2}}}, "[2] does not broadcast to [2,3]"},
-      {"crop2d", {f32({1, 4, 4, 1})}, {{"pads", Ints{2, 2, 0, 0}}}, "pads=[2,2,0,0] leave nothing of 4x4"},
+      {"crop2d", {f32({1, 4, 4, 1})}, {{"pads", Ints{2, 2, 0, 0}}}, "pads=[2,2,0,0] remove all of 4x4"},
       {"upsample2d",
        {f32({1, 4, 4, 1})},
        {{"size", Ints{2, 2}}, {"interpolation", "cubic"}},
@@ -132,7 +132,10 @@ std::vector<Wrong> wrongs() {
       {"softmax_cross_entropy", {f32({4, 10}), of(DType::kInt64, {4})}, {{"sparse", true}}, "input 1 must be i32"},
       {"softmax_cross_entropy_grad", {f32({3}), f32({4, 10}), f32({4, 10})}, {}, "dloss must be [4]"},
       {"match", {f32({4, 10}), f32({4, 10})}, {{"kind", "top5"}}, "kind=\"top5\" must be"},
-      {"weighted_sum", {f32({7}), f32({}), f32({2})}, {{"weighted", true}}, "7 rows cannot share 2 samples' weights"},
+      {"weighted_sum",
+       {f32({7}), f32({}), f32({2})},
+       {{"weighted", true}},
+       "7 rows cannot be divided among the weights of 2 samples"},
       {"sgd", {f32({2}), f32({2}), f32({})}, {{"momentum", 0.9}}, "takes 4 inputs"},
       {"adam",
        {f32({2}), f32({3}), f32({2}), f32({2}), f32({}), of(DType::kInt64, {})},

@@ -1,5 +1,5 @@
-// One harness for all ops: from an OpCase it builds the op's graph, alone and with its gradient rule, runs graphs by
-// reference, and runs single nodes on a backend between sentinels.
+// One test harness for all ops. From an OpCase it builds the op's graph, alone and with its gradient rule, runs graphs
+// with the reference, and runs single nodes on a backend between sentinels.
 #pragma once
 
 #include <fmt/format.h>
@@ -25,15 +25,17 @@ inline Attrs in_precision(Attrs attrs, DType floating) {
   return attrs;
 }
 
-// The op, then its gradient rule for the inputs the case differentiates. Graph inputs are the op's, then "dy".
+// The op, then its gradient rule for the inputs that the case differentiates. The graph's inputs are those of the op,
+// then "dy".
 struct CaseGraph {
   Graph graph;
   std::vector<ValueId> inputs, outputs;
-  ValueId dy = kNone;              // kNone: nothing is differentiated
-  std::vector<ValueId> gradients;  // one an input of the op
+  ValueId dy = kNone;              // kNone: the case differentiates nothing
+  std::vector<ValueId> gradients;  // one per input of the op
 };
 
-// The dtype of an input where tensors are half: what belongs to sums, statistics, losses and optimizers stays float32.
+// Returns the dtype of an input when tensors are in half precision: sums, statistics, losses and optimizers stay
+// float32.
 inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType floating) {
   static const std::set<std::string> kWide = {
       "weighted_sum",   "weighted_sum_grad", "l1_l2_penalty",  "l1_l2_grad", "sgd",
@@ -47,7 +49,8 @@ inline DType dtype_of_input(const OpDef& op, const OpCase& one, size_t i, DType 
                     (loss && i != (op.name.ends_with("_grad") ? 1U : 0U)) ||
                     (op.name == "attention_grad" && i + 1 == one.inputs.size()) ||
                     (op.name.ends_with("_rows") && i != 1) ||
-                    (op.name == "count_not_finite" && i == 1);  // gradients of float32 layers beside half ones
+                    // Gradients of float32 layers together with half-precision ones.
+                    (op.name == "count_not_finite" && i == 1);
   return wide ? DType::kFloat32 : floating;
 }
 
@@ -89,7 +92,7 @@ inline std::vector<Tensor> draw_inputs(const Graph& graph, const std::string& fi
   return tensors;
 }
 
-// Runs one node by its op's reference.
+// Runs one node with its op's reference.
 inline std::vector<Tensor> reference_outputs(const Graph& graph, const Node& node, const std::vector<Tensor>& inputs) {
   std::vector<Buffer> buffers;
   std::vector<TensorView> in_views, out_views;
@@ -110,7 +113,7 @@ inline std::vector<Tensor> reference_outputs(const Graph& graph, const Node& nod
   return outputs;
 }
 
-// Every value of an f64 graph, given those of its inputs in order.
+// Returns every value of an f64 graph, given its inputs in order.
 inline std::vector<Tensor> run_by_reference(const Graph& graph, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> values(graph.values.size());
   for (size_t i = 0; i < graph.inputs.size(); ++i) values[static_cast<size_t>(graph.inputs[i])] = inputs[i];
@@ -126,11 +129,11 @@ inline std::vector<Tensor> run_by_reference(const Graph& graph, const std::vecto
 struct NodeRun {
   std::string kernel;
   std::vector<Tensor> outputs;
-  std::string damage;  // what was written that should not have been
+  std::string damage;  // describes writes outside the outputs; empty if there were none
 };
 
-// Binds one node whose values are all in the layouts the graph says, and runs it where the backend's memory is.
-// Buffers go there and come back with their guards; one that is input and output is one place.
+// Binds one node whose values have the layouts given in the graph, and runs it in the backend's memory. Buffers are
+// copied there and back with their guards. A buffer that is both input and output is copied once.
 inline Result<NodeRun> run_bound(const Backend& backend, const Graph& graph, const Node& node,
                                  const std::vector<Buffer*>& inputs, const std::vector<Buffer*>& outputs) {
   PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
@@ -158,7 +161,7 @@ inline Result<NodeRun> run_bound(const Backend& backend, const Graph& graph, con
   return NodeRun{offer.kernel, {}, workspace.intact() ? "" : " the workspace's guard"};
 }
 
-// Moves a value of the graph between layouts by a reorder node.
+// Converts a value of the graph to another layout with a reorder node.
 inline Result<std::string> reorder(const Backend& backend, const Value& from, const Value& to, Buffer* source,
                                    Buffer* target) {
   Graph graph;
@@ -173,12 +176,13 @@ inline Result<std::string> reorder(const Backend& backend, const Value& from, co
   return run.damage;
 }
 
-// One node on a backend: reorders into the layouts its offer asks for, the kernel, reorders back.
+// Runs one node on a backend: reorders the inputs into the layouts that the offer requires, runs the kernel, and
+// reorders back.
 inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const Node& node,
                                       const std::vector<Tensor>& inputs, const InPlace* alias = nullptr) {
   PLIMSOLL_ASSIGN(const KernelOffer offer, backend.device().offer(graph, node));
   std::string damage;
-  std::deque<Buffer> buffers;  // a reference to one must stay good
+  std::deque<Buffer> buffers;  // a deque, because references to its elements must stay valid
   std::vector<Buffer*> in_data, out_data;
   const Graph plain = graph;
   for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -225,11 +229,11 @@ inline Result<NodeRun> run_on_backend(const Backend& backend, Graph graph, const
   return run;
 }
 
-// The largest |got - wanted| in units of 2^-24 of the largest |wanted|; infinite for a NaN, or for any difference of
-// integers.
+// Returns the largest |got - wanted| in units of 2^-24 of the largest |wanted|; infinite for a NaN or for any
+// difference of integers.
 inline double error_in_units(const Tensor& got, const Tensor& wanted) {
-  // Below the smallest normal float32, 2^-126, there are no 24 bits to be right in, nor in a product of such a number
-  // with an input of up to 2^7 (silu of -100): a unit is no smaller than that product's.
+  // Numbers below the smallest normal float32, 2^-126, have fewer than 24 bits, and so has a product of such a number
+  // with an input of up to 2^7 (silu of -100). So the unit is at least that of such a product.
   double most = 0x1p-119, worst = 0;
   for (double w : wanted.values) most = std::max(most, std::fabs(w));
   for (size_t i = 0; i < wanted.values.size(); ++i) {

@@ -1,6 +1,6 @@
-// References against numbers Keras 3.15.1 on TensorFlow 2.21 gives in float64, where definitions differ between
+// References compared with float64 results of Keras 3.15.1 on TensorFlow 2.21, where definitions differ between
 // libraries: clipping and normalising of probabilities, smoothing, the kinks of relu, half-pixel centres, optimizers.
-// TensorFlow resizes images in float32 only, hence the tolerance there.
+// TensorFlow resizes images only in float32, which explains the tolerance there.
 #include <gtest/gtest.h>
 
 #include "tests/ops/harness.h"

@@ -1,5 +1,5 @@
-// Every op on every case: its shape rule accepts, its gradient rule agrees with finite differences, its reference may
-// write over the inputs it says it may.
+// Every op on every case: its shape rule accepts the inputs, its gradient rule agrees with finite differences, and its
+// reference may overwrite the inputs that `in_place` lists.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -63,7 +63,7 @@ TEST_P(EveryOp, TextRoundTrips) {
   EXPECT_TRUE(verify(*again));
 }
 
-// The elements of a tensor a finite difference is taken for: all of a small one, some of a large one.
+// Returns the elements for which a finite difference is computed: all of a small tensor, some of a large one.
 std::vector<size_t> probes(size_t elements, std::mt19937_64& random) {
   std::vector<size_t> list;
   if (elements <= 96)
@@ -136,7 +136,7 @@ INSTANTIATE_TEST_SUITE_P(Ops, EveryGradient, ::testing::ValuesIn(every_different
 TEST(Ops, EachHasCasesAReferenceAndAShapeRule) {
   std::set<std::string> names;
   for (const OpDef& op : all_ops()) {
-    EXPECT_TRUE(names.insert(op.name).second) << op.name << " is there twice";
+    EXPECT_TRUE(names.insert(op.name).second) << op.name << " is registered twice";
     EXPECT_TRUE(op.infer) << op.name;
     EXPECT_TRUE(op.reference) << op.name;
     if (op.name != "fused") {
@@ -145,7 +145,7 @@ TEST(Ops, EachHasCasesAReferenceAndAShapeRule) {
   }
 }
 
-// Each differentiable op but those whose rule cannot be seen by differences of one op alone.
+// Checks each differentiable op, except those whose rule cannot be tested by differences of one op alone.
 TEST(Ops, EveryGradientRuleIsChecked) {
   for (const OpDef& op : all_ops()) {
     if (!op.gradient || op.name == "batch_norm_stats") continue;

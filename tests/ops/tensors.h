@@ -1,4 +1,4 @@
-// Tensors for the op tests: owned memory between sentinels, and the draws that OpCase names.
+// Tensors for the op tests: owned memory between sentinels, and the distributions that OpCase names.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 
 namespace plimsoll::engine::testing {
 
-// Memory with a guard before and behind it; everything starts as 0xFF bytes, which are NaNs, so that what was not
-// written shows.
+// Memory with a guard before and after it. All bytes start as 0xFF, which are NaNs, so that elements that were not
+// written are noticed.
 class Buffer {
  public:
   explicit Buffer(Bytes bytes = 0)
@@ -26,7 +26,7 @@ class Buffer {
 
   void* data() const { return memory_.get() + kGuard; }
   Bytes bytes() const { return bytes_; }
-  // The whole of it, guards included, as it is carried to a device and back; data() stands kGuard into it.
+  // The whole memory with its guards, as it is copied to a device and back. data() is kGuard bytes after it.
   char* image() const { return memory_.get(); }
   Bytes image_bytes() const { return align_up(bytes_) + 2 * kGuard; }
   static constexpr Bytes kGuard = 256;
@@ -48,13 +48,13 @@ class Buffer {
   std::unique_ptr<char, Free> memory_;
 };
 
-// Elements as doubles whatever the dtype: what tests draw, compare and convert.
+// Elements as doubles, whatever the dtype. Tests draw, compare and convert these.
 struct Tensor {
   TensorType type;
   std::vector<double> values;
 };
 
-// The upper half of a float32, rounded to even.
+// The upper half of a float32, rounded half to even.
 struct BFloat16 {
   uint16_t bits = 0;
   BFloat16() = default;
@@ -111,8 +111,8 @@ inline Tensor load(const TensorType& type, const void* from) {
   return tensor;
 }
 
-// Floats rounded to `rounding` (f32 for f64 too, so that every precision starts from the same numbers), in the wanted
-// floating dtype.
+// Returns the floats rounded to `rounding` (f32 for f64 too, so that every precision starts from the same numbers), in
+// the wanted floating dtype.
 inline Tensor rounded_as(Tensor tensor, DType floating, DType rounding) {
   if (!is_floating(tensor.type.dtype)) return tensor;
   tensor.type.dtype = floating;
@@ -135,7 +135,8 @@ inline void normalise_rows(Tensor& tensor) {
   }
 }
 
-// A shuffled ramp over [-1, 1] that avoids 0: no ties, and no element nearer to a kink at 0 than half a step.
+// A shuffled ramp over [-1, 1] that avoids 0: there are no ties, and no element is closer to a kink at 0 than half a
+// step.
 inline void draw_distinct(Tensor& tensor, std::mt19937_64& random) {
   const auto n = static_cast<double>(tensor.values.size());
   for (size_t i = 0; i < tensor.values.size(); ++i)
@@ -143,7 +144,7 @@ inline void draw_distinct(Tensor& tensor, std::mt19937_64& random) {
   std::shuffle(tensor.values.begin(), tensor.values.end(), random);
 }
 
-// One of OpCase's distributions, rounded to f32 so that every precision starts from the same numbers.
+// Draws from one of OpCase's distributions, rounded to f32, so that every precision starts from the same numbers.
 inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937_64& random) {
   Tensor tensor{type, std::vector<double>(static_cast<size_t>(type.shape.elements()), 0.0)};
   const auto colon = fill.find(':');
@@ -174,7 +175,7 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
   } else if (kind == "probabilities") {
     each([&] { return uniform(random) + 0.1; });
     normalise_rows(tensor);
-  } else if (kind == "unbounded") {  // with an infinity, its negative and a NaN among them
+  } else if (kind == "unbounded") {  // contains an infinity, its negative and a NaN
     each([&] { return normal(random); });
     const double odd[] = {INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < tensor.values.size(); i += 5) tensor.values[i] = odd[i / 5 % 3];

@@ -1,4 +1,4 @@
-// A saved plan is hostile input: it is made again from its settings, and refused where it is not the same.
+// A saved plan is untrusted input: the plan is compiled again from its settings, and refused if it is not the same.
 #include "search/given_plan.h"
 
 #include <fmt/format.h>
@@ -78,7 +78,8 @@ void replace(nlohmann::json& text, const std::string& from, const std::string& t
   text = graph.replace(at, from.size(), to);
 }
 
-// Every edit of a plan that once crashed or ran: each is an error of the file.
+// Each of these edits of a plan once crashed the program or was accepted. Each must be reported as an error of the
+// file.
 TEST(GivenPlan, ThatWasEditedIsRefused) {
   constexpr static int64_t kFar = -(int64_t{1} << 40), kMost = INT64_MAX;
   const auto graph = [](nlohmann::json& plan) -> nlohmann::json& { return plan["phases"][0]["graph"]; };
@@ -147,7 +148,8 @@ TEST(GivenPlan, ThatWasEditedIsRefused) {
         continue;
       }
       const auto accepted = accept_plan(given, problem.request);
-      // What is consistent in itself is still not executed: of a checkpoint the plan made here is, and a note says so.
+      // A consistent but different plan is never executed. For a checkpoint, the plan compiled here is used, with a
+      // note.
       if (accepted) {
         EXPECT_TRUE(of_checkpoint) << what;
         EXPECT_NE(accepted->note, "") << what;

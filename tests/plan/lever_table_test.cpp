@@ -1,4 +1,4 @@
-// The table of levers: its rows are whole, and a row is all it takes to add a lever.
+// The lever table: its rows are complete, and one new row is enough to add a lever.
 #include "search/lever_table.h"
 
 #include "search/given_plan.h"
@@ -17,12 +17,12 @@ TEST(LeverTable, RowsAreWhole) {
     EXPECT_TRUE(std::is_sorted(lever.values.begin(), lever.values.end())) << lever.name;
     for (const int64_t value : lever.values) EXPECT_GT(value, 0) << lever.name << ": 0 is off";
     EXPECT_TRUE(lever.widens.empty() || names.count(lever.widens) == 1) << lever.name;
-    // Search may not choose what changes the training.
+    // Search must not choose a lever that changes training.
     EXPECT_TRUE(!lever.is_searched() || lever.effect != Effect::kTraining) << lever.name;
   }
 }
 
-// A lever that exists nowhere but in this row: recompute_cheap under another name.
+// A lever that exists only in this row: recompute_cheap under another name.
 constexpr std::string_view kToy = "toy";
 constexpr int64_t kToyValues[] = {1};
 
@@ -35,7 +35,7 @@ LeverTable with_toy() {
   return table;
 }
 
-// A problem whose budget only the toy reaches: the batch may not be cut, recompute is forbidden.
+// A problem whose budget only the toy lever reaches: the batch must not be split, and recompute is forbidden.
 struct ToyProblem : Problem {
   LeverTable table = with_toy();
 
@@ -85,12 +85,12 @@ TEST(LeverTable, ASavedPlanWithANewRowIsMadeAgainByTheTable) {
 TEST(LeverTable, ATailIsCompiledWithThePlansSettings) {
   const ToyProblem problem;
   const Plan plan = require(search(problem.request)).plan;
-  const PhasePlan tail = require(plan_tail(problem.request, plan, 31));
+  const PhasePlan tail = require(plan_tail(problem.request, plan, plan.gradient_phase(), 31));
   const Plan whole = compiled(problem.request, 32);
   EXPECT_GT(tail.nodes.size(), whole.phase(PhaseKind::kTrain)->nodes.size()) << "nothing in it is recomputed";
 }
 
-// Whatever a plan was made with is in its settings: no field beside them is needed to make it again.
+// The settings of a plan are complete: no other field is needed to compile the plan again.
 TEST(LeverTable, APlanRecordsAllItsSettings) {
   Problem problem(golden("resnet.keras"), 8);
   problem.request.per_micro_batch_norm = true;

@@ -1,4 +1,4 @@
-// Passes over graphs, on their text: what stands there before and after.
+// Graph passes, tested on the text of the graph before and after.
 #include <gtest/gtest.h>
 
 #include "levers/recompute.h"
@@ -100,7 +100,7 @@ TEST(FuseElementwise, KeepsWhatOthersReadAsOutputs) {
   EXPECT_TRUE(verify(fused));
 }
 
-// Moving tanh down to add would let the product read it before it is there.
+// If tanh moved down to add, the product would read it before it is computed.
 TEST(FuseElementwise, MovesNothingPastAReader) {
   const char* const text = R"(graph "g"
   %x = input f32[4,8] inputs
@@ -181,7 +181,7 @@ TEST(MaskReluAfterPooling, LeavesAGradientThatOthersReadToo) {
   EXPECT_EQ(mask_relu_after_pooling(graph_of(text)).count, 0);
 }
 
-// One that is an output, though no node reads it, must still be there.
+// A gradient that is a graph output must stay, even if no node reads it.
 TEST(MaskReluAfterPooling, LeavesAGradientThatIsAnOutput) {
   const Rewritten rewritten = mask_relu_after_pooling(graph_of(std::string(kPooled) + "  output %dy\n"));
   EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
@@ -202,7 +202,7 @@ TEST(RecomputeCheap, MakesElementwiseValuesAgainForTheBackwardPass) {
 )"));
   EXPECT_EQ(rewritten.count, 1);
   EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
-  // The gradient's product reads a second gelu, made after the forward pass, and the first dies in it.
+  // The gradient's product reads a second gelu, computed after the forward pass; the first one is not live after it.
   int gelus = 0;
   for (const Node& node : rewritten.graph.nodes) gelus += node.op == "gelu";
   EXPECT_EQ(gelus, 2) << print(rewritten.graph);
@@ -223,7 +223,7 @@ TEST(RecomputeCheap, LeavesAloneWhatNoBackwardNodeReads) {
   EXPECT_EQ(print(rewritten.graph), text);
 }
 
-// A chain of products with a bound activation between them, of which the backward pass reads every input.
+// A chain of products. The backward pass reads the input of each product.
 std::string chain_of_products(int length) {
   std::string text = "graph \"g\"\n  %x = input f32[64,8] inputs\n  %w = input f32[8,8] weights persistent\n";
   std::string last = "x";
@@ -264,7 +264,7 @@ TEST(RecomputeCostly, DoesNothingWhereEverythingMayStay) {
   EXPECT_EQ(print(rewritten.graph), print(graph));
 }
 
-// Moving averages follow the statistics of the one pass there is: they are kept, and what is made again reads them.
+// The moving averages depend on the batch statistics. So the statistics are kept, and recomputed nodes read them.
 TEST(RecomputeCostly, KeepsTheStatisticsOfABatch) {
   const Rewritten rewritten = recompute_costly(graph_of(R"(graph "g"
   %x = input f32[64,8] inputs

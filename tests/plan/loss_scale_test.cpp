@@ -1,4 +1,4 @@
-// What loss scaling costs a plan for a GPU: one pass that counts, and updates that stay one kernel.
+// The cost of loss scaling in a plan for a GPU: one kernel that counts overflows; all updates stay one kernel.
 #include "api/saved_config.h"
 #include "backends/cuda/card.h"
 #include "backends/cuda/cuda.h"
@@ -21,7 +21,7 @@ OpenModel scaled_model(const std::string& file) {
   return require(open_model(file, options));
 }
 
-// Nodes of an op, standing alone or inside a fused one.
+// Returns the nodes that are this op, or fused nodes that contain it.
 std::vector<const Node*> nodes_with(const Graph& graph, const std::string& op) {
   std::vector<const Node*> list;
   for (const Node& node : graph.nodes) {
@@ -44,13 +44,13 @@ TEST(LossScalePlan, UpdatesStayOneKernelAndAllGradientsAreCountedByOne) {
     const auto counts = nodes_with(graph, "count_not_finite");
     ASSERT_EQ(counts.size(), 1U) << name;
     EXPECT_EQ(counts[0]->inputs.size(), static_cast<size_t>(weights)) << name;
-    // What a float16 layer's gradient was cast from is looked at; its cast is part of the update.
+    // The count reads float16 gradients before their cast; the cast is part of the update.
     EXPECT_TRUE(std::any_of(counts[0]->inputs.begin(), counts[0]->inputs.end(), [&](ValueId id) {
       return graph.type(id).dtype == DType::kFloat16;
     })) << name;
 
     EXPECT_EQ(nodes_with(graph, "loss_scale").size(), 1U) << name;
-    // Where normalisations have float32 gradients, theirs are a group beside that of the cast ones.
+    // If normalisations have float32 gradients, their updates are a second group, besides that of the cast gradients.
     const auto updates = nodes_with(graph, "keep_if");
     EXPECT_EQ(updates.size(), std::string(name) == "resnet" ? 2U : 1U) << name;
     size_t parts = 0;
@@ -61,7 +61,7 @@ TEST(LossScalePlan, UpdatesStayOneKernelAndAllGradientsAreCountedByOne) {
       parts += pass->parts.empty() ? 1 : pass->parts.size();
     }
     EXPECT_EQ(parts, static_cast<size_t>(weights)) << name;
-    // Clipping by the norm of all gradients needs them unscaled before.
+    // Clipping by the global norm needs unscaled gradients, so mlp unscales earlier.
     if (std::string(name) != "mlp") {
       EXPECT_EQ(nodes_with(graph, "unscale"), updates) << name;
     }
@@ -101,7 +101,8 @@ TEST(LossScalePlan, ACardWithoutBFloat16NamesMixedFloat16) {
   EXPECT_TRUE(open_backend(options));
 }
 
-// As Keras 3.15.1 writes LossScaleOptimizer(Adam()) and LossScaleOptimizer(SGD(0.5)), defaults left out.
+// The expected JSON is what Keras 3.15.1 writes for LossScaleOptimizer(Adam()) and LossScaleOptimizer(SGD(0.5)),
+// without defaults.
 TEST(SavedConfig, ALossScaleIsWrittenAsKerasWritesItsWrapper) {
   const auto wrapper = [](const nlohmann::json& inner) {
     return nlohmann::json{{"module", "keras.optimizers"},
@@ -132,7 +133,7 @@ TEST(SavedConfig, ALossScaleIsWrittenAsKerasWritesItsWrapper) {
                                      {"class_name", "SGD"},
                                      {"config", nlohmann::json::object()},
                                      {"registered_name", nullptr}}));
-  // One that the user chose is not wrapped again, and its inner one takes the rate.
+  // A LossScaleOptimizer that the user chose is not wrapped again, and its inner optimizer gets the learning rate.
   nlohmann::json own = wrapper(plain);
   own["config"]["initial_scale"] = 8.0;
   options.optimizer = own.dump();

@@ -1,4 +1,4 @@
-// When values leave for the host's memory and come back, what that costs, and what the validator makes of it.
+// Offload: when values are copied to host memory and back, the cost of this, and the validator's checks.
 #include "plan/offload.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr Bytes kValue = 4096;
 
-// A node takes a second, a copy what the test says.
+// Each node takes one second; the test sets the seconds of a copy.
 class Linked final : public FakeDevice {
  public:
   double seconds_a_value = 1;
@@ -25,8 +25,8 @@ class Linked final : public FakeDevice {
   double host_bytes_per_second() const override { return kValue / seconds_a_value; }
 };
 
-// A chain of products there and back: each value waits from the way there until the way back. %a is read as `first`,
-// which `views` make of it.
+// A chain of products, forward and backward: each value waits from its forward to its backward reader. `views` makes
+// the value `first` of %a, and all readers of %a read that instead.
 Graph chain_graph(const std::string& views = "", const std::string& first = "%a") {
   return graph_of(fmt::format(R"(graph "chain"
   %w = input f32[32,32] weights persistent
@@ -66,7 +66,7 @@ TEST(Offload, AQuickLinkCostsNothingAndNoMoreIsAliveThanTheCap) {
   device.seconds_a_value = 0.5;
   const LoweredGraph before = chain(device);
   const Bytes live = live_set_of(before);
-  ASSERT_EQ(live, 7 * kValue);  // x is read once; a to e wait, f is being made
+  ASSERT_EQ(live, 7 * kValue);  // x is read once; a to e wait, f is being computed
   for (const Bytes cap : {6 * kValue, 5 * kValue, 4 * kValue, 3 * kValue}) {
     const auto away = offload(before, device, cap);
     ASSERT_TRUE(away) << cap;
@@ -75,7 +75,7 @@ TEST(Offload, AQuickLinkCostsNothingAndNoMoreIsAliveThanTheCap) {
     const Plan plan = plan_of(away->graph);
     EXPECT_TRUE(validate(plan)) << to_text(validate(plan).error());
     EXPECT_GT(plan.bytes_in(Space::kHost), 0);
-    // With room for one value more than a node needs there is time to bring each back before it is wanted.
+    // With room for one value more than a node needs, each value comes back before its reader runs.
     if (cap >= 4 * kValue) {
       EXPECT_DOUBLE_EQ(away->graph.seconds(), before.seconds()) << cap;
     }
@@ -102,8 +102,8 @@ TEST(Offload, WhatIsWantedLastLeavesFirst) {
   const size_t begun = position(graph, "to_device", "a"), back = position(graph, "to_device_done", "a");
   ASSERT_LT(back, graph.nodes.size());
   EXPECT_TRUE(sent < over && over < begun && begun < back);
-  EXPECT_LT(sent + 1, over);   // others run while it is copied,
-  EXPECT_LT(begun + 1, back);  // and while it comes back
+  EXPECT_LT(sent + 1, over);   // other nodes run during the copy
+  EXPECT_LT(begun + 1, back);  // and during the copy back
 }
 
 TEST(Offload, LessThanANodeNeedsIsOutOfReach) {
@@ -113,7 +113,7 @@ TEST(Offload, LessThanANodeNeedsIsOutOfReach) {
   EXPECT_FALSE(offload(chain(without), without, 6 * kValue));
 }
 
-// A view made on the way there and read on the way back is made again of what came back.
+// A view that was created before the wait and is read after it must be created again from the returned value.
 TEST(Offload, ViewsAreMadeAgain) {
   Linked device;
   const Graph graph = chain_graph(R"(  %v = reshape(%a) {shape=[16,64]} : f32[16,64] activations
@@ -140,18 +140,18 @@ TEST(Offload, TheValidatorRefusesCopiesThatNobodyWaitsFor) {
     if (!node.op.starts_with("to_")) continue;
     ++broken;
     if (node.op.ends_with("_done")) {
-      Plan plan = good;  // the end of the copy is not waited for by who reads the source
+      Plan plan = good;  // the node that waits for the copy does not read its source
       plan.phases[0].graph.nodes[n].inputs[1] = graph.inputs[1];
       EXPECT_FALSE(validate(plan)) << n;
     } else {
-      Plan plan = good;  // the place is given up before the copy is over
+      Plan plan = good;  // the place is reused before the copy ends
       const auto done = std::find_if(graph.nodes.begin(), graph.nodes.end(), [&](const Node& other) {
         return other.op == node.op + "_done" && other.inputs[0] == node.outputs[0];
       });
       ASSERT_NE(done, graph.nodes.end());
       plan.phases[0].values[static_cast<size_t>(done->inputs[1])].last = static_cast<int>(n);
       EXPECT_FALSE(validate(plan)) << n;
-      plan = good;  // two values in one place of the host's memory
+      plan = good;  // two values share a place in host memory
       for (Placement& place : plan.phases[0].values)
         if (place.space == Space::kHost) place.offset = 0;
       if (good.bytes_in(Space::kHost) > kValue) {

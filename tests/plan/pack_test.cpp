@@ -1,5 +1,5 @@
-// Packing on plain problems. What is right is checked by code of this file: pairs compared one by one, and for small
-// problems the true optimum, found by trying every order (any packing pushed down is first fit in the order of its
+// Tests packing on plain problems. Code in this file checks the results: it compares all pairs of items, and for small
+// problems it finds the true optimum by trying every order (any compacted packing is first fit in the order of its
 // offsets).
 #include "plan/pack.h"
 
@@ -35,7 +35,7 @@ void expect_valid(const Items& items, const Packing& packing, const std::string&
   EXPECT_EQ(packing.height, top) << what;
 }
 
-// The live set by its definition: the sum at each step.
+// Computes the largest live set from its definition: the sum at each step.
 Bytes live_set(const Items& items) {
   Bytes most = 0;
   for (const PackItem& at : items) {
@@ -57,7 +57,7 @@ Items draw(std::mt19937& random, int count, int steps, int longest, int units) {
   return items;
 }
 
-// Lowest offset that is free, items in the given order.
+// Puts the items, in the given order, at the lowest free offset.
 Bytes height_in_order(const Items& items, const std::vector<int>& order) {
   std::vector<Bytes> offsets(items.size(), -1);
   Bytes top = 0;
@@ -145,7 +145,7 @@ TEST(Pack, TheSameItemsGiveTheSamePacking) {
   }
 }
 
-// Seven items in every possible order: 5040 packings, of which one is best.
+// Tries seven items in every possible order, 5040 packings, and compares with the best.
 TEST(Pack, SmallProblemsArePackedAsLowAsCanBe) {
   std::mt19937 random(3);
   int hard = 0;
@@ -157,11 +157,12 @@ TEST(Pack, SmallProblemsArePackedAsLowAsCanBe) {
     EXPECT_EQ(packing.height, best) << "round " << round;
     hard += best == live_set(items) && largest_first(items) > best;
   }
-  EXPECT_GE(hard, 5);  // some of them must be problems where the largest first is not good enough
+  EXPECT_GE(hard, 5);  // in some problems the largest-first order must not be good enough
 }
 
 TEST(Pack, PutsWhatIsSmallBelowWhatIsLargeWhereThatIsBetter) {
-  // The largest first goes to the bottom and cuts the free space in two; the optimum is the live set.
+  // The largest-first order puts the largest item at the bottom, which splits the free space in two. The optimum is the
+  // live set.
   const std::vector<Items> problems = {
       {{2, 0, 1}, {3, 1, 2}, {1, 2, 4}, {4, 3, 4}, {1, 0, 0}, {3, 3, 3}},
       {{4, 0, 1}, {2, 1, 3}, {3, 2, 2}, {4, 3, 4}, {1, 2, 4}, {1, 0, 1}},
@@ -174,7 +175,7 @@ TEST(Pack, PutsWhatIsSmallBelowWhatIsLargeWhereThatIsBetter) {
   }
 }
 
-// A training step seen from above: forward values live from i to 2n-i, with short temporaries on the way.
+// Like a training step: forward values are live from i to 2n-i, with short temporaries in between.
 TEST(Pack, NestedLifetimesOfATrainingStepCloseToTheLiveSet) {
   std::mt19937 random(4);
   for (int round = 0; round < 20; ++round) {

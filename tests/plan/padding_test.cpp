@@ -1,4 +1,4 @@
-// Padding moved between convolutions and pad2d: what stands there afterwards, and that no number changes.
+// Padding moves between convolutions and pad2d: checks the resulting graphs, and that no number changes.
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda.h"
@@ -9,7 +9,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// Likes padding inside where it is even.
+// Prefers padding inside the convolution if it is equal on opposite sides.
 class EvenDevice final : public FakeDevice {
  public:
   bool recomputes_freely() const override { return true; }
@@ -37,7 +37,7 @@ void expect_same_outputs(const Graph& before, const Graph& after) {
         << print(after);
 }
 
-// A convolution with both gradients. `pads` are its own; zeros around the image besides, where `outer` is not empty.
+// A convolution with both gradients. `pads` are its own pads; `outer`, if not empty, are the pads of a pad2d before it.
 Graph convolution(const std::string& outer, const std::string& pads, int64_t size, int64_t padded, int64_t out) {
   const std::string image = fmt::format("f64[2,{},{},3]", size, size),
                     large = fmt::format("f64[2,{},{},3]", padded, padded);
@@ -115,7 +115,7 @@ TEST(FoldPadding, AsksTheDevice) {
   EXPECT_EQ(print(fold_padding(graph, FakeDevice())), print(graph));
 }
 
-// The padded image is there anyway, so that folding one reader would only keep the plain one alive longer.
+// The padded image is needed anyway, so folding it into one reader would only keep the original image live longer.
 TEST(FoldPadding, LeavesAnImageThatSomebodyElseReads) {
   Graph graph = convolution("1,1,1,1", "0,0,0,0", 8, 10, 4);
   graph.outputs.push_back(graph.find("p"));
@@ -124,7 +124,8 @@ TEST(FoldPadding, LeavesAnImageThatSomebodyElseReads) {
   expect_same_outputs(graph, folded);
 }
 
-// A planned card: thin convolutions take any padding, wide ones even padding, and nothing but the loops takes the rest.
+// On a GPU profile: convolutions with few channels take any padding, others only even padding. Only the plain loop
+// kernels take the rest.
 TEST(FoldPadding, PlacesItWhereTheGpuTakesIt) {
   const auto gpu = make_planned_gpu(require(cuda::card_from_profile("h200-141g")));
   const char* const text = R"(graph "g"
@@ -140,7 +141,7 @@ TEST(FoldPadding, PlacesItWhereTheGpuTakesIt) {
   EXPECT_EQ(count(wide.graph, "pad2d"), 1) << print(wide.graph);
 }
 
-// Rectified, padded, pooled, and back. The image has whole windows of zeros, at the edge too.
+// relu, pad2d and max pooling with their gradients. The image has whole windows of zeros, also at the edge.
 Graph pooled(const std::string& activation) {
   return graph_of(R"(graph "g"
   %x = input f64[1,6,6,2] inputs
@@ -192,7 +193,7 @@ TEST(MaskFromNormalised, ReadsXInsteadOfTheRectified) {
   EXPECT_EQ(count(after, "batch_norm_apply"), 3);
   EXPECT_EQ(count(after, "relu_grad"), 2);
   const ValueId y = after.outputs[0];
-  EXPECT_TRUE(readers_of(after)[static_cast<size_t>(y)].empty());  // nobody keeps it for the mask
+  EXPECT_TRUE(readers_of(after)[static_cast<size_t>(y)].empty());  // no node reads it for the mask
   expect_same_outputs(before, after);
 }
 

@@ -1,5 +1,5 @@
-// Max pooling folded into convolutions: what stands there afterwards, when the two stay, that no number changes, which
-// cards have it, and what of the arena is gone.
+// Folds max pooling into convolutions: checks the resulting graphs, when the two nodes stay, that no number changes,
+// which cards support it, and how much of the arena it saves.
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda.h"
@@ -12,7 +12,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// The first convolution of a network after epilogues: pooled, and its weights' gradient from the pooled gradient.
+// The first convolution of a network after epilogues are folded, with max pooling and with its weight gradient.
 std::string training(const std::string& pool, const std::string& more = "") {
   return fmt::format(R"(graph "g"
   %x = input f32[2,8,9,3] inputs
@@ -91,7 +91,7 @@ TEST(FoldPooling, AsksTheDevice) {
   EXPECT_EQ(print(fold_pooling(graph, RefusingDevice(device, "conv2d_pooled"))), print(graph));
 }
 
-// As large as the first layer of the second seed article's network.
+// The first layer of the model seed-2.
 Graph first_layer(const std::string& dtype, int64_t channels, int64_t outputs = 32) {
   return graph_of(fmt::format(R"(graph "train"
   %x = input {0}[128,128,128,{1}] inputs
@@ -124,10 +124,10 @@ TEST(FoldPooling, IsForCardsWithTheMatrixUnitsForIt) {
   EXPECT_TRUE(folds(require(cuda::card_from_profile("rtx-3060-12g")), "f16"));
   EXPECT_FALSE(folds(require(cuda::card_from_profile("t4-16g")), "f16"));
   EXPECT_TRUE(folds(h200, "f32", 4));
-  EXPECT_FALSE(folds(h200, "f32", 5));      // more channels than it takes
-  EXPECT_FALSE(folds(h200, "f32", 3, 36));  // outputs that are no whole packs
+  EXPECT_FALSE(folds(h200, "f32", 5));      // more channels than the kernel supports
+  EXPECT_FALSE(folds(h200, "f32", 3, 36));  // the number of outputs is not a multiple of the pack size
   h200.tf32 = false;
-  EXPECT_FALSE(folds(h200, "f32"));  // it would round
+  EXPECT_FALSE(folds(h200, "f32"));  // the kernel would round to tf32
 }
 
 TEST(FoldPooling, TakesTheImageOutOfTheArenaOfAGpu) {

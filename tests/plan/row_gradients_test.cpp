@@ -1,5 +1,5 @@
-// Gradients of tables folded into the tables' updates: what stands there afterwards, when they stay, that no number
-// changes, and what of the arena is gone.
+// Folds the gradient of an embedding into its update: checks the resulting graphs, when the two nodes stay, that no
+// number changes, and how much of the arena it saves.
 #include <gtest/gtest.h>
 
 #include "backends/cuda/cuda.h"
@@ -12,7 +12,7 @@
 namespace plimsoll::engine::testing {
 namespace {
 
-// A table of 7 rows under Adam, updated by `nodes` from a dy of this dtype.
+// An embedding of 7 rows with Adam state. `nodes` update it from `dy`, which has this dtype.
 std::string adam_graph(const std::string& dy, const std::string& nodes) {
   return fmt::format(R"(graph "g"
   %w = input f32[7,4] weights persistent
@@ -37,7 +37,7 @@ std::string adam_node(const std::string& op, const std::string& gradient) {
       op, gradient);
 }
 
-// `between` makes %g of %dtable, whose dtype is that of dy.
+// `between` computes %g from %dtable, which has the dtype of dy.
 std::string adam(const std::string& between, const std::string& dy = "f32") {
   return adam_graph(dy, fmt::format("  %dtable = embedding_grad(%dy, %ids) {{rows=7}} : {}[7,4] gradients\n", dy) +
                             between + adam_node("adam", "%g"));
@@ -47,7 +47,7 @@ std::string folded_adam(const std::string& dy) {
   return adam_graph(dy, adam_node("adam_rows", "%dy, %ids"));
 }
 
-// The gradient itself, under the name the update reads.
+// The update reads the gradient directly.
 std::string plain_adam() {
   std::string text = adam("");
   for (size_t at = text.find("%dtable"); at != std::string::npos; at = text.find("%dtable")) text.replace(at, 7, "%g");
@@ -80,7 +80,7 @@ constexpr const char* kSgd = R"(graph "g"
   update %state <- %state2
 )";
 
-// As Keras's Embedding has it: a table in f32 whose rows are rounded afterwards.
+// Like Keras's Embedding under a mixed policy: the embedding is f32, and its rows are rounded after they are read.
 TEST(FoldRowGradients, TakesDyAsItIsWhereDyIsWidened) {
   const Graph folded = fold_row_gradients(graph_of(kSgd), FakeDevice());
   EXPECT_EQ(print(folded), R"(graph "g"
@@ -105,7 +105,7 @@ TEST(FoldRowGradients, LeavesAWidenedDyThatSomebodyElseReads) {
   EXPECT_EQ(folded.value(folded.nodes[1].inputs[1]).name, "wide");
 }
 
-// Clipping, a scaled loss, micro-batches, a penalty: each needs the whole gradient.
+// Clipping, a scaled loss, micro-batches and penalties each need the whole gradient.
 TEST(FoldRowGradients, LeavesAGradientThatSomethingElseReadsOrChanges) {
   const std::string clipped = R"(  %norm = squared_norm(%dtable) : f32[] gradients
   %factor = clip_factor(%norm) {limit=1.0} : f32[] gradients
@@ -133,7 +133,7 @@ TEST(FoldRowGradients, AsksTheDevice) {
   EXPECT_EQ(print(fold_row_gradients(graph, RefusingDevice(device, "_rows"))), print(graph));
 }
 
-// Rows 2 and 5 are named twice, row 3 by nobody, id 9 names none.
+// The ids contain rows 2 and 5 twice, row 3 never, and 9, which is not a row.
 TEST(FoldRowGradients, ChangesNoNumber) {
   const Graph graph = graph_of(in_f64(plain_adam())), folded = fold_row_gradients(graph, FakeDevice());
   ASSERT_EQ(folded.nodes.size(), 1U);
@@ -145,10 +145,10 @@ TEST(FoldRowGradients, ChangesNoNumber) {
     EXPECT_EQ(by_rows[static_cast<size_t>(folded.updates[i].value)].values,
               dense[static_cast<size_t>(graph.updates[i].value)].values);
   const Tensor &w = inputs[0], &w2 = by_rows[static_cast<size_t>(folded.updates[0].value)];
-  EXPECT_NE(w2.values[3 * 4], w.values[3 * 4]);  // its moments go on
+  EXPECT_NE(w2.values[3 * 4], w.values[3 * 4]);  // its moments still decay
 }
 
-// A table as large as GPT-2's, read 16,384 times a step and trained in mixed precision.
+// An embedding of GPT-2's size, read 16,384 times per step and trained in mixed precision.
 Plan planned(const std::string& update, const Device& device) {
   const Graph graph = graph_of(fmt::format(R"(graph "train"
   %w = input f32[50257,768] weights persistent
@@ -183,7 +183,7 @@ TEST(FoldRowGradients, TakesTheGradientOutOfTheArenaOfAGpu) {
     EXPECT_GE(dense.arena_bytes - by_rows.arena_bytes, kGradient) << update;
     EXPECT_LT(by_rows.phases[0].seconds, dense.phases[0].seconds);
   }
-  // Plain SGD reads and writes the rows that were named, a third of this table at most: not the table.
+  // Plain SGD reads and writes only the rows in the ids, at most a third of this embedding.
   const Plan adam_plan = planned(adam_text, gpu->device()), sgd_plan = planned(sgd_text, gpu->device());
   EXPECT_LT(sgd_plan.phases[0].seconds, 0.6 * adam_plan.phases[0].seconds);
 }

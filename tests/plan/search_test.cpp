@@ -1,4 +1,4 @@
-// What a budget selects, on real models.
+// Tests which plan a budget selects, on real models.
 #include "search/search.h"
 
 #include <fstream>
@@ -50,7 +50,7 @@ TEST(Search, LessBudgetNeverNeedsMoreAndMoreBudgetIsNeverSlower) {
   }
 }
 
-// On a card with a link to the host, where offload is among the candidates.
+// On a card with a link to the host, so that offload is among the candidates.
 TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
   bool offloads = false;
   for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras")}) {
@@ -83,7 +83,7 @@ TEST(Search, TheSameIsSelectedWhetherTheLeastIsLookedForOrNot) {
   EXPECT_TRUE(offloads);
 }
 
-// On a device with memory of its own the batch on its way in is part of it.
+// The second device has its own memory, where a staged batch counts against the budget.
 const std::vector<std::string>& shared_and_own_memory() {
   static const std::vector<std::string> list = {fast_device(), "rtx-4090-24g"};
   return list;
@@ -103,7 +103,7 @@ TEST(Search, ABudgetTooSmallSaysTheLeastThatWouldDo) {
       EXPECT_EQ(error.code, ErrorCode::kDoesNotFit);
       EXPECT_NE(to_text(error).find(std::to_string(none.least_bytes)), std::string::npos) << to_text(error);
 
-      // A remedy says what it would need, also where the least was not looked for.
+      // The remedies are the same if the smallest plan was not requested.
       problem.request.find_least = false;
       EXPECT_EQ(to_text(does_not_fit(problem.request, require(search(problem.request)))), to_text(error)) << where;
       EXPECT_EQ(to_text(error).find(" 0 B"), std::string::npos) << to_text(error);
@@ -136,7 +136,7 @@ TEST(Search, TheSameRequestGivesTheSamePlan) {
   EXPECT_EQ(to_json(require(search(problem.request)).plan), to_json(require(search(problem.request)).plan));
 }
 
-// Every phase of every model, whole and cut, with and without recompute: packing reaches the live set within 2 %.
+// Packing is within 2 % of the live set for every phase of every model, whole and split, with and without recompute.
 TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
   double worst = 0;
   std::string where;
@@ -161,7 +161,7 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
   std::printf("largest gap %.3f %% (%s)\n", 100 * worst, where.c_str());
 }
 
-// Architectures of keras.applications at 64 px, as tests/golden/model/make.py wrote them.
+// Architectures of keras.applications at 64 px, written by tests/golden/model/make.py.
 OpenModel application(const std::string& name) {
   std::ifstream file(golden("model/" + name + ".json"));
   ModelOptions compiled;
@@ -192,23 +192,20 @@ TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
   for (const std::string name : {"resnet50", "mobilenet_v2"}) expect_order_no_worse({application(name), 32}, name);
 }
 
-// Ten convolutions, each normalised over the batch.
+// Ten convolutions, each followed by batch normalisation.
 OpenModel normalised_convolutions() {
-  std::vector<LayerSpec> layers = {Input({24, 24, 3})};
+  std::vector<SequentialItem> list = {layers::Input({24, 24, 3})};
   for (int i = 0; i < 10; ++i)
-    for (const LayerSpec& layer :
-         {Conv2D(16, {3, 3}, {.padding = "same", .use_bias = false}), BatchNormalization(), Activation("relu")})
-      layers.push_back(layer);
-  layers.push_back(GlobalAveragePooling2D());
-  layers.push_back(Dense(10, {.activation = "softmax"}));
-  Description description;
-  description.config = nlohmann::json::parse(Sequential(layers).config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam().config)},
-                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)}};
-  return require(open_description(description, "", {}));
+    for (const plimsoll::Layer& layer : {layers::Conv2D(16, {3, 3}, {.padding = "same", .use_bias = false}),
+                                         layers::BatchNormalization(), layers::Activation("relu")})
+      list.push_back(layer);
+  list.push_back(layers::GlobalAveragePooling2D());
+  list.push_back(layers::Dense(10, {.activation = "softmax"}));
+  const auto model = require(require(sequential(list)).compile({.loss = losses::SparseCategoricalCrossentropy()}));
+  return require(open_description(described(model).description, "", {}));
 }
 
-// Statistics over the whole batch forbid cutting it: recompute alone brings such a model to half of its live set.
+// Statistics of the whole batch forbid splitting it. Recompute alone brings such a model to half of its live set.
 TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   Problem problem(normalised_convolutions(), 32);
   const Plan kept = compiled(problem.request, 32);
@@ -221,10 +218,10 @@ TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   EXPECT_EQ(result.plan.levers[0].effect, Effect::kBitwise);
   EXPECT_GT(result.plan.levers[0].saves_bytes, 0);
   EXPECT_GT(result.plan.levers[0].costs_seconds, 0);
-  EXPECT_LT(result.plan.step_seconds, 1.4 * kept.step_seconds);  // a whole forward pass again would be a third more
+  EXPECT_LT(result.plan.step_seconds, 1.4 * kept.step_seconds);  // a whole second forward pass would cost a third more
 }
 
-// One lever after the other: what they save and cost adds up to what the plan does.
+// The bytes and seconds of the levers, added one after the other, sum to those of the plan.
 TEST(Search, LeversArePricedOneByOne) {
   size_t most = 0;
   for (const std::string& model : models())
@@ -251,7 +248,7 @@ TEST(Search, LeversArePricedOneByOne) {
   EXPECT_GT(most, 1U);
 }
 
-// Where the user cuts the batch himself, no candidate has it whole.
+// If the user splits the batch, no candidate has the whole batch.
 TEST(Search, ABatchCutByHandIsPricedAgainstTheWhole) {
   Problem problem("fashion-cnn", 32);
   const SearchResult whole = require(search(problem.request));
@@ -362,7 +359,7 @@ TEST(Search, ForbiddenLeversAreNotUsed) {
   EXPECT_EQ(result.candidates.size(), 1U);
 }
 
-// A recomputed value that joins a kernel which reads it costs nothing: the kernels' seconds are added in another order.
+// A recomputed value that is fused into its reader costs no time, but the kernels' seconds are added in another order.
 TEST(Search, KernelsInAnotherOrderAreNoFaster) {
   for (const std::string& model : models()) {
     Problem problem(model, 32, "h200-141g");
@@ -374,7 +371,7 @@ TEST(Search, KernelsInAnotherOrderAreNoFaster) {
   }
 }
 
-// Evaluation is cut until it needs no more than training does.
+// Evaluation batches are split until they need no more memory than training.
 TEST(Search, EvaluationNeverNeedsMoreThanTraining) {
   Problem problem(golden("cnn.keras"), 4);
   const Bytes training = require(search(problem.request)).plan.arena_bytes;
@@ -393,14 +390,14 @@ TEST(Search, ATailUnforeseenIsPlannedInsideTheArena) {
     problem.request.micro_batch = micro;
     const Plan plan = require(search(problem.request)).plan;
     for (int64_t samples = 1; samples < micro; ++samples) {
-      const PhasePlan tail = require(plan_tail(problem.request, plan, samples));
+      const PhasePlan tail = require(plan_tail(problem.request, plan, plan.gradient_phase(), samples));
       EXPECT_EQ(tail.samples, samples);
       EXPECT_LE(tail.arena_bytes, plan.arena_bytes);
       Plan with = plan;
       with.phases.push_back(tail);
       EXPECT_TRUE(validate(with));
     }
-    EXPECT_FALSE(plan_tail(problem.request, plan, 64));
+    EXPECT_FALSE(plan_tail(problem.request, plan, plan.gradient_phase(), 64));
   }
 }
 

@@ -1,5 +1,5 @@
-// Memories and queues are data: each memory is packed, checked and saved like any other, and what runs on another queue
-// than compute's keeps its values until somebody has waited for it.
+// Memories and queues: each memory is packed, checked and saved like any other. A node on another queue than the
+// compute queue keeps its values until a node has waited for it.
 #include <gtest/gtest.h>
 
 #include "device/host_backend.h"
@@ -12,7 +12,7 @@ namespace {
 constexpr Bytes kValue = 4096;
 constexpr Space kThird{2};
 
-// Two values wait in the host's memory at the same time, one in a third.
+// Two values are in host memory at the same time, one is in a third memory.
 const char* const kText = R"(graph "copies"
   %x = input f32[32,32] inputs
   %a = matmul(%x, %x) : f32[32,32] activations
@@ -84,25 +84,25 @@ TEST_F(Spaces, APlanFromAFileHasTheSameMemories) {
 TEST_F(Spaces, TheValidatorLooksThroughEveryMemory) {
   const Plan good = plan_;
   place("a/sent").space = place("a/away").space = kThird;
-  expect_refused("'a/sent' lies in another memory than its graph says");
+  expect_refused("'a/sent' is in another memory than its graph says");
   plan_ = good;
   for (const char* name : {"a/sent", "a/away"}) place(name).offset = place("b/sent").offset;
   expect_refused("overlap at");
   plan_ = good;
   place("c/sent").offset = place("c/away").offset = kValue;
-  expect_refused("outside the 4096 of memory '2'");
+  expect_refused("outside the 4096 bytes of memory '2'");
   plan_ = good;
   phase().beside[1].bytes += kValue;
-  expect_refused("8192 bytes of memory '2', its highest value or workspace ends at 4096");
+  expect_refused("8192 bytes of memory '2', but its highest value or workspace ends at 4096");
   plan_ = good;
   plan_.beside[1].bytes += kValue;
-  expect_refused("8192 bytes of memory '2', phases need 4096");
+  expect_refused("8192 bytes of memory '2', but its phases need 4096");
   plan_ = good;
   plan_.beside.pop_back();
-  expect_refused("nothing of memory '2'");
+  expect_refused("no bytes of memory '2'");
   plan_ = good;
   plan_.beside.push_back({Space{3}, "3", kValue});
-  expect_refused("memory '3', which no phase uses");
+  expect_refused("memory '3' is used by no phase");
   for (const SpaceBytes wrong : {SpaceBytes{Space::kDevice, kValue}, SpaceBytes{kThird, kValue},
                                  SpaceBytes{Space{200}, kValue}, SpaceBytes{Space{3}, INT64_MAX}}) {
     plan_ = good;
@@ -113,7 +113,7 @@ TEST_F(Spaces, TheValidatorLooksThroughEveryMemory) {
 
 TEST_F(Spaces, OtherNodesThanCopiesTouchTheDevicesMemoryAlone) {
   node("e").inputs[1] = phase().graph.find("b/away");
-  expect_refused("(matmul) touches 'b/away' in memory 'host'");
+  expect_refused("(matmul) uses 'b/away' in memory 'host'");
 }
 
 TEST_F(Spaces, ACopyOnAQueueOfItsOwnIsUnderWayUntilItIsWaitedFor) {
@@ -124,13 +124,13 @@ TEST_F(Spaces, ACopyOnAQueueOfItsOwnIsUnderWayUntilItIsWaitedFor) {
   plan_ = good;
   place("a/sent").last = begun;
   expect_refused("'a/sent' is used by node");
-  // Who reads the copy before it was waited for sees half of it.
+  // A node that reads the copy without waiting for it would see an incomplete copy.
   plan_ = good;
   node("a/fetched").inputs[0] = phase().graph.find("a/sent");
-  expect_refused("begins a copy of 'a' that nobody waits for");
+  expect_refused("starts a copy of 'a', but no node waits for it");
   plan_ = good;
   node("a/away").inputs[1] = phase().graph.find("b");
-  expect_refused("begins a copy of 'a' that nobody waits for");
+  expect_refused("starts a copy of 'a', but no node waits for it");
 }
 
 TEST_F(Spaces, AQueueIsForCopiesOfItsDirection) {
@@ -141,10 +141,10 @@ TEST_F(Spaces, AQueueIsForCopiesOfItsDirection) {
   for (const char* name : {"d", "a/away"}) {
     plan_ = good;
     node(name).queue = Queue::kToHost;
-    expect_refused("stands on queue to_host, which is for copies alone");
+    expect_refused("is on queue to_host, which is only for copies");
   }
   plan_ = good;
-  node("a/sent").queue = Queue::kCompute;  // slower, and right
+  node("a/sent").queue = Queue::kCompute;  // slower, but correct
   EXPECT_TRUE(validate(plan_)) << to_text(validate(plan_).error());
 }
 

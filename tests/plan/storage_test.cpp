@@ -1,4 +1,4 @@
-// Which values share memory, and the order nodes run in.
+// Tests which values share memory, and the order in which nodes run.
 #include "plan/storage.h"
 
 #include <gtest/gtest.h>
@@ -33,8 +33,8 @@ TEST(Storage, AnOutputLiesOverAnInputThatDiesWhereTheOpAllowsIt) {
   output %4
 )");
   const StorageMap map = assign_storage(g);
-  EXPECT_TRUE(together(g, map, "1", "2"));   // tanh over its input
-  EXPECT_FALSE(together(g, map, "2", "3"));  // a product reads its input again and again
+  EXPECT_TRUE(together(g, map, "1", "2"));   // tanh runs in-place
+  EXPECT_FALSE(together(g, map, "2", "3"));  // a product reads its input many times
   EXPECT_FALSE(together(g, map, "x", "1"));
   EXPECT_TRUE(together(g, map, "4", "2") || together(g, map, "4", "3"));
 }
@@ -55,7 +55,7 @@ TEST(Storage, AnOutputNeverLiesOverWhatIsReadLaterOrPersists) {
   EXPECT_FALSE(together(g, map, "w", "4"));
 }
 
-// Equal places in the arena are not equal bytes: 8 and 7 floats both take one line.
+// Values with the same aligned size may differ in bytes: 8 and 7 floats both take one alignment unit.
 TEST(Storage, AnOutputLiesOverAnInputOfTheSameBytesOnly) {
   const LoweredGraph g = lowered(R"(graph "g"
   %x = input i32[8] inputs
@@ -137,7 +137,7 @@ std::string random_graph(std::mt19937& random) {
       text += "  %" + name + " = reshape(" + pick() + ") {shape=[8,8]} : f32[8,8] activations\n";
     made.push_back(name);
   }
-  // Gradients first, then the updates: nobody reads an old weight, or a view of one, after them.
+  // Gradients come first, then updates, so that no node reads an old weight, or a view of one, after its update.
   std::string updates, steps;
   for (int w = 0; w < weights; ++w) {
     const std::string number = std::to_string(w);
@@ -159,7 +159,7 @@ TEST(Order, IsNeverWorseThanProgramOrderAndNeverWrong) {
     ASSERT_EQ(order.graph.nodes.size(), program.graph.nodes.size());
     ASSERT_EQ(order.kernels.size(), program.kernels.size());
     ASSERT_TRUE(verify(order.graph)) << print(program.graph);
-    // Text keeps the numbers of the values: places in a saved plan are by number.
+    // The text must keep the numbers of the values, because a saved plan refers to values by number.
     EXPECT_EQ(require(parse_graph(print(order.graph))).find("n0"), order.graph.find("n0"));
 
     const Plan plan = one_phase_plan(PhaseKind::kApply, 0, program);

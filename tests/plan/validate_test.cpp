@@ -1,4 +1,4 @@
-// The validator on plans of real models: as they are it passes them, and broken in any way it refuses them.
+// The validator on plans of real models: it accepts them unchanged, and refuses them when they are broken in any way.
 #include "ops/op.h"
 #include "tests/support/compiled.h"
 #include "tests/support/run.h"
@@ -10,7 +10,7 @@ bool is_view(const Node& node) {
   return op_def(node.op).kind == OpKind::kView;
 }
 
-// A plan to break: `phase` is the one under the knife.
+// A plan to break, in its phase `phase`.
 struct Broken {
   Plan plan;
   size_t phase;
@@ -40,8 +40,7 @@ class Validate : public ::testing::TestWithParam<std::tuple<const char*, std::st
     plans_.push_back(compiled(request, 3, 1));
   }
 
-  // Calls `damage` for every phase of every plan; it breaks a copy and says how often it could, by calling `refused`
-  // itself.
+  // Calls `damage` for every phase of every plan. `damage` breaks copies of the plan and calls `refused` for each.
   template <typename Damage>
   void each_phase(Damage damage, int at_least = 1) {
     int count = 0;
@@ -104,7 +103,7 @@ TEST_P(Validate, RefusesPersistentValuesAndUpdatesElsewhereThanInTheirSlot) {
   });
 }
 
-// Even where nothing else lies: a view has no bytes of its own.
+// A view must have the place of the viewed value, even if another place is free.
 TEST_P(Validate, RefusesAViewThatIsNotWhereWhatItViewsIs) {
   each_phase(
       [&](const Plan& plan, size_t phase) {
@@ -228,7 +227,7 @@ TEST_P(Validate, RefusesReadingAWeightAfterItsUpdate) {
   for (const Plan& plan : plans_)
     for (size_t phase = 0; phase < plan.phases.size(); ++phase)
       for (const Update& update : plan.phases[phase].graph.updates) {
-        // The last node reads the old weight, in place of whatever it read: written over by then.
+        // Make the last node read the old weight, which is overwritten by then.
         Broken b{plan, phase};
         const NodeId writer = b.graph().value(update.value).producer;
         const size_t last = b.graph().nodes.size() - 1;

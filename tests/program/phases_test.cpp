@@ -1,4 +1,4 @@
-// The phases a model becomes.
+// The phases of a model's program.
 #include "program/phases.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(Program, AFrozenLayerHasNoStateNoGradientAndNoUpdate) {
   }
 }
 
-// Regularization enters once a window: with the updates, not with each micro-batch.
+// Regularization is applied once per window, with the updates, not with each micro-batch.
 TEST(Program, PenaltiesStandInApplyAndNotInAccumulate) {
   const Model model = model_of(false);
   const auto count = [](const Graph& graph, const char* op) {

@@ -1,5 +1,5 @@
-// Counts what the whole program, its shared libraries included, takes from malloc while a watch exists. Programs that
-// use it link tests/support/malloc.cpp, which replaces malloc; under AddressSanitizer, which has a malloc of its own,
+// Counts what the whole program, including its shared libraries, takes from malloc while a watch exists. Programs that
+// use it link tests/support/malloc.cpp, which replaces malloc. Under AddressSanitizer, which has its own malloc,
 // nothing is counted.
 #pragma once
 
@@ -15,8 +15,8 @@ class AllocationWatch {
   AllocationWatch(const AllocationWatch&) = delete;
   AllocationWatch& operator=(const AllocationWatch&) = delete;
 
-  size_t largest() const;  // bytes of the largest single one
-  size_t bytes() const;    // of all together
+  size_t largest() const;  // bytes of the largest allocation
+  size_t bytes() const;    // bytes of all allocations
   int64_t count() const;
 };
 

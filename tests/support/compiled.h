@@ -1,4 +1,4 @@
-// Plans with settings that a test chooses, instead of search.
+// Compiles plans with settings chosen by the test, without search.
 #pragma once
 
 #include <stdexcept>

@@ -1,11 +1,11 @@
-// operator new that fails once, on request: loaded into a program by LD_PRELOAD.
+// An operator new that fails once, on request. LD_PRELOAD loads it into a program.
 //
-//   PLIMSOLL_FAIL_ALLOCATION=N     the N-th allocation, from 1 on, throws std::bad_alloc
-//   PLIMSOLL_ALLOCATION_LOG=FILE   for every allocation a line with a number for the path of calls that led to it
-//   PLIMSOLL_LEAK=1                one allocation is lost, to see whether somebody notices
+//   PLIMSOLL_FAIL_ALLOCATION=N     the N-th allocation (the first is 1) throws std::bad_alloc
+//   PLIMSOLL_ALLOCATION_LOG=FILE   writes one line per allocation: a number that identifies its call path
+//   PLIMSOLL_LEAK=1                leaks one allocation, to test whether leaks are detected
 //
-// Counted is what the program's own code asks for, through the C++ library and libfmt or without them; other libraries'
-// own allocations always succeed.
+// Only allocations of the program's own code count, directly or through the C++ library and libfmt. Allocations of
+// other libraries always succeed.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fcntl.h>
@@ -69,7 +69,7 @@ int note_object(dl_phdr_info* info, size_t, void* first) {
   if (const char* path = std::getenv("PLIMSOLL_ALLOCATION_LOG"))
     log_file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
   void* frames[2];
-  backtrace(frames, 2);  // loads what it needs now
+  backtrace(frames, 2);  // loads its libraries now
 }
 
 bool passes_through(const void* address) {
@@ -89,7 +89,7 @@ void log_path(void* const* frames, int depth) {
   if (write(log_file, line, static_cast<size_t>(length)) != length) _exit(99);
 }
 
-// Whether this allocation is the one to fail.
+// Returns whether this allocation is the one to fail.
 bool fails(const void* caller) {
   if (!ready || inside || (target == 0 && log_file < 0)) return false;
   if (!program.has(caller) && !passes_through(caller)) return false;
@@ -113,14 +113,14 @@ bool fails(const void* caller) {
 using Main = int (*)(int, char**, char**);
 Main main_of_program = nullptr;
 
-// Many times over: the address of the last may stay on the stack or in a register.
+// Leaks many times, because the last address may stay on the stack or in a register.
 [[gnu::noinline]] void lose_some_memory() {
-  [[maybe_unused]] void* volatile lost = nullptr;  // or the compiler leaves it all out
+  [[maybe_unused]] void* volatile lost = nullptr;  // keeps the compiler from removing the allocations
   for (int i = 0; i < 100; ++i) lost = std::malloc(1000);
   lost = nullptr;
 }
 
-// Objects that live outside main() are made and destroyed where nobody can catch an exception.
+// Counting starts in main(): no code can catch an exception of objects that are created or destroyed outside main().
 int counted_main(int argc, char** argv, char** environment) {
   if (std::getenv("PLIMSOLL_LEAK") != nullptr) lose_some_memory();
   ready = true;

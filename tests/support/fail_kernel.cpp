@@ -1,10 +1,10 @@
-// Loaded before the C library into the program under test: once a checkpoint is in place, a kernel on the GPU fails.
-// The device is lost to the process from then on, as it is when it falls off the bus.
+// Makes a kernel on the GPU fail after a checkpoint was written. LD_PRELOAD loads this library into the program under
+// test. From then on the process has lost the device, as if the card had fallen off the bus.
 //
-//   PLIMSOLL_FAIL_KERNEL=trap:2      after the second checkpoint, by an instruction that stops
-//   PLIMSOLL_FAIL_KERNEL=stray:1     after the first, by a write to an address nobody has
+//   PLIMSOLL_FAIL_KERNEL=trap:2      after the second checkpoint, by a trap instruction
+//   PLIMSOLL_FAIL_KERNEL=stray:1     after the first checkpoint, by a write to an unmapped address
 //
-// The driver is asked for its functions by name, so this builds where there is no CUDA.
+// The driver's functions are looked up by name, so this also builds without CUDA.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 
 namespace {
 
-// PTX, which the driver compiles for whatever card there is.
+// PTX, which the driver compiles for the card of the machine.
 const char* const kKernels = R"(
 .version 6.3
 .target sm_75
@@ -35,7 +35,7 @@ const char* const kKernels = R"(
 }
 )";
 
-// Not to be mistaken for an end of the program's own.
+// Ends the process with a message and a code that cannot be mistaken for the program's own.
 [[noreturn]] void give_up(const char* what, int code) {
   std::fprintf(stderr, "fail_kernel: %s gave %d\n", what, code);
   _exit(99);
@@ -53,7 +53,7 @@ void check(const char* what, int code) {
   if (code != 0) give_up(what, code);
 }
 
-// On the context of the calling thread, which trains.
+// Uses the context of the calling thread, which is the training thread.
 void fail_a_kernel(const char* kernel) {
   void *module = nullptr, *function = nullptr;
   check("cuModuleLoadData", driver_function<int (*)(void**, const void*)>("cuModuleLoadData")(&module, kKernels));
@@ -73,7 +73,7 @@ bool ends_in(const char* text, const char* end) {
 
 }  // namespace
 
-// A checkpoint is put in place by a rename (formats/file/atomic_file.cpp).
+// A checkpoint gets its name by a rename (formats/file/atomic_file.cpp).
 extern "C" int rename(const char* from, const char* to) noexcept {
   static const auto real = reinterpret_cast<int (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "rename"));
   const int result = real(from, to);

@@ -1,4 +1,4 @@
-// A device that answers as it is told, and graphs from text.
+// A device whose answers the test sets, and graphs parsed from text.
 #pragma once
 
 #include <stdexcept>
@@ -29,7 +29,7 @@ class FakeDevice : public Device {
   DeviceInfo info_;
 };
 
-// A graph's text with every f32 an f64: what the references run.
+// Returns a graph's text with every f32 replaced by f64, for the reference kernels.
 inline std::string in_f64(std::string text) {
   for (size_t at = text.find("f32"); at != std::string::npos; at = text.find("f32")) text.replace(at, 3, "f64");
   return text;

@@ -1,4 +1,4 @@
-// A device that answers as another one does, to derive from for devices that differ from it in an answer or two.
+// A device that forwards to another one. Derive from it to change one or two answers.
 #pragma once
 
 #include "device/device.h"

@@ -1,4 +1,4 @@
-// For tests that need a GPU, and for a neighbour on it.
+// Helpers for tests that need a GPU, or another user of its memory.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::engine::testing {
 
-// Skips where there is no GPU.
+// Skips the test if there is no GPU.
 class OnGpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -16,7 +16,7 @@ class OnGpu : public ::testing::Test {
   }
 };
 
-// Holds all of the first GPU's free memory but `left`, as a process that came in between would.
+// Holds all free memory of the first GPU except `left` bytes, like another process that started meanwhile.
 class Neighbour {
  public:
   explicit Neighbour(Bytes left) {
@@ -25,7 +25,7 @@ class Neighbour {
     EXPECT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
     for (Bytes bytes = static_cast<Bytes>(free) - left; bytes > 0 && block_ == nullptr; bytes -= 2 * kMiB)
       (void)cudaMalloc(&block_, static_cast<size_t>(bytes));
-    (void)cudaGetLastError();  // of the tries
+    (void)cudaGetLastError();  // clears the error of failed tries
     EXPECT_NE(block_, nullptr) << format_bytes(static_cast<Bytes>(free)) << " are free";
   }
   ~Neighbour() { cudaFree(block_); }

@@ -1,5 +1,5 @@
-// fsync that takes PLIMSOLL_HOLD_MIB of memory and keeps it: loaded into a program by LD_PRELOAD, to see what it says
-// at its end of a peak that no plan foresaw. Files are synced when they are saved, long after the dry run.
+// An fsync that takes PLIMSOLL_HOLD_MIB of memory and keeps it. LD_PRELOAD loads it into a program, to test what the
+// program reports at its end about a peak above the plan. Files are synced when they are saved, long after the dry run.
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>

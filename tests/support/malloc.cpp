@@ -1,4 +1,4 @@
-// malloc with a counter. In a file of its own: where the compiler sees a replaced malloc it reasons about it.
+// A malloc with a counter. It has its own file, because the compiler optimises calls of a malloc whose body it sees.
 #include "tests/support/allocations.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ std::atomic<int64_t> calls{0};
 }  // namespace
 
 #ifndef __SANITIZE_ADDRESS__
-// glibc's own entry points; a shared library's calls come here too.
+// glibc's own entry points. Calls from shared libraries arrive here too.
 extern "C" {
 void* __libc_malloc(size_t);            // NOLINT
 void* __libc_calloc(size_t, size_t);    // NOLINT

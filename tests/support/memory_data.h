@@ -1,4 +1,4 @@
-// Made-up samples that fit a model, in memory, and a source that counts what is read from it.
+// Random samples in memory that fit a model, and a source that counts its reads.
 #pragma once
 
 #include <atomic>
@@ -52,7 +52,7 @@ class MemoryData {
   std::optional<ColumnSource> source_;
 };
 
-// Passes reads on, and says after each how many there were.
+// Forwards reads, and reports their number after each one.
 class WatchedSource : public BatchSource {
  public:
   WatchedSource(BatchSource& source, std::function<void(int64_t reads)> after)
@@ -75,11 +75,12 @@ class WatchedSource : public BatchSource {
   std::atomic<int64_t> reads_{0};
 };
 
-// Convolution, pooling, dropout, two dense layers: everything but what couples samples.
-inline Sequential small_cnn() {
-  return Sequential({Input({9, 9, 2}), Conv2D(5, {3, 3}, {.activation = "relu"}), MaxPooling2D({2, 2}), Flatten(),
-                     Dropout(0.3), Dense(7, {.activation = "tanh"}), Dense(4, {.activation = "softmax"})},
-                    "small_cnn");
+// Convolution, pooling, dropout, two dense layers: one layer of each kind, but none that couples samples.
+inline plimsoll::Description small_cnn() {
+  return require(sequential({layers::Input({9, 9, 2}), layers::Conv2D(5, {3, 3}, {.activation = "relu"}),
+                             layers::MaxPooling2D({2, 2}), layers::Flatten(), layers::Dropout(0.3),
+                             layers::Dense(7, {.activation = "tanh"}), layers::Dense(4, {.activation = "softmax"})},
+                            "small_cnn"));
 }
 
 }  // namespace plimsoll::engine::testing

@@ -1,11 +1,11 @@
-// A plan of one phase alone.
+// A plan with a single phase.
 #pragma once
 
 #include "plan/plan.h"
 
 namespace plimsoll::engine::testing {
 
-// `place` is plan_phase, or place_phase where the nodes keep their order.
+// `place` is plan_phase, or place_phase to keep the order of the nodes.
 inline Plan one_phase_plan(PhaseKind kind, int64_t samples, const LoweredGraph& lowered,
                            decltype(plan_phase)& place = plan_phase) {
   Plan plan;

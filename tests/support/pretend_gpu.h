@@ -1,6 +1,6 @@
-// A device with memory of its own, made of a host device: the session feeds it, reads back from it and asks it for room
-// as it does a GPU, on machines that have none. Memory that was not asked for faults when it is touched. The test can
-// take its room away, or the whole device.
+// A simulated GPU on top of a host device, for machines without a GPU. The session feeds it, reads back from it and
+// commits memory on it as on a GPU. Accessing memory that was not committed faults. The test can reduce its free
+// memory, or make the whole device fail.
 #pragma once
 
 #include <sys/mman.h>
@@ -17,20 +17,20 @@
 namespace plimsoll::engine::testing {
 
 struct PretendState {
-  Bytes room = std::numeric_limits<Bytes>::max();  // of the arena
+  Bytes room = std::numeric_limits<Bytes>::max();  // most bytes that the arena may take
   Bytes before = 0;                                // held by the program before the device was opened
-  Bytes mapped = 0;                                // of the arena
-  Bytes staged = 0;                                // of a batch on its way
-  Bytes peak = 0;                                  // of all three together
-  std::vector<Bytes> commits;                      // each time more was taken: up to where
+  Bytes mapped = 0;                                // bytes of the arena
+  Bytes staged = 0;                                // bytes of the staged batch
+  Bytes peak = 0;                                  // largest sum of the three above
+  std::vector<Bytes> commits;                      // the new end of the arena, each time more memory was taken
 
   Bytes held() const { return before + mapped + staged; }
   void count() { peak = std::max(peak, held()); }
 
-  // What the session asked whether there is room for.
+  // The bytes that the session passed to check_room().
   Bytes asked_room = 0;
   bool lost = false;
-  Failures failures;  // noted by the test, as by a kernel that could not be started
+  Failures failures;  // filled by the test, as by a kernel that could not start
 };
 
 namespace pretend {

@@ -1,4 +1,4 @@
-// A model with a request to plan it, for tests of the search.
+// A model and a search request for it, for tests of search.
 #pragma once
 
 #include "backends/cuda/cuda.h"
@@ -25,7 +25,7 @@ struct Problem {
     request = require(make_request(options.complete(), open.model, *backend, data, {}));
   }
 
-  // For a card that is not here, in float32.
+  // Plans for a GPU profile, in float32.
   void plan_for(const std::string& card) {
     backend = make_planned_gpu(require(cuda::card_from_profile(card)));
     request.device = &backend->device();

@@ -1,4 +1,4 @@
-// Runs the program under test as a process of its own, for what cannot be seen from inside.
+// Runs the program under test as a separate process, for behaviour that cannot be tested from inside.
 #pragma once
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace plimsoll::engine::testing {
 
 struct Ended {
   bool exited = false, hung = false;
-  int code = -1;         // the signal, negative, where it did not exit
+  int code = -1;         // exit code, or the negative signal that ended it
   std::string messages;  // stderr
   std::string results;   // stdout
 };
@@ -30,7 +30,7 @@ inline std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Programs and libraries of one build lie in one folder, wherever it was carried.
+// Returns the path of a program or library of this build. All of them are in one folder, which may have been moved.
 inline std::string beside_this_program(const std::string& name) {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path().string() + "/" + name;
 }
@@ -41,7 +41,7 @@ inline std::vector<std::string> this_environment() {
   return list;
 }
 
-// With what it writes in files of `folder`; ended by a signal after `seconds`.
+// Writes the output to files in `folder`. Kills the program after `seconds`.
 inline Ended run_program(const std::string& folder, const std::vector<std::string>& arguments,
                          std::vector<std::string> environment, int seconds) {
   const std::string program = beside_this_program("plimsoll");

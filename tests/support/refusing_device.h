@@ -1,5 +1,4 @@
-// Another device's answers, but for some ops, which it refuses: what lowering would have made of others stays two
-// nodes.
+// Forwards to another device, but refuses some ops. So lowering does not fold other nodes into these ops.
 #pragma once
 
 #include <utility>
@@ -10,7 +9,7 @@ namespace plimsoll::engine::testing {
 
 class RefusingDevice final : public ForwardingDevice {
  public:
-  // Ops with `part` in their name are refused.
+  // Refuses ops with `part` in their name.
   RefusingDevice(const Device& device, std::string part) : ForwardingDevice(device), part_(std::move(part)) {}
 
   Result<KernelOffer> offer(const Graph& graph, const Node& node) const override {

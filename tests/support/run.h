@@ -1,4 +1,4 @@
-// A model with its plan and its session, as the commands put them together, for tests that look inside.
+// A model with its plan and its session, set up as the commands do it, for tests that look inside.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "api/builtin.h"
+#include "api/described.h"
 #include "api/run.h"
 #include "backends/registry.h"
 #include "device/process_memory.h"
@@ -16,6 +17,7 @@
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
+#include "tests/support/forwarding_backend.h"
 #include "tests/support/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
@@ -24,13 +26,13 @@ inline std::string golden(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name;
 }
 
-// "cpu" where this build has it, and the reference: the host may look into their arenas, and they repeat themselves to
-// the bit.
+// Returns "cpu" if this build has it, and "reference". Their arenas are host-visible, and their results are
+// reproducible bit for bit.
 inline std::vector<std::string> host_devices() {
   if (backend_named("cpu").built) return {"cpu", "reference"};
   return {"reference"};
 }
-// And "gpu" where there is one.
+// Returns the same, and "gpu" if there is one.
 inline std::vector<std::string> devices() {
   std::vector<std::string> list = host_devices();
   if (backend_named("gpu").available()) list.push_back("gpu");
@@ -40,29 +42,29 @@ inline std::string fast_device() {
   return devices().front();
 }
 
-// The options of a run as tests want them: settings are forced unless a test resets `forced`, nothing bounds the bytes.
+// The options of a run in tests: lever settings are forced unless a test resets `forced`, and the budget is unlimited.
 struct RunOptions : plimsoll::engine::RunOptions {
   RunOptions() {
     device = fast_device();
     threads = 2;
-    tf32 = false;  // its rounding is the user's choice, not an error to allow for
+    tf32 = false;  // tests compare with float32 results, so they must not round to tf32
     batch_size = 32;
     budget = 0;
     seed = 7;
     forced.emplace();
   }
-  bool alone = true;  // false: other sessions of this process hold memory too, which is no overhead of this one
+  bool alone = true;  // false: other sessions of this process also hold memory, which is not overhead of this one
 
   void validates(int64_t batch, int64_t samples = 0) {
     data.validates = true;
     data.validation_batch = batch;
     data.validation_samples = samples;
   }
-  // float32, and float64 on the reference, where the test asks for nothing else.
+  // Unless the test chooses a precision: float64 on the reference device, else float32.
   plimsoll::engine::RunOptions complete() const {
     plimsoll::engine::RunOptions options = *this;
     if (options.precision.empty()) options.precision = device == "reference" ? "float64" : "float32";
-    // A driver loaded by tests before takes hundreds of megabytes of the host's memory.
+    // A GPU driver loaded by earlier tests takes hundreds of megabytes of host memory.
     const bool beside_gpu = device != "gpu" && devices().back() == "gpu";
     if (beside_gpu || !alone) options.resident_before = resident_bytes();
     return options;
@@ -75,30 +77,13 @@ inline std::unique_ptr<Backend> open_device(const std::string& device) {
   return require(open_backend(options.complete()));
 }
 
-// A backend as it is, with a link to memory of the host as if it had its own: what is planned for it runs anywhere.
-class LinkedBackend final : public Backend {
+// A backend that pretends to have its own memory and a link to the host, so that plans with offload run on any machine.
+class LinkedBackend final : public ForwardingBackend {
  public:
   explicit LinkedBackend(std::unique_ptr<Backend> backend)
-      : backend_(std::move(backend)), device_(backend_->device()) {}
+      : ForwardingBackend(std::move(backend)), device_(ForwardingBackend::device()) {}
 
   const Device& device() const override { return device_; }
-  Status check_room(Bytes bytes) const override { return backend_->check_room(bytes); }
-  Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
-    return backend_->reserve(space, bytes);
-  }
-  Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override { return backend_->bind(node); }
-  Bytes held_before_bytes() const override { return backend_->held_before_bytes(); }
-  Bytes held_bytes() const override { return backend_->held_bytes(); }
-  Bytes peak_held_bytes() const override { return backend_->peak_held_bytes(); }
-  std::string counted_by() const override { return backend_->counted_by(); }
-  Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
-    return backend_->record(kernels);
-  }
-  Status finish() const override { return backend_->finish(); }
-  Result<std::unique_ptr<Feed>> open_feed(Bytes bytes) const override { return backend_->open_feed(bytes); }
-  Result<std::unique_ptr<Readback>> open_readback(const Memory& memory, Bytes offset, Bytes bytes) const override {
-    return backend_->open_readback(memory, offset, bytes);
-  }
 
  private:
   class LinkedDevice final : public ForwardingDevice {
@@ -106,18 +91,17 @@ class LinkedBackend final : public Backend {
     using ForwardingDevice::ForwardingDevice;
     double host_bytes_per_second() const override { return 1e9; }
   };
-  std::unique_ptr<Backend> backend_;
   LinkedDevice device_;
 };
 
-// A run that throws where it cannot go on, and shows its parts.
+// A run that throws on errors and gives access to its parts.
 class ModelRun {
  public:
   ModelRun(OpenModel model, const RunOptions& options) : whole(start(std::move(model), options)) {}
 
   const Plan& plan() const { return session->plan(); }
 
-  // One optimizer step over `count` samples from `first` on; its loss.
+  // Runs one optimizer step over `count` samples, starting at `first`. Returns its loss.
   double step(const BatchSource& data, int64_t first, int64_t count) {
     auto& source = const_cast<BatchSource&>(data);
     require(whole->step(count, [&](const BatchRequest& piece, const BatchBuffers& into) {
@@ -169,16 +153,13 @@ class ModelRun {
 inline std::unique_ptr<ModelRun> run_of(const std::string& model, const RunOptions& options) {
   return std::make_unique<ModelRun>(require(open_model(model, options.overrides)), options);
 }
-inline std::unique_ptr<ModelRun> run_of(const Sequential& model, const OptimizerSpec& optimizer, const LossSpec& loss,
-                                        const RunOptions& options) {
-  Description description;
-  description.config = nlohmann::json::parse(model.config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(optimizer.config)},
-                                {"loss", nlohmann::json::parse(loss.config)}};
-  return std::make_unique<ModelRun>(require(open_description(description, "", {})), options);
+inline std::unique_ptr<ModelRun> run_of(const plimsoll::Description& model, const plimsoll::Optimizer& optimizer,
+                                        const plimsoll::Loss& loss, const RunOptions& options) {
+  const auto compiled = require(model.compile({.optimizer = optimizer, .loss = loss}));
+  return std::make_unique<ModelRun>(require(open_description(described(compiled).description, "", {})), options);
 }
 
-// An array of a file as doubles, whatever floating or integer type it has.
+// Returns an array of a file as doubles. It may have any floating or integer type.
 inline std::vector<double> read_array(const ArraySource& source) {
   std::vector<std::byte> raw(static_cast<size_t>(source.bytes()));
   require(require(File::open_read(source.path)).pread_exact(source.offset, raw));
@@ -218,7 +199,7 @@ inline double largest(const std::vector<double>& list) {
   return most;
 }
 
-// The largest |got - want| as a share of the largest |want|.
+// Returns the largest |got - want| divided by the largest |want|.
 inline double relative_difference(const std::vector<double>& got, const std::vector<double>& want) {
   EXPECT_EQ(got.size(), want.size());
   double most = 0;
@@ -228,7 +209,7 @@ inline double relative_difference(const std::vector<double>& got, const std::vec
   return most == 0 ? 0 : scale == 0 ? INFINITY : most / scale;
 }
 
-// A folder of its own that goes away.
+// A new folder that the destructor removes.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -249,7 +230,7 @@ class TemporaryFolder {
   std::string path_;
 };
 
-// Files that are being written end in ".part" until they are whole.
+// The names of files that are being written end in ".part" until they are complete.
 inline void expect_no_half_files(const TemporaryFolder& folder, const std::string& what = "") {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder.path()))
     EXPECT_EQ(entry.path().string().find(".part"), std::string::npos) << what << " leaves " << entry.path();

@@ -1,6 +1,6 @@
-// The geometry of a convolution, whichever of its three tensors a node computes: conv2d, conv2d_input_grad,
-// conv2d_weight_grad, and those with a max pooling after them. Every backend reads a node through it; structs of sizes
-// that kernels take as parameters are made from it.
+// The geometry of a convolution node: conv2d, conv2d_input_grad, conv2d_weight_grad and the conv2d_pooled variants
+// (with a max pooling after the convolution). All backends read a node's sizes from this struct and derive their kernel
+// parameters from it.
 #pragma once
 
 #include "backends/common/node_view.h"
@@ -9,12 +9,12 @@ namespace plimsoll::engine {
 
 struct Convolution {
   const Value *image, *weights;  // x (or dx), w (or dw)
-  int64_t n, h, w, c;            // of the image
-  int64_t oh, ow, o;             // of the result, before any pooling
+  int64_t n, h, w, c;            // size of the image
+  int64_t oh, ow, o;             // size of the result before pooling
   int64_t kh, kw, groups;
   int64_t sh, sw, dh, dw, top, bottom, left, right;
   DType dtype;
-  bool bias;  // read by the forward pass, or summed by the weight gradient
+  bool bias;  // the forward pass adds a bias, or the weight gradient also sums the bias gradient
   bool relu;
 
   explicit Convolution(const NodeView& view);

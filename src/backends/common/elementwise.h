@@ -1,5 +1,5 @@
-// What backends that fuse element-wise ops must agree on: which ops end in sums, and which see a tensor as rows of
-// channels.
+// Properties of element-wise ops on which all fusing backends must agree: which ops end in a sum, and which ops treat a
+// tensor as rows of channels.
 #pragma once
 
 #include <string_view>
@@ -8,17 +8,17 @@
 
 namespace plimsoll::engine {
 
-// Sums over the rows, one per channel.
+// Whether the op sums over the rows and returns one value per channel.
 inline bool is_channel_sum(std::string_view op) {
   return op == "reduce_to" || op == "batch_norm_grad_stats" || op == "batch_norm_stats";
 }
 
-// Whether it reads or makes channel vectors, so that its tensors are rows of channels.
+// Whether the op reads or writes per-channel vectors, so that its tensors are seen as rows of channels.
 inline bool uses_channels(std::string_view op) {
   return is_channel_sum(op) || op == "bias_add" || op.starts_with("batch_norm_");
 }
 
-// Whether summing x to y leaves one sum per channel: the form of reduce_to that fuses.
+// Whether reducing x to y leaves one sum per channel. Only this form of reduce_to can be fused.
 inline bool reduces_to_channels(const Shape& x, const Shape& y) {
   return x.rank() > 0 && y.rank() > 0 && y.back() == x.back() && y.elements() == y.back();
 }

@@ -1,4 +1,4 @@
-// What every backend asks about a node when it offers or binds a kernel for it.
+// Helpers that every backend uses to read a node when it offers or binds a kernel.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace plimsoll::engine {
 
-// A node with short ways to its values.
+// A node with shortcuts to its values.
 struct NodeView {
   const Graph& graph;
   const Node& node;
@@ -21,7 +21,7 @@ struct NodeView {
   size_t inputs() const { return node.inputs.size(); }
   size_t outputs() const { return node.outputs.size(); }
   const Attrs& attrs() const { return node.attrs; }
-  // Bytes of all inputs and outputs: the traffic of a kernel that passes once over each.
+  // Bytes of all inputs and outputs, i.e. the memory traffic of a kernel that touches each once.
   double traffic() const {
     double bytes = 0;
     for (ValueId id : node.inputs) bytes += static_cast<double>(graph.value(id).bytes());
@@ -30,7 +30,7 @@ struct NodeView {
   }
 };
 
-// Addresses of a bound node.
+// Typed addresses of a bound node's inputs and outputs.
 template <typename T = void>
 T* input(const BoundNode& node, size_t i) {
   return static_cast<T*>(node.inputs[i]);
@@ -40,9 +40,9 @@ T* output(const BoundNode& node, size_t i) {
   return static_cast<T*>(node.outputs[i]);
 }
 
-// (Texts are joined by hand: nvcc does not evaluate fmt's checks of a format.)
-// Refuses a node with a value that is not row-major, unless its kernels look at layouts themselves, or with a dtype
-// that `wrong_dtype` gives a reason against ("" where there is none).
+// Refuses a node if one of its values is not row-major, unless `looks_at_layouts` says that its kernels handle layouts,
+// or if `wrong_dtype` returns a reason against a dtype ("" means accepted). The messages are concatenated by hand
+// because nvcc cannot evaluate fmt's compile-time format checks.
 template <typename F>
 Status check_values(const NodeView& view, bool looks_at_layouts, F wrong_dtype) {
   for (const auto* list : {&view.node.inputs, &view.node.outputs})

@@ -1,5 +1,5 @@
-// attention and attention_grad, one pass over the keys of each query with a running maximum: nothing of size T x T is
-// stored. Plain loops; sums over positions are taken in double.
+// attention and attention_grad by online softmax: one pass over the keys of each query with a running maximum, so that
+// no T x T matrix is stored. The code uses plain loops and accumulates sums over positions in double.
 #include <cmath>
 #include <limits>
 
@@ -12,7 +12,7 @@ namespace plimsoll::engine::cpu {
 namespace {
 
 struct Heads {
-  int64_t n, t, h, d, parts;  // 3 parts where q, k and v lie in one tensor
+  int64_t n, t, h, d, parts;  // parts is 3 if q, k and v are packed in one tensor, else 1
   bool causal;
   float scale;
 
@@ -49,7 +49,7 @@ struct Forward {
   float *y, *stats;
 };
 
-// `sums`: d numbers of scratch.
+// One query's output. `sums` is scratch for d doubles.
 void attend(const Heads& s, const Forward& f, int64_t item, double* sums) {
   const int64_t position = item % s.t, head = item / s.t % s.h, sample = item / s.t / s.h;
   const int64_t row = s.in_row(sample, position, head), y_row = s.row(sample, position, head);
@@ -77,14 +77,15 @@ struct Backward {
   float *dq, *dk, *dv;
 };
 
-// The weight of a pair, and its score's gradient times the scale.
+// The softmax weight of one (query, key) pair, and the gradient of its score times the scale.
 std::pair<double, double> pair_gradient(const Heads& s, const Backward& b, int64_t row, int64_t y_row, int64_t other,
                                         double lse, double own) {
   const double weight = std::exp(static_cast<double>(s.scale) * dot(b.q + row, b.k + other, s.d) - lse);
   return {weight, static_cast<double>(s.scale) * weight * (dot(b.dy + y_row, b.v + other, s.d) - own)};
 }
 
-// dq of one position, then dk and dv of the same: each sums over the others by itself, so no two items write one place.
+// dq of one position, then dk and dv of the same position. Each item sums over the other positions itself, so no two
+// items write to the same address.
 void attend_back(const Heads& s, const Backward& b, int64_t item, double* sums) {
   const int64_t position = item % s.t, head = item / s.t % s.h, sample = item / s.t / s.h;
   const int64_t row = s.in_row(sample, position, head), y_row = s.row(sample, position, head), first = item - position;
@@ -112,7 +113,7 @@ void attend_back(const Heads& s, const Backward& b, int64_t item, double* sums) 
   }
 }
 
-constexpr double kEfficiency = 0.05;  // of the peak: scalar loops in double
+constexpr double kEfficiency = 0.05;  // share of the peak: these are scalar loops in double
 
 }  // namespace
 

@@ -17,8 +17,9 @@ namespace cpu {
 
 namespace {
 
-// How each op runs that is not simply element-wise. Ops that are not listed here run in tiles where they have a form
-// there (fused/compile.cpp); `cast` and `reduce_to` have one, and are listed because alone they run otherwise.
+// The recipe function of each op that does not run as a tile program. All other ops run as tile programs if they have a
+// tile form (fused/compile.cpp). `cast` and `reduce_to` have a tile form for fused nodes, but use another kernel when
+// they stand alone.
 const std::map<std::string, RecipeFunction>& recipes() {
   static const std::map<std::string, RecipeFunction> kRecipes = [] {
     std::map<std::string, RecipeFunction> map;
@@ -48,8 +49,8 @@ const std::map<std::string, RecipeFunction>& recipes() {
   return kRecipes;
 }
 
-// Own kernels read and write row-major values of float32; convolutions and reorders look at layouts themselves. A fused
-// pass may begin with a cast.
+// Our own kernels read and write row-major float32 values. Convolutions and reorders handle layouts themselves. A fused
+// node may begin with a cast.
 Status check(const Problem& p) {
   const std::string& op = p.node.op;
   const bool casts = op == "cast" || op == "fused";
@@ -73,7 +74,7 @@ std::string attr_text(const Attr& attr) {
       attr);
 }
 
-// What an offer depends on.
+// Cache key of an offer: everything the offer depends on.
 std::string key_of(const Graph& graph, const Node& node) {
   std::string key = node.op;
   const auto add = [&](ValueId id) { key += fmt::format("|{}{}", to_text(graph.type(id)), graph.value(id).layout); };
@@ -114,7 +115,7 @@ class CpuDevice final : public Device {
              first.dtype != DType::kBFloat16;
     }
     if (node.op == "reduce_to") return reduces_to_channels(first.shape, graph.type(node.outputs[0]).shape);
-    // Moments are taken about a sample of the tensor, which must therefore exist.
+    // batch_norm_stats shifts by a mean sampled from its input, so the input must exist in memory.
     return node.op != "batch_norm_stats";
   }
 
@@ -138,18 +139,18 @@ class CpuDevice final : public Device {
   mutable std::unordered_map<std::string, KernelOffer> offers_;
 };
 
-// Measured with oneDNN 2.6.3, two threads, AVX-512 and AVX2. The program with nothing done holds 8 MiB (a test that
-// links this backend alone 7.4); the first primitive and the threads add 3 MiB, each further one 30 to 100 KiB (brgconv
-// the most); a GPU backend that is linked and not used adds 2. A whole run of a small CNN, saving included, peaks at 17
-// MiB. Published: 31 MiB, 128 KiB per primitive, 128 KiB per thread for its stack. The margin is from when libhdf5 was
-// linked, which held some 10 MiB; graphs and plans on the heap share it.
+// Measured with oneDNN 2.6.3, two threads, AVX-512 and AVX2. The idle program occupies 8 MiB (7.4 MiB for a test that
+// links only this backend). The first primitive and the threads add 3 MiB, and each further primitive 30 to 100 KiB
+// (brgconv the most). A GPU backend that is linked but not used adds 2 MiB. A whole run of a small CNN, including
+// saving, peaks at 17 MiB. Published bound: 31 MiB, plus 128 KiB per primitive, plus 128 KiB per thread for its stack.
+// The margin dates from when libhdf5 was linked, which took some 10 MiB; graphs and plans on the heap use it too.
 Bytes CpuDevice::overhead_bound(int primitives) const {
   constexpr Bytes kProgram = 31 * kMiB, kPrimitive = 128 * kKiB, kThread = 128 * kKiB;
   return align_up(kProgram + primitives * kPrimitive + machine_.threads * kThread, kMiB);
 }
 
-// Measured: the program with a model open holds 15 MiB (17 with a GPU backend linked), and 7 to 11 KiB for each node of
-// the plan while candidates are built one after the other (200 transformer blocks, ResNet-50 and 152, DenseNet-121,
+// Measured: the program with a model open occupies 15 MiB (17 MiB with a GPU backend linked), plus 7 to 11 KiB per node
+// of the plan while candidates are built one after the other (200 transformer blocks, ResNet-50 and 152, DenseNet-121,
 // MobileNetV2).
 Bytes CpuDevice::planning_bound(int64_t nodes) const {
   constexpr Bytes kProgram = 20 * kMiB, kNode = 11 * kKiB;
@@ -161,15 +162,16 @@ class CpuBackend final : public HostBackend {
   explicit CpuBackend(int threads) : device_(threads) {}
 
   const Device& device() const override { return device_; }
+  void enter_thread() const override { use_threads(device_.machine()); }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     use_threads(device_.machine());
     PLIMSOLL_ASSIGN(const Recipe recipe, recipe_for({{node.graph, node.node}, device_.machine(), true, node.kernel}));
     if (recipe.offer.kernel != node.kernel)
-      return fail(ErrorCode::kBadPlan, fmt::format("{} runs by {} here, the plan asks for {}", node.node.op,
-                                                   recipe.offer.kernel, node.kernel));
+      return fail(ErrorCode::kBadPlan, fmt::format("this machine runs {} with kernel {}, but the plan names {}",
+                                                   node.node.op, recipe.offer.kernel, node.kernel));
     if (recipe.offer.workspace > node.workspace_bytes) {
-      return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes and the plan grants {}",
+      return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes but the plan provides {}",
                                                    node.kernel, recipe.offer.workspace, node.workspace_bytes));
     }
     return recipe.bind(node);

@@ -1,8 +1,9 @@
-// The CPU backend: float32 kernels from oneDNN and own vectorised ones.
+// The CPU backend: float32 kernels from oneDNN and our own vectorised kernels.
 //
-// Activations are row-major (NHWC); convolution weights and their gradients take the blocked layouts oneDNN asks for.
-// Layout names are text a memory descriptor is rebuilt from (layout.h). All scratch is granted by the plan: oneDNN runs
-// in user scratchpad mode with its primitive cache off, and kernels known to allocate on their own are not offered.
+// Activations are row-major (NHWC); convolution weights and their gradients use the blocked layouts oneDNN prefers. A
+// layout's name is a text from which the memory descriptor can be rebuilt (onednn/layout.h). The plan provides all
+// scratch memory: oneDNN runs in user scratchpad mode with its primitive cache off, and kernels known to allocate
+// memory themselves are not offered.
 #pragma once
 
 #include <memory>
@@ -11,8 +12,8 @@
 
 namespace plimsoll::engine {
 
-// `threads` is how many OpenMP threads every kernel uses; offers depend on it (scratchpads do), so plan and run with
-// the same.
+// `threads` is the number of OpenMP threads every kernel uses. Offers depend on it (scratchpad sizes do), so plan and
+// run with the same number.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
 
 }  // namespace plimsoll::engine

@@ -1,5 +1,5 @@
-// embedding and embedding_grad. The gradient is cut over columns, so that each place of the table sums in the order of
-// the ids whatever the number of threads.
+// embedding and embedding_grad. Threads split the gradient by columns, so each element of the embedding matrix sums its
+// contributions in the order of the ids, whatever the number of threads.
 #include <algorithm>
 #include <limits>
 

@@ -1,4 +1,5 @@
-// Work cut over OpenMP threads. What an item computes never depends on who runs it or how many threads there are.
+// Distributes work over OpenMP threads. The result of a work item does not depend on which thread runs it or on how
+// many threads there are.
 #pragma once
 
 #include <omp.h>
@@ -8,7 +9,7 @@
 
 namespace plimsoll::engine::cpu {
 
-// f(item, thread) for every item in [0, items).
+// Calls f(item, thread) for every item in [0, items).
 template <typename F>
 void parallel_items(int threads, int64_t items, const F& f) {
   if (threads == 1 || items == 1) {
@@ -19,8 +20,8 @@ void parallel_items(int threads, int64_t items, const F& f) {
   for (int64_t item = 0; item < items; ++item) f(item, omp_get_thread_num());
 }
 
-// f(begin, end) over [0, count) in pieces of at least `grain`, several a thread so that an unlucky one does not hold up
-// the rest. For work whose result does not depend on the cuts.
+// Calls f(begin, end) over [0, count) in pieces of at least `grain`. There are several pieces per thread so that one
+// slow piece does not delay the others. Use it only for work whose result does not depend on where the range is cut.
 template <typename F>
 void parallel_ranges(int threads, int64_t count, int64_t grain, const F& f) {
   const int64_t pieces = std::clamp<int64_t>(count / std::max<int64_t>(1, grain), 1, int64_t{8} * threads);

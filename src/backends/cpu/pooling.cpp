@@ -1,4 +1,5 @@
-// Pooling recipes: windows over NHWC images, cut by rows of the side that is written.
+// Recipes for pooling over NHWC images. Work is split by rows of the tensor that is written: y in the forward pass, dx
+// in the gradient.
 #include <fmt/format.h>
 
 #include "backends/cpu/parallel.h"
@@ -9,10 +10,10 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kGrain = 16384;  // elements worth a thread's while
+constexpr int64_t kGrain = 16384;  // fewer elements are not worth another thread
 constexpr double kEfficiency = 0.1;
 
-// `image` is the pooled tensor's shape, `pooled` the smaller one's.
+// `image` is the shape of x (or dx), `pooled` the shape of y (or dy).
 Window window_of(const Attrs& attrs, const Shape& image, const Shape& pooled) {
   const auto &pool = attrs.list("pool"), &strides = attrs.list("strides"), &pads = attrs.list("pads");
   Window w{};
@@ -28,7 +29,8 @@ double work_of(const Window& w) {
   return static_cast<double>(w.n * w.oh * w.ow) * static_cast<double>(w.c * w.kh * w.kw);
 }
 
-// bind(node) gives what runs over a range of `count` things of `elements` each, side by side.
+// bind(node) returns a function that processes a range of [0, count); each index covers `elements` consecutive
+// elements.
 template <typename Bind>
 Recipe over_ranges(const Problem& p, double seconds, int64_t count, int64_t elements, Bind bind) {
   const int64_t grain = 1 + kGrain / elements;
@@ -71,7 +73,7 @@ Recipe backward(const Problem& p, bool max) {
   });
 }
 
-// bind(node) gives what runs over a range of images.
+// bind(node) returns a function that processes a range of images.
 template <typename Bind>
 Recipe over_images(const Problem& p, const Shape& image, Bind bind) {
   return over_ranges(p, p.machine.seconds(0, 1, p.traffic()), image[0], image[1] * image[2] * image[3], bind);

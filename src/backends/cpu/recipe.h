@@ -1,5 +1,5 @@
-// How this backend would run a node: the offer, and the function that makes the kernel once addresses are known. One
-// function per op gives both, so an offer and what is bound later cannot drift apart.
+// How this backend runs a node: the offer, and a function that creates the kernel once addresses are known. One
+// function per op returns both, so the offer and the bound kernel cannot drift apart.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,17 @@ struct Recipe {
   std::function<Result<std::unique_ptr<Kernel>>(const BoundNode&)> bind;
 };
 
-// A node as a recipe sees it.
+// A node as a recipe function sees it.
 struct Problem : NodeView {
   const Machine& machine;
-  // Layouts of the node's values are final: take them. Otherwise the recipe is free to ask for others.
+  // True: the layouts of the node's values are final and must be used. False: the recipe may ask for other layouts.
   bool bound = false;
-  std::string kernel = {};  // when bound, the one that was offered
+  std::string kernel = {};  // if bound, the name of the kernel that was offered
 };
 
 using RecipeFunction = Result<Recipe> (*)(const Problem&);
 
-// A recipe of an own kernel: `start` gets the addresses and returns what run() calls.
+// A recipe for one of our own kernels: `start` receives the addresses and returns the function that run() calls.
 template <typename F>
 Recipe own_recipe(std::string name, Bytes workspace, double seconds, F start) {
   Recipe recipe;
@@ -38,19 +38,19 @@ Recipe own_recipe(std::string name, Bytes workspace, double seconds, F start) {
   return recipe;
 }
 
-// Results so large are not in a cache any more when they are read; own kernels write them past the caches, for which
-// they must be aligned.
+// Results of this size are no longer in a cache when they are read, so our own kernels write them with non-temporal
+// stores, which need an aligned address.
 inline constexpr Bytes kStreamBytes = 16 * kMiB;
 inline bool goes_past_caches(const void* result, Bytes bytes) {
   return bytes >= kStreamBytes && reinterpret_cast<uintptr_t>(result) % kAlignment == 0;
 }
 
-// All recipes, by op.
+// Looks up the recipe function for the node's op.
 Result<Recipe> recipe_for(const Problem& problem);
 
 Result<Recipe> convolution_recipe(const Problem& problem);  // conv2d, conv2d_input_grad, conv2d_weight_grad
-Result<Recipe> convolution_fallback_recipe(
-    const Problem& problem);  // the same by im2col, where oneDNN has only slow kernels
+// The same ops by im2col + GEMM, where oneDNN has only slow kernels.
+Result<Recipe> convolution_fallback_recipe(const Problem& problem);
 Result<Recipe> matmul_recipe(const Problem& problem);
 Result<Recipe> reorder_recipe(const Problem& problem);
 Result<Recipe> tile_recipe(const Problem& problem);  // element-wise ops and `fused`
@@ -58,7 +58,8 @@ Result<Recipe> pooling_recipe(const Problem& problem);
 Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, losses, match
 Result<Recipe> reduction_recipe(const Problem& problem);
 Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
-Result<Recipe> shape_recipe(const Problem& problem);  // reshape, concat, slice, broadcast, fill, cast between any types
+// For reshape, concat, slice, broadcast, fill, and cast between any two types.
+Result<Recipe> shape_recipe(const Problem& problem);
 Result<Recipe> attention_recipe(const Problem& problem);
 Result<Recipe> table_recipe(const Problem& problem);  // embedding
 

@@ -1,5 +1,6 @@
-// Recipes of sums to scalars and to other shapes than a channel vector. Partial sums are over pieces fixed by the
-// shape, in double, added in order: the same for any number of threads.
+// Recipes for sums to scalars and to shapes other than a channel vector. Partial sums cover pieces whose size depends
+// only on the shape. They are accumulated in double and added in order, so the result is the same for any number of
+// threads.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,14 +17,14 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kPiece = 16384;  // elements of a partial sum
+constexpr int64_t kPiece = 16384;  // elements per partial sum
 constexpr int64_t kRowChunks = 32;
 
 int64_t pieces_of(int64_t elements) {
   return (elements + kPiece - 1) / kPiece;
 }
 
-// sum(first, count) over all pieces.
+// Adds up sum(first, count) over all pieces.
 template <typename F>
 double sum_pieces(int threads, int64_t elements, double* partial, const F& sum) {
   const int64_t pieces = pieces_of(elements);
@@ -126,7 +127,7 @@ Recipe weighted_sum(const Problem& p) {
   const int64_t n = p.in_shape(0).elements();
   const int threads = p.machine.threads;
   const bool weighted = p.attrs().flag("weighted");
-  const int64_t shared = weighted ? n / p.in_shape(2).elements() : 1;  // rows a weight is for
+  const int64_t shared = weighted ? n / p.in_shape(2).elements() : 1;  // rows per weight
   return own_recipe("weighted_sum", 8 * pieces_of(n), p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
     return [=, v = input<const float>(node, 0), scale = input<const float>(node, 1),
             weights = weighted ? input<const float>(node, 2) : nullptr, y = output<float>(node, 0),
@@ -189,11 +190,11 @@ Recipe layer_norm_param_grad(const Problem& p) {
       });
 }
 
-// Any numpy broadcast undone: each element of the result sums over the dimensions it lacks. The input's dimensions are
-// walked as kept ones, which give the result's index, and summed ones.
+// Sums over broadcast dimensions (the gradient of a numpy broadcast). The input's dimensions are split into kept ones,
+// which give the index in the result, and summed ones.
 Recipe reduce_any(const Problem& p) {
   const Shape x = p.in_shape(0), y = p.out_shape(0);
-  std::vector<std::pair<int64_t, int64_t>> kept, summed;  // extent and stride in x
+  std::vector<std::pair<int64_t, int64_t>> kept, summed;  // (extent, stride in x)
   int64_t stride = 1, count = 1;
   for (size_t d = x.rank(); d-- > 0; stride *= x[d]) {
     const size_t from_end = x.rank() - d;

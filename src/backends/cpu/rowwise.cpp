@@ -1,4 +1,4 @@
-// Recipes of ops on independent rows: softmax, layer normalisation, losses, match.
+// Recipes for ops on independent rows: softmax, layer normalisation, losses, match.
 #include <functional>
 #include <map>
 
@@ -10,10 +10,10 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kGrain = 8192;  // elements worth a thread's while
+constexpr int64_t kGrain = 8192;  // fewer elements are not worth another thread
 constexpr double kEfficiency = 0.1;
 
-// What a row function needs to know of its node.
+// The parameters a row function needs from its node.
 struct Rows {
   int64_t rows, k;
   Attrs attrs;
@@ -59,7 +59,7 @@ RowRange start_layer_norm_input_grad(const Rows& r, const BoundNode& node) {
   };
 }
 
-// A target at input i: labels or distributions.
+// The target at input i: integer labels or probability distributions.
 struct Target {
   const int32_t* label;
   const float* values;
@@ -151,7 +151,7 @@ RowRange start_match(const Rows& r, const BoundNode& node) {
 
 struct RowOp {
   Start start;
-  size_t shaped;  // the input whose last dimension is a row
+  size_t shaped;  // index of the input whose last dimension is the row
 };
 
 const std::map<std::string, RowOp>& row_ops() {

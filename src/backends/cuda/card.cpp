@@ -12,12 +12,13 @@ constexpr double kTera = 1e12, kGiga = 1e9;
 struct Row {
   const char *profile, *name;
   int capability, multiprocessors, memory_mib, l2_mib, context_mib;
-  double gigabytes_per_second, f32, tf32, half, link;  // tera-operations; link in GB/s
+  double gigabytes_per_second, f32, tf32, half, link;  // flops in tera-operations per second; link in GB/s
 };
 
-// Rates are what long copies and large matrix products reach, not the data sheet's: for the H200 as measured (4.3 TB/s
-// read and written, 790 TFLOP/s in bf16, 526 MiB of context), for the rest the data sheet's times the share the H200
-// reaches (0.9 of bandwidth, 0.8 of the matrix units with float32 sums). Memory is what the driver shows of it.
+// Rates are those reached by long copies and large matrix products, not the data sheet's. The H200 was measured (4.3
+// TB/s read plus write, 790 TFLOP/s in bf16, 526 MiB of context). The others are the data sheet's rates times the share
+// that the H200 reaches (0.9 of the bandwidth, 0.8 of the tensor cores with float32 accumulation). The memory size is
+// the one that the driver reports.
 constexpr Row kRows[] = {
     {"h200-141g", "NVIDIA H200", 90, 132, 143771, 60, 580, 4300, 60, 380, 790, 55},
     {"h100-80g", "NVIDIA H100 80GB HBM3", 90, 132, 81559, 50, 580, 3000, 60, 380, 790, 55},
@@ -70,8 +71,8 @@ Result<Card> card_from_profile(const std::string& profile) {
   Error error{ErrorCode::kUsage, fmt::format("there is no device '{}'", profile), {}, {}};
   error.fact(fmt::format("profiles: {}", fmt::join(known, ", ")));
   for (const std::string& near : nearest_names(profile, known)) error.remedy("--device " + near);
-  if (error.remedies.empty()) error.remedy("--device cpu, --device gpu, or one of the profiles");
-  error.remedy("--device CARD.json   a profile of your own (docs/gpu.md)");
+  if (error.remedies.empty()) error.remedy("--device cpu, --device gpu, or one of the profiles above");
+  error.remedy("--device CARD.json   your own profile (docs/gpu.md)");
   return fail(std::move(error));
 }
 

@@ -1,4 +1,4 @@
-// A card's profile from a JSON file that the user brings; docs/gpu.md lists the keys.
+// Reads a card profile from a user's JSON file; docs/gpu.md lists the keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ constexpr Bytes kMostFileBytes = 64 * kKiB;
 constexpr double kPerTera = 1e12, kPerGiga = 1e9;
 constexpr const char* kSuffix = ".json";
 
-// What a number may be. The bounds lie far around every card there is: they stop slips of units, not new cards.
+// The accepted range of a number. The bounds are far wider than any existing card: they catch wrong units, not new
+// cards.
 struct NumberKey {
   const char* key;
   double least, most;
@@ -54,8 +55,8 @@ std::vector<std::string> known_keys() {
 tl::unexpected<Error> bad_profile(const std::string& path, const std::string& what) {
   return fail(Error{ErrorCode::kBadConfig,
                     fmt::format("{}: {}", path, what),
-                    {fmt::format("a card's profile has the keys {}", fmt::join(known_keys(), ", "))},
-                    {"docs/gpu.md   has a profile to begin with, and what each key means"}});
+                    {fmt::format("the keys of a card profile are {}", fmt::join(known_keys(), ", "))},
+                    {"docs/gpu.md   shows an example profile and explains each key"}});
 }
 
 Status check_keys(const Json& json, const std::string& path) {
@@ -63,15 +64,15 @@ Status check_keys(const Json& json, const std::string& path) {
   for (const auto& [key, value] : json.items())
     if (std::find(known.begin(), known.end(), key) == known.end()) {
       const std::string meant = suggestion(key, known);
-      return bad_profile(path, fmt::format("'{}' is no key of a card's profile{}", key,
-                                           meant.empty() ? "" : fmt::format("; is '{}' meant?", meant)));
+      return bad_profile(path, fmt::format("'{}' is not a key of a card profile{}", key,
+                                           meant.empty() ? "" : fmt::format("; did you mean '{}'?", meant)));
     }
   for (const std::string& key : known)
     if (!json.contains(key)) return bad_profile(path, fmt::format("'{}' is missing", key));
   return {};
 }
 
-// "8.6" as 86.
+// Parses "8.6" to 86.
 std::optional<int> capability_of(const std::string& text) {
   const size_t dot = text.find('.');
   if (dot == std::string::npos || dot + 2 != text.size() || dot < 1 || dot > 2) return std::nullopt;
@@ -95,24 +96,24 @@ Status read_number(const Json& json, const NumberKey& key, const std::string& pa
 }
 
 Result<Card> card_of(const Json& json, const std::string& path) {
-  if (!json.is_object()) return bad_profile(path, "expected a JSON object with a card's profile");
+  if (!json.is_object()) return bad_profile(path, "expected a JSON object with a card profile");
   PLIMSOLL_TRY(check_keys(json, path));
   Card card;
   const Json &name = json.at("name"), &capability = json.at("compute_capability");
   if (!name.is_string() || name.get_ref<const std::string&>().empty() ||
       name.get_ref<const std::string&>().size() > 100)
-    return bad_profile(path, "'name' must be a text of 1 to 100 characters");
+    return bad_profile(path, "'name' must be a string of 1 to 100 characters");
   card.name = name.get<std::string>();
   const auto number = capability.is_string() ? capability_of(capability.get<std::string>()) : std::nullopt;
   if (!number || *number < kOldestCapability || *number > kNewestCapability)
     return bad_profile(
         path,
-        fmt::format("'compute_capability' must be a text from \"{}.{}\" to \"{}.{}\", such as \"8.6\"",
+        fmt::format("'compute_capability' must be a string from \"{}.{}\" to \"{}.{}\", such as \"8.6\"",
                     kOldestCapability / 10, kOldestCapability % 10, kNewestCapability / 10, kNewestCapability % 10));
   card.capability = *number;
   for (const NumberKey& key : kNumbers) PLIMSOLL_TRY(read_number(json, key, path, card));
   if (card.context_bytes >= card.memory_bytes)
-    return bad_profile(path, "'context_mib' must be less than 'memory_mib': nothing would be left to train in");
+    return bad_profile(path, "'context_mib' must be less than 'memory_mib', or no memory is left for training");
   const size_t begin = path.rfind('/') == std::string::npos ? 0 : path.rfind('/') + 1;
   card.profile = path.substr(begin, path.size() - begin - std::string(kSuffix).size());
   return card;
@@ -127,7 +128,7 @@ bool is_profile_file(const std::string& device) {
 Result<Card> card_from_file(const std::string& path) {
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
   if (file.size() > kMostFileBytes)
-    return bad_profile(path, fmt::format("{} are too much for a card's profile", format_bytes(file.size())));
+    return bad_profile(path, fmt::format("{} is too large for a card profile", format_bytes(file.size())));
   std::string text(static_cast<size_t>(file.size()), '\0');
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(text))));
   PLIMSOLL_ASSIGN(const Json json, parse_json(text, path));

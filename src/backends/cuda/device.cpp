@@ -16,7 +16,7 @@ Status check(const NodeView& view) {
   const bool looks_at_layouts = op == "reorder" || op.starts_with("conv2d") || op.starts_with("to_");
   const bool casts = op == "cast" || op == "fused";
   return check_values(view, looks_at_layouts, [=](DType dtype) -> std::string {
-    return dtype == DType::kFloat64 && !casts ? "a GPU computes in f32 at most" : "";
+    return dtype == DType::kFloat64 && !casts ? "the GPU backend does not compute in f64" : "";
   });
 }
 
@@ -45,11 +45,11 @@ Result<KernelOffer> CudaDevice::offer(const Graph& graph, const Node& node) cons
 }
 
 bool CudaDevice::fuses(const Graph& graph, const Node& node) const {
-  // Moments are taken about the tensor's first row, which must therefore exist.
+  // batch_norm_stats shifts by the tensor's first row, so the tensor must exist in memory.
   return node.op != "batch_norm_stats" && has_fused_form(graph, node);
 }
 
-// One kernel's start is worth some megabytes of traffic.
+// Grouping pays because launching one kernel costs as much time as some megabytes of traffic.
 bool CudaDevice::groups(const Graph& graph, const Node& node) const {
   if (node.op == "reorder") return true;
   if (node.body) {
@@ -70,7 +70,7 @@ Padding CudaDevice::padding(const Graph& graph, const Node& node) const {
   return best_padding(NodeView{graph, node});
 }
 
-// The context with the libraries' handles, then what kernels and captured graphs take as they are loaded.
+// The context with the libraries' handles, plus the memory that kernels and captured graphs take when they are loaded.
 Bytes CudaDevice::overhead_bound(int primitives) const {
   constexpr Bytes kPrimitive = 16 * kKiB;
   return align_up(card_.context_bytes + primitives * kPrimitive, kMiB);
@@ -86,7 +86,7 @@ Result<KernelOffer> offer_fused(const Card& card, const NodeView& view) {
   return offer;
 }
 
-// Has everything of a backend but the card.
+// A backend for a card that is not present: it can plan, but not run.
 class PlannedGpu final : public Backend {
  public:
   explicit PlannedGpu(Card card) : device_(std::move(card)) {}
@@ -102,9 +102,10 @@ class PlannedGpu final : public Backend {
  private:
   Error absent() const {
     return Error{ErrorCode::kLibraryMissing,
-                 fmt::format("{} is planned for, not present: nothing can run on it", device_.info().name),
+                 fmt::format("{} is not in this machine: plans can be made for it, but nothing can run on it",
+                             device_.info().name),
                  {},
-                 {"--device gpu on a machine that has one", "plimsoll plan, which needs no card"}};
+                 {"--device gpu   on a machine that has such a card", "plimsoll plan   needs no card"}};
   }
 
   CudaDevice device_;

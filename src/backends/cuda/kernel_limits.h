@@ -1,15 +1,15 @@
-// What own kernels take at once: known to the rules, and to the kernels when they are compiled.
+// Limits of our own kernels, shared by the offers and by the compiled kernels.
 #pragma once
 
 namespace plimsoll::engine::cuda {
 
-// A block of the convolutions over few channels.
-inline constexpr int kFewChannelOutputs = 32;  // channels
-inline constexpr int kFewChannelNumbers = 64;  // under the kernel, a 1 for the bias included
-inline constexpr int kFewChannelBlocks =
-    6;                                    // that a processor has in hand: most of a block's time is waiting for lines
-inline constexpr int kPooledPixels = 64;  // of one line of the pooled image
+// A thread block of the convolutions over few input channels.
+inline constexpr int kFewChannelOutputs = 32;  // output channels
+// Elements of an im2col row (taps x channels), including the 1 for the bias.
+inline constexpr int kFewChannelNumbers = 64;
+inline constexpr int kFewChannelBlocks = 6;  // blocks per multiprocessor: they hide the latency of loading image rows
+inline constexpr int kPooledPixels = 64;     // pixels of one row of the pooled image
 
-inline constexpr int kMovesAtOnce = 64;  // values that one reorder moves between layouts
+inline constexpr int kMovesAtOnce = 64;  // values that one reorder node converts between layouts
 
 }  // namespace plimsoll::engine::cuda

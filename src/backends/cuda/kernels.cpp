@@ -1,4 +1,4 @@
-// The table from an op to its kernel, and the time a pass over memory or a matrix product takes.
+// The table from op to kernel, and the cost model of memory traffic and matrix products.
 #include "backends/cuda/kernels.h"
 
 #include <algorithm>
@@ -9,7 +9,8 @@
 
 namespace plimsoll::engine::cuda {
 
-// Each family's functions stand in its folder: offers in offer*.cpp, binders in bind*.cpp, which need CUDA to build.
+// Each family is defined in its folder: offers in offer*.cpp, binders in bind*.cpp. Only the binders need CUDA to
+// build.
 Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node);
@@ -69,7 +70,7 @@ BoundKernel bind_host_copy(Context& context, const BoundNode& node);
 
 namespace {
 
-// What a pass over long tensors reaches of the card's copy speed, and how much faster it goes in the second-level
+// The share of the card's copy speed that a kernel over long tensors reaches, and the speed-up for data in the L2
 // cache.
 constexpr double kPassEfficiency = 0.85;
 constexpr double kCacheSpeedup = 1.5;

@@ -1,6 +1,7 @@
-// How each node would run on a card, and how it is bound there: one row per op. Offers (kernel, layouts, workspace,
-// seconds) need neither a GPU nor its libraries: workspaces are granted by rules on shapes, and a binder takes the
-// fastest engine inside the grant. So a plan made for a profile equals the one made on the card.
+// One entry per op: how a node would run on a card (the offer: kernel, layouts, workspace, seconds) and how it is bound
+// there. Offers need neither a GPU nor its libraries: workspace sizes follow from shapes by fixed rules, and binding
+// picks the fastest engine that fits into that workspace. So a plan made from a card profile equals the plan made on
+// the card.
 #pragma once
 
 #include "backends/common/node_view.h"
@@ -8,14 +9,14 @@
 
 namespace plimsoll::engine::cuda {
 
-inline constexpr const char* kWeightLayout = "ohwi";  // convolution weights as the libraries want them
+inline constexpr const char* kWeightLayout = "ohwi";  // convolution weights as the libraries want them: [o][h][w][i]
 
-// Launch and drain of one kernel inside a captured graph.
+// Time to launch and drain one kernel inside a captured graph.
 inline constexpr double kLaunchSeconds = 2.5e-6;
 
-// A pass over memory with little arithmetic.
+// Seconds of a kernel that is bound by memory traffic.
 double pass_seconds(const Card& card, double bytes);
-// Whichever of matrix work and traffic takes longer.
+// The longer of matrix arithmetic and memory traffic.
 double matrix_seconds(const Card& card, DType dtype, double flops, double bytes, double efficiency);
 
 struct Context;  // driver/context.h
@@ -23,12 +24,13 @@ using BoundKernel = Result<std::unique_ptr<Kernel>>;
 
 struct KernelEntry {
   Result<KernelOffer> (*offer)(const Card& card, const NodeView& node);
-  BoundKernel (*bind)(Context& context, const BoundNode& node);  // null where this was built without CUDA
+  BoundKernel (*bind)(Context& context, const BoundNode& node);  // null in builds without CUDA
 };
 
-// The row of an op, or null. Element-wise ops and channel sums have the row of `fused` (fused/forms.cpp lists them).
+// The entry of an op, or null. Element-wise ops and channel sums share the entry of `fused` (fused/forms.cpp lists
+// them).
 const KernelEntry* kernel_of(const std::string& op);
 
-Padding best_padding(const NodeView& node);  // of convolutions
+Padding best_padding(const NodeView& node);  // where lowering should put a convolution's padding
 
 }  // namespace plimsoll::engine::cuda

@@ -1,4 +1,4 @@
-// What the rules of our own kernels share: which dtypes they take, and how they offer or refuse.
+// Helpers for the offers of our own kernels: which dtypes they accept, and how they offer or refuse.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// The dtypes of full-size tensors. Arithmetic is float32 in all of them.
+// The dtypes that our kernels accept for full-size tensors. The arithmetic is float32 for all of them.
 inline bool is_compute_dtype(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
@@ -19,7 +19,7 @@ inline tl::unexpected<Error> refuse(const NodeView& node, const std::string& rea
   return fail(ErrorCode::kUnsupported, fmt::format("{} on a GPU: {}", node.node.op, reason));
 }
 
-// Input or output `i` must have one of the compute dtypes.
+// Refuses unless input or output `i` has one of the compute dtypes.
 inline Status require_compute_input(const NodeView& node, size_t i) {
   if (is_compute_dtype(node.in_dtype(i))) return {};
   return refuse(node, fmt::format("input {} must be f32, f16 or bf16, not {}", i, name_of(node.in_dtype(i))));
@@ -28,7 +28,7 @@ inline Status require_compute_output(const NodeView& node, size_t i) {
   if (is_compute_dtype(node.out_dtype(i))) return {};
   return refuse(node, fmt::format("output {} must be f32, f16 or bf16, not {}", i, name_of(node.out_dtype(i))));
 }
-// Statistics, losses, weights and dense targets are kept in float32 whatever the compute dtype.
+// Statistics, losses, weights and dense targets are float32 whatever the compute dtype.
 inline Status require_input(const NodeView& node, size_t i, DType dtype) {
   if (node.in_dtype(i) == dtype) return {};
   return refuse(node, fmt::format("input {} must be {}, not {}", i, name_of(dtype), name_of(node.in_dtype(i))));

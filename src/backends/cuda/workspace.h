@@ -1,5 +1,6 @@
-// Scratch memory between rule and binder. Arenas align to a cache line of the CPU; libraries want more, so a grant has
-// room for moving its start.
+// Scratch memory between offer and binder: an offer asks for granted(needed) bytes, and the binder gets the aligned
+// part with workspace_of(). Libraries need 256-byte alignment, so the request has spare bytes to move its start. (Since
+// arenas align to kAlignment = 256, the start is in fact never moved.)
 #pragma once
 
 #include <cstddef>

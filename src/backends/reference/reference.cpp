@@ -11,24 +11,25 @@ namespace plimsoll::engine {
 namespace {
 
 constexpr const char* kKernel = "reference";
-constexpr double kFlopsPerSecond = 2e9;  // crude: plans for it are compared with each other only
-// Measured: 21 MiB with a small model from a file, 48 MiB with ResNet50 (1,900 nodes), its temporary buffers on the
-// heap included.
+constexpr double kFlopsPerSecond = 2e9;  // a rough figure: these estimates are compared only with each other
+// Upper bounds. Measured: 21 MiB with a small model from a file, 48 MiB with ResNet50 (1,900 nodes), including the ops'
+// temporary buffers on the heap.
 constexpr Bytes kProgram = 40 * kMiB, kNode = 24 * kKiB;
 
-// The first floating value that is not f64. Casts are how data of other types come in; copies move anything.
+// Refuses floating-point values that are not f64. Casts are exempt because they bring in data of other types; fills and
+// copies are exempt because they handle any type.
 Status check_types(const Graph& graph, const Node& node) {
   if (node.op == "cast" || node.op == "fill" || node.op.starts_with("to_")) return {};
   for (const auto* list : {&node.inputs, &node.outputs})
     for (ValueId id : *list) {
       const Value& v = graph.value(id);
       if (is_floating(v.type.dtype) && v.type.dtype != DType::kFloat64)
-        return fail(ErrorCode::kUnsupported, fmt::format("the reference computes in f64, but %{} of {} is {}", v.name,
-                                                         node.op, to_text(v.type)));
+        return fail(ErrorCode::kUnsupported, fmt::format("the reference backend computes in f64, but %{} of {} is {}",
+                                                         v.name, node.op, to_text(v.type)));
       if (!v.layout.empty())
         return fail(ErrorCode::kUnsupported,
-                    fmt::format("the reference knows row-major values only, but %{} of {} is in layout '{}'", v.name,
-                                node.op, v.layout));
+                    fmt::format("the reference backend reads row-major values only, but %{} of {} is in layout '{}'",
+                                v.name, node.op, v.layout));
     }
   return {};
 }
@@ -49,9 +50,9 @@ class ReferenceDevice : public Device {
   Result<KernelOffer> offer(const Graph& graph, const Node& node) const override {
     if (!find_op(node.op)) return fail(ErrorCode::kUnsupported, fmt::format("there is no op '{}'", node.op));
     PLIMSOLL_TRY(check_types(graph, node));
-    // Its loops would make the image between them anyway, where no plan counts it.
+    // The op's reference function would allocate the image between convolution and pooling, which no plan counts.
     if (node.op.starts_with("conv2d_pooled"))
-      return fail(ErrorCode::kUnsupported, "the reference convolves and pools one after the other");
+      return fail(ErrorCode::kUnsupported, "the reference backend has no fused convolution with pooling");
     KernelOffer offer;
     offer.kernel = kKernel;
     offer.primitives = 1;

@@ -1,4 +1,5 @@
-// Runs every op by its own float64 reference: the yardstick of the other backends. Graphs must be built in f64.
+// Runs every op by its own float64 reference function. The other backends are tested against it. Graphs must be built
+// in f64.
 #pragma once
 
 #include <memory>

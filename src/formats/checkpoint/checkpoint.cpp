@@ -18,14 +18,16 @@
 
 namespace plimsoll::engine {
 
-static_assert(std::endian::native == std::endian::little, "checkpoints are little-endian and written as memory lies");
+static_assert(std::endian::native == std::endian::little,
+              "checkpoints are little-endian and tensors are written without conversion");
 
 namespace {
 
 using Json = nlohmann::json;
 
 constexpr char kMagic[] = "PLMCKPT1";
-constexpr int64_t kPiece = kMiB;  // one write and one CRC at a time, while the piece is in the processor's cache
+// One write and one CRC per piece, so that it is still in the CPU cache for the second.
+constexpr int64_t kPiece = kMiB;
 constexpr int64_t kTensorAlignment = 64;  // in the file
 
 struct Preamble {
@@ -50,7 +52,7 @@ tl::unexpected<Error> bad(const std::string& path, std::string_view what) {
   return fail(std::move(error.remedy("use an earlier checkpoint, or start again in another folder")));
 }
 
-// Checksums have a fixed width, so the text keeps its length when they are filled in last.
+// Checksums have a fixed width, so filling them in last does not change the length of the text.
 std::string checksum_text(uint32_t crc) {
   return fmt::format("{:08x}", crc);
 }
@@ -68,7 +70,7 @@ std::string header_text(const Json& header, const std::vector<Checkpoint::Entry>
       .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Offsets stand in the JSON whose length they depend on: grown until it fits.
+// The JSON text contains offsets that depend on its own length, so the space for it grows until it fits.
 int64_t lay_out(const Json& header, std::vector<Checkpoint::Entry>& entries) {
   int64_t begin = 0, end = 0;
   for (;;) {
@@ -107,10 +109,11 @@ Result<Checkpoint::Entry> parse_entry(const Json& row, const std::string& path, 
   const auto crc = row.at("crc32").get<std::string>();
   const auto parsed = std::from_chars(crc.data(), crc.data() + crc.size(), entry.crc32, 16);
   if (bytes < 0 || bytes != whole(row.at("bytes")) || parsed.ec != std::errc{} || entry.offset < 0)
-    return bad(path, fmt::format("the table entry of tensor {} makes no sense", entry.name));
+    return bad(path, fmt::format("the table entry of tensor {} is invalid", entry.name));
   if (!lies_within(entry.offset, bytes, file_bytes))
-    return bad(path, fmt::format("it is cut short: tensor {} has {} bytes from byte {} on, the file ends at {}",
-                                 entry.name, bytes, entry.offset, file_bytes));
+    return bad(path,
+               fmt::format("it is truncated: tensor {} has {} bytes starting at byte {}, but the file ends at byte {}",
+                           entry.name, bytes, entry.offset, file_bytes));
   entry.type = {*dtype, Shape(std::move(dims))};
   return entry;
 }
@@ -118,14 +121,15 @@ Result<Checkpoint::Entry> parse_entry(const Json& row, const std::string& path, 
 Result<std::string> read_header(const File& file) {
   Preamble preamble{};
   if (file.size() < static_cast<int64_t>(sizeof(preamble)))
-    return bad(file.path(), fmt::format("{} bytes are too few for a checkpoint", file.size()));
+    return bad(file.path(), fmt::format("it has only {} bytes, too few for a checkpoint", file.size()));
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(&preamble, 1))));
   if (std::memcmp(preamble.magic, kMagic, sizeof(preamble.magic)) != 0)
-    return bad(file.path(), fmt::format("not a checkpoint: it does not begin with {}", kMagic));
+    return bad(file.path(), fmt::format("it is not a checkpoint: it does not begin with {}", kMagic));
   const auto most = std::min<int64_t>(file.size() - static_cast<int64_t>(sizeof(preamble)), limits::kJsonBytes);
   if (preamble.json_bytes > static_cast<uint64_t>(most))
-    return bad(file.path(), fmt::format("it is cut short or damaged: a header of {} bytes at byte {}, the file has {}",
-                                        preamble.json_bytes, sizeof(preamble), file.size()));
+    return bad(file.path(),
+               fmt::format("it is truncated or damaged: its header has {} bytes at byte {}, but the file has {}",
+                           preamble.json_bytes, sizeof(preamble), file.size()));
   std::string json(preamble.json_bytes, '\0');
   PLIMSOLL_TRY(file.pread_exact(sizeof(preamble), std::as_writable_bytes(std::span(json))));
   if (header_checksum(preamble, json) != preamble.crc32 || preamble.zero != 0)
@@ -175,7 +179,7 @@ Result<Checkpoint> open_checkpoint(const std::string& path) {
     }
     checkpoint.header_ = std::move(json.at("header"));
   } catch (const Json::exception& error) {
-    return bad(path, fmt::format("its header is not what was expected: {}", error.what()));
+    return bad(path, fmt::format("its header is invalid: {}", error.what()));
   }
   return checkpoint;
 }
@@ -189,10 +193,9 @@ const Checkpoint::Entry* Checkpoint::find(std::string_view name) const {
 Status Checkpoint::read_into(std::string_view name, const TensorType& type, void* destination) const {
   const auto* entry = find(name);
   if (entry == nullptr)
-    return bad(file_.path(), fmt::format("there is no tensor {}; {} was expected", name, to_text(type)));
+    return bad(file_.path(), fmt::format("tensor {} is missing (expected {})", name, to_text(type)));
   if (entry->type != type)
-    return bad(file_.path(),
-               fmt::format("tensor {} is {}, {} was expected", name, to_text(entry->type), to_text(type)));
+    return bad(file_.path(), fmt::format("tensor {} is {}, expected {}", name, to_text(entry->type), to_text(type)));
   const std::span bytes(static_cast<std::byte*>(destination), static_cast<size_t>(type.bytes()));
   uint32_t crc = 0;
   for (size_t at = 0; at < bytes.size(); at += kPiece) {
@@ -217,7 +220,7 @@ Status Checkpoint::verify() const {
 
 Status Checkpoint::compare(const Entry& entry, uint32_t crc) const {
   if (crc == entry.crc32) return {};
-  return bad(file_.path(), fmt::format("tensor {} (bytes {} to {}) is damaged: its CRC32 is {}, {} was written",
+  return bad(file_.path(), fmt::format("tensor {} (bytes {} to {}) is damaged: its CRC32 is {}, expected {}",
                                        entry.name, entry.offset, entry.offset + entry.type.bytes(), checksum_text(crc),
                                        checksum_text(entry.crc32)));
 }

@@ -1,4 +1,4 @@
-// A training checkpoint: a JSON header of the caller's and raw tensors, every one with a CRC32.
+// A training checkpoint: a JSON header from the caller and raw tensors, each with a CRC32.
 //
 //   offset 0   8 bytes   magic "PLMCKPT1"
 //          8   u64       length of the JSON text
@@ -7,7 +7,8 @@
 //         24   JSON      {"header": the caller's, "tensors": [{"name", "dtype", "shape", "offset", "bytes", "crc32"}]}
 //         ...  tensors   each at a multiple of 64, zeros between
 //
-// Little-endian throughout. Reading and writing hold no tensor: bytes go straight from and to the caller's memory.
+// All numbers are little-endian. Reading and writing buffer no tensor: bytes go directly from and to the caller's
+// memory.
 #pragma once
 
 #include <functional>
@@ -28,8 +29,8 @@ struct CheckpointTensor {
   const void* data = nullptr;
 };
 
-// Atomically: P601/P602 when it cannot be written, and then a file of that name stays as it was. `before_commit` is
-// called when all of the new file is written and the old one still has the name.
+// Writes the file atomically. Fails with P601 or P602 if it cannot be written; an existing file with that name then
+// stays unchanged. `before_commit` is called after the new file is complete and before it replaces the old one.
 Status write_checkpoint(const std::string& path, const nlohmann::json& header,
                         std::span<const CheckpointTensor> tensors, const std::function<void()>& before_commit = {});
 
@@ -46,10 +47,10 @@ class Checkpoint {
   const std::vector<Entry>& tensors() const { return tensors_; }
   const Entry* find(std::string_view name) const;
 
-  // Reads a tensor into memory of at least its bytes(). P212 when there is no such tensor, its type is another, or its
-  // bytes are not those that were written; `destination` then holds nothing of use.
+  // Reads a tensor into `destination`, which must have room for type.bytes(). Fails with P212 if there is no such
+  // tensor, its type differs, or its bytes are damaged; the contents of `destination` are then undefined.
   Status read_into(std::string_view name, const TensorType& type, void* destination) const;
-  // Reads all of it: P212 unless every tensor is as it was written.
+  // Reads the whole file. Fails with P212 unless every tensor matches its checksum.
   Status verify() const;
 
  private:
@@ -61,7 +62,7 @@ class Checkpoint {
   std::vector<Entry> tensors_;
 };
 
-// Reads and verifies the header; P212 for any damage found, P202 when the file cannot be read.
+// Reads and verifies the header. Fails with P212 if it is damaged, with P202 if the file cannot be read.
 Result<Checkpoint> open_checkpoint(const std::string& path);
 
 }  // namespace plimsoll::engine

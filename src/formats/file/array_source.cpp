@@ -11,7 +11,7 @@ std::optional<Bytes> array_bytes(DType dtype, const std::vector<int64_t>& dims) 
   for (const int64_t d : dims) {
     if (d < 0) return std::nullopt;
     if (d == 0) empty = true;
-    // An array of no elements must not hide an overflow: rows() * row_bytes() is computed later, dimension by
+    // An array with no elements must not hide an overflow, because rows() * row_bytes() is computed later, dimension by
     // dimension.
     else if (bytes > kMost / d)
       return std::nullopt;

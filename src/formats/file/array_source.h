@@ -1,5 +1,5 @@
-// A row-major, little-endian array that lies at an offset of a file: what every format of arrays comes down to.
-// The data stage reads rows of it by pread; nothing here holds its elements.
+// A row-major, little-endian array at an offset of a file. Every array format is reduced to this. The data stage reads
+// its rows with pread; nothing here holds elements.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 namespace plimsoll::engine {
 
 struct ArraySource {
-  std::string label;   // as messages name it: "data.npz: x"
-  std::string path;    // the file to pread: the user's own, or one in the cache
-  int64_t offset = 0;  // of the first element in `path`
+  std::string label;   // the name in messages: "data.npz: x"
+  std::string path;    // the file to pread: the user's file, or one in the cache
+  int64_t offset = 0;  // offset of the first element in `path`
   DType dtype = DType::kFloat32;
-  std::vector<int64_t> dims;  // any may be 0; empty for a scalar
+  std::vector<int64_t> dims;  // each dimension may be 0; empty for a scalar
 
   int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
   int64_t row_elements() const {
@@ -28,7 +28,7 @@ struct ArraySource {
   Bytes bytes() const { return rows() * row_bytes(); }
 };
 
-// The product of `dims` times the element size, or nothing when it is negative anywhere or beyond 2^62.
+// Returns the product of `dims` times the element size; nullopt if a dimension is negative or the product exceeds 2^62.
 std::optional<Bytes> array_bytes(DType dtype, const std::vector<int64_t>& dims);
 
 std::string dims_text(const std::vector<int64_t>& dims);  // "(60000, 28, 28)", as NumPy prints it

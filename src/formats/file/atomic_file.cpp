@@ -28,14 +28,14 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// Writes everything at `offset`, whatever short counts and interruptions the system gives.
+// Writes everything at `offset`; continues after short writes and interruptions.
 Status write_all(int fd, int64_t offset, std::span<const std::byte> data, const std::string& name) {
   for (size_t done = 0; done < data.size();) {
     const ssize_t wrote = ::pwrite(fd, data.data() + done, data.size() - done, offset + static_cast<int64_t>(done));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote < 0) {
       auto error = write_error(errno, name, fmt::format("writing {}", name));
-      error.fact(fmt::format("{} were to go to byte {}", format_bytes(static_cast<Bytes>(data.size() - done)),
+      error.fact(fmt::format("{} were to be written at byte {}", format_bytes(static_cast<Bytes>(data.size() - done)),
                              offset + static_cast<int64_t>(done)));
       return fail(std::move(error));
     }
@@ -44,7 +44,7 @@ Status write_all(int fd, int64_t offset, std::span<const std::byte> data, const 
   return {};
 }
 
-// Some file systems do not sync folders and say EINVAL: then there is nothing more that could be done.
+// Some file systems cannot sync folders and return EINVAL. That is not treated as an error.
 int sync_descriptor(int fd) {
   return ::fsync(fd) == 0 || errno == EINVAL ? 0 : -1;
 }
@@ -56,7 +56,7 @@ Status sync_folder_of(const std::string& path) {
   return {};
 }
 
-// What `target` stands for: a link is written through, not replaced.
+// Returns the file that `target` refers to. A symbolic link is followed, not replaced.
 Result<std::string> real_target(const std::string& target) {
   struct stat info {};
   if (::stat(target.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
@@ -68,11 +68,11 @@ Result<std::string> real_target(const std::string& target) {
   return ignored ? target : resolved.string();
 }
 
-// Names of the files that stand aside now, in memory that a program out of memory can still read. One that is too long,
-// or one too many, is not here: it is removed by unwinding alone.
+// Names of the temporary files that exist now, in static memory that stays readable when the process is out of memory.
+// If a path is too long or the table is full, the file is not listed here and only stack unwinding removes it.
 struct Aside {
   std::atomic<bool> used{false};
-  std::atomic<bool> whole{false};  // the path is: a signal handler may come while it is being written
+  std::atomic<bool> whole{false};  // the path is complete; a signal handler may run while it is being written
   char path[1024];
 };
 std::array<Aside, 8> asides;
@@ -95,7 +95,7 @@ void forget(const std::string& path) noexcept {
     }
 }
 
-// The process that a file TARGET.PID-N.part was written by; 0 for other names.
+// Returns the process that wrote a file named TARGET.PID-N.part; 0 for other names.
 pid_t writer_of(const std::string& target, const std::string& name) {
   pid_t pid = 0;
   unsigned number = 0;
@@ -106,8 +106,9 @@ pid_t writer_of(const std::string& target, const std::string& name) {
   return whole ? pid : 0;
 }
 
-// What processes left that were killed while they wrote: gone from here, and for an hour from everywhere (another
-// machine that shares the folder has other processes).
+// Removes temporary files of processes that were killed while writing: the process does not exist on this machine, and
+// the file is more than an hour old. The age matters because the writer may run on another machine that shares the
+// folder.
 void remove_leftovers(const std::string& target) {
   constexpr std::chrono::hours kAge{1};
   const std::string name = std::filesystem::path(target).filename().string();
@@ -145,7 +146,7 @@ Error write_error(int error_number, const std::string& path, const std::string& 
   if (error_number == EFBIG) error.remedy("raise the limit on file sizes (ulimit -f)");
   if (error_number == ENOENT) error.remedy(fmt::format("mkdir -p {}", folder));
   if (error_number == EACCES || error_number == EPERM || error_number == EROFS)
-    error.remedy(fmt::format("choose a folder you may write to; {} is not one", folder));
+    error.remedy(fmt::format("choose a folder you may write to; you may not write to {}", folder));
   return error;
 }
 
@@ -184,7 +185,7 @@ Status PathAside::commit() {
   if (sync_descriptor(descriptor()) != 0 || fd_.close() != 0)
     return fail(write_error(errno, target_, fmt::format("flushing {} to the disk", target_)));
   if (::rename(temporary_.c_str(), target_.c_str()) != 0)
-    return fail(write_error(errno, target_, fmt::format("putting {} in place", target_)));
+    return fail(write_error(errno, target_, fmt::format("moving {} into place", target_)));
   forget(temporary_);
   temporary_.clear();
   return sync_folder_of(target_);
@@ -210,7 +211,8 @@ Status AtomicFile::reserve(int64_t bytes) {
   int rc = 0;
   do rc = ::fallocate(aside_.descriptor(), FALLOC_FL_KEEP_SIZE, 0, bytes);
   while (rc != 0 && errno == EINTR);
-  if (rc == 0 || (errno != ENOSPC && errno != EDQUOT)) return {};  // otherwise it cannot reserve: writing will tell
+  // Other errors mean that the file system cannot reserve space. If the disk is full, the write itself will fail.
+  if (rc == 0 || (errno != ENOSPC && errno != EDQUOT)) return {};
   auto error = write_error(errno, target(), fmt::format("reserving space for {}", target()));
   return fail(std::move(error.fact(fmt::format("{} are needed ({} bytes)", format_bytes(bytes), bytes))));
 }
@@ -249,7 +251,7 @@ Status AtomicFile::read_at(int64_t offset, std::span<std::byte> out) const {
         ::pread(aside_.descriptor(), out.data() + done, out.size() - done, offset + static_cast<int64_t>(done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(write_error(errno, target(), fmt::format("reading {} back", target())));
-    if (got == 0) {  // beyond what was written so far: zeros, as in a hole
+    if (got == 0) {  // past the last byte written: reads as zeros, like a hole in a file
       std::fill(out.begin() + static_cast<std::ptrdiff_t>(done), out.end(), std::byte{0});
       return {};
     }

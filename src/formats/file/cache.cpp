@@ -16,22 +16,22 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr std::string_view kHeading = "plimsoll cache 1 ";  // then the digest and a line break
-constexpr Bytes kLargestEntry = 64 * kMiB;                  // of those that are read whole
+constexpr std::string_view kHeading = "plimsoll cache 1 ";  // followed by the digest and a line break
+constexpr Bytes kLargestEntry = 64 * kMiB;                  // the size limit of entries that are read whole
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value != nullptr ? value : "";
 }
 
-// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv): tells files apart, guards against nobody.
+// FNV-1a, 64 bits (http://www.isthe.com/chongo/tech/comp/fnv). It distinguishes files and gives no security.
 uint64_t fnv1a(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
   return hash;
 }
 
-// Whether nobody but the user can write there. Its mode is not changed: the folder may be one that others need.
+// Fails unless only the user can write to the folder. Does not change its mode, because others may need the folder.
 Status check_private(const std::string& folder) {
   struct stat info {};
   if (::stat(folder.c_str(), &info) != 0)
@@ -40,14 +40,14 @@ Status check_private(const std::string& folder) {
   if (own && (info.st_mode & 022) == 0) return {};
   Error error{ErrorCode::kNotWritable,
               own ? fmt::format("others may write in the cache folder {} (mode {:o})", folder, info.st_mode & 07777)
-                  : fmt::format("the cache folder {} belongs to another user (number {})", folder, info.st_uid),
-              {"what lies there is run and trained on: only you may be able to put it there"},
+                  : fmt::format("the cache folder {} belongs to another user (uid {})", folder, info.st_uid),
+              {"Plimsoll runs code and trains on data from this folder, so only you may be able to write to it"},
               {}};
   if (own) error.remedy(fmt::format("chmod 700 {}", folder));
   return fail(std::move(error.remedy("set PLIMSOLL_CACHE to a folder of your own")));
 }
 
-// A file of the user's own. Others may have put theirs there, or changed one, while the folder was open to them.
+// Opens a file that the user owns. While the folder was writable for others, they may have added or changed files.
 std::optional<File> open_own(const std::string& path) {
   Descriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   struct stat info {};
@@ -72,7 +72,7 @@ std::optional<std::string> digest_of(const std::string& path) {
   return read ? std::optional(digest.text()) : std::nullopt;
 }
 
-// Whatever the user's mask of modes lets through.
+// Removes the permissions of others, whatever the umask is.
 void close_to_others(const std::string& path) {
   ::chmod(path.c_str(), 0600);
 }
@@ -93,7 +93,7 @@ std::optional<std::string> read_file(const std::string& path) {
   return text;
 }
 
-// Also marks the entry as used now.
+// Checks an entry against its digest. Also marks the entry as used now.
 bool is_whole(const std::string& path) {
   const auto written = read_file(digest_path(path));
   const auto digest = written ? digest_of(path) : std::nullopt;
@@ -102,7 +102,7 @@ bool is_whole(const std::string& path) {
   return true;
 }
 
-// The name is part of it, so one entry does not pass for another.
+// The heading contains the name, so that one entry cannot be mistaken for another.
 std::string entry_heading(const std::string& name, std::string_view content) {
   Digest digest;
   digest.add(bytes_of_text(name));
@@ -118,7 +118,7 @@ Result<std::string> cache_folder() {
   if (folder.empty() && !environment("HOME").empty()) folder = environment("HOME") + "/.cache/plimsoll";
   if (folder.empty())
     return fail(Error{ErrorCode::kNotWritable,
-                      "there is no folder to unpack compressed data into: HOME is not set",
+                      "there is no cache folder for unpacked data: HOME is not set",
                       {},
                       {"set PLIMSOLL_CACHE to a folder on a disk with space"}});
   std::error_code error;
@@ -157,7 +157,7 @@ std::optional<std::string> read_cache_entry(const std::string& name) {
   const auto folder = cache_folder();
   auto text = folder ? read_file(*folder + "/" + name) : std::nullopt;
   if (!text) return std::nullopt;
-  const size_t begin = text->find('\n') + 1;  // 0 where there is none: then no heading either
+  const size_t begin = text->find('\n') + 1;  // 0 if there is no line break; then there is no heading either
   std::string content = text->substr(begin);
   if (text->substr(0, begin) != entry_heading(name, content)) return std::nullopt;
   return content;

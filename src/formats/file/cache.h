@@ -1,10 +1,11 @@
-// What saves work and may be lost: compressed or byte-swapped data unpacked once, so that every later epoch can pread
-// it; compiled kernels; measurements.
+// A cache for files that save work and can be recreated: decompressed or byte-swapped data that every later epoch reads
+// with pread, compiled kernels, and measurements.
 //
-// Nobody but the user can write in the folder, or it is not used. Every entry has a digest of its contents beside it or
-// in it, checked before use: a damaged entry is made again. The digest finds damage; that nobody else can put an entry
-// there, with its digest, follows from the folder's owner and mode. When an entry is added, the oldest ones go until
-// all of them take no more than $PLIMSOLL_CACHE_SIZE (32 GiB); what was used within the last hour stays.
+// The folder is used only if nobody but the user can write to it. Every entry has a digest of its contents, in the
+// entry or in a file beside it, that is checked before use; a damaged entry is recreated. The digest finds damage only.
+// Protection against forged entries comes from the folder's owner and mode. When an entry is added, the oldest entries
+// are removed until all entries together take at most $PLIMSOLL_CACHE_SIZE (default 32 GiB). Entries used within the
+// last hour are kept.
 #pragma once
 
 #include <functional>
@@ -17,17 +18,17 @@
 
 namespace plimsoll::engine {
 
-// $PLIMSOLL_CACHE, $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, made if it is not there. P602 when it cannot be made
-// or others may write there.
+// Returns $PLIMSOLL_CACHE, $XDG_CACHE_HOME/plimsoll or ~/.cache/plimsoll, and creates it if necessary. Fails with P602
+// if it cannot be created or if others may write to it.
 Result<std::string> cache_folder();
 
-// The .npy file in the cache that holds `part` of `source` unpacked. Its name carries a hash of the source's path,
-// size, time of change, inode and `part`, so a changed source is unpacked again. `fill` writes it when it is not there
-// yet, or when what is there is not what was written.
+// Returns the path of the cached .npy file that holds `part` of `source` unpacked. Its name contains a hash of the
+// source's path, size, modification time, inode and `part`, so a changed source is unpacked again. `fill` writes the
+// file if it does not exist or is damaged.
 Result<std::string> cached_file(const File& source, const std::string& part,
                                 const std::function<Status(const std::string& path)>& fill);
 
-// A small entry by its name. Nothing where there is none, or none that can be trusted.
+// Returns the contents of a small entry; nullopt if it does not exist or cannot be trusted.
 std::optional<std::string> read_cache_entry(const std::string& name);
 void write_cache_entry(const std::string& name, std::string_view content);  // failures are ignored
 

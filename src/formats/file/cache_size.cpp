@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view kDigest = ".digest";
 constexpr std::chrono::hours kUsedLately{1};
 
-// An entry with its digest.
+// A cache entry together with its digest file.
 struct Entry {
   std::vector<fs::path> files;
   Bytes bytes = 0;

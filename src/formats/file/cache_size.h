@@ -1,4 +1,4 @@
-// The bound on what the cache folder holds.
+// The size limit of the cache folder.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@ namespace plimsoll::engine {
 
 inline constexpr Bytes kCacheBytes = 32 * kGiB;
 
-// Removes the oldest entries until the folder holds no more than $PLIMSOLL_CACHE_SIZE, or kCacheBytes where that is not
-// set. What was written or used within the last hour stays: another process may be about to open it.
+// Removes the oldest entries until the folder holds at most $PLIMSOLL_CACHE_SIZE bytes, or kCacheBytes if that is not
+// set. Keeps entries written or used within the last hour, because another process may be about to open them.
 void keep_cache_small(const std::string& folder);
 
 }  // namespace plimsoll::engine

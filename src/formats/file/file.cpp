@@ -18,7 +18,7 @@ namespace {
 
 Error read_error(const std::string& path, int error_number) {
   Error error{ErrorCode::kFileUnreadable, fmt::format("cannot read {}: {}", path, std::strerror(error_number)), {}, {}};
-  if (error_number == ENOENT) error.remedy("check the name; relative names start at the current folder");
+  if (error_number == ENOENT) error.remedy("check the path; a relative path starts at the current folder");
   if (error_number == EACCES) error.remedy(fmt::format("chmod +r {}", path));
   return error;
 }
@@ -40,13 +40,13 @@ int Descriptor::release() {
 int Descriptor::close() {
   const int fd = release();
   if (fd < 0) return 0;
-  // Linux frees the descriptor even when close() reports EINTR; a second close could hit someone else's file.
+  // Linux frees the descriptor even if close() returns EINTR. A second close could close a file of another thread.
   return ::close(fd) == 0 || errno == EINTR ? 0 : -1;
 }
 
 Result<File> File::open_read(std::string path) {
   int fd = -1;
-  do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: a named pipe must not hang us
+  do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // O_NONBLOCK: opening a named pipe must not block
   while (fd < 0 && errno == EINTR);
   if (fd < 0) return fail(read_error(path, errno));
   return of(Descriptor(fd), std::move(path));
@@ -58,7 +58,7 @@ Result<File> File::of(Descriptor descriptor, std::string path) {
   struct stat info {};
   if (::fstat(file.fd_.get(), &info) != 0) return fail(read_error(path, errno));
   if (!S_ISREG(info.st_mode))
-    return fail(ErrorCode::kFileUnreadable, fmt::format("cannot read {}: it is {}, a regular file was expected", path,
+    return fail(ErrorCode::kFileUnreadable, fmt::format("cannot read {}: it is {}, not a regular file", path,
                                                         S_ISDIR(info.st_mode) ? "a folder" : "a pipe or a device"));
   file.path_ = std::move(path);
   file.size_ = info.st_size;
@@ -86,7 +86,7 @@ Status File::pread_exact(int64_t offset, std::span<std::byte> out) const {
     if (got < 0) return fail(read_error(path_, errno));
     if (got == 0)
       return fail(ErrorCode::kFileUnreadable,
-                  fmt::format("{} ends at byte {}; bytes {} to {} were expected", path_,
+                  fmt::format("{} ends at byte {}, but bytes {} to {} were to be read", path_,
                               offset + static_cast<int64_t>(done), offset, offset + static_cast<int64_t>(out.size())));
     done += static_cast<size_t>(got);
   }

@@ -1,4 +1,4 @@
-// Reading by position, and writing so that nothing half-written ever replaces something good.
+// Reading files by position, and replacing files atomically, so that an incomplete file never replaces a complete one.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@
 
 namespace plimsoll::engine {
 
-// What every streaming copy in formats/ holds at a time.
+// The buffer size of every streaming copy in formats/.
 inline constexpr Bytes kStreamBuffer = 64 * kKiB;
 
-// Receives a stream piece by piece.
+// Receives a stream in pieces.
 using Sink = std::function<Status(std::span<const std::byte>)>;
 
-// An open file descriptor; moves, never copies.
+// An open file descriptor. It can be moved but not copied.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -29,28 +29,28 @@ class Descriptor {
 
   int get() const { return fd_; }
   int release();
-  int close();  // 0, or -1 with errno
+  int close();  // returns 0, or -1 and sets errno
 
  private:
   int fd_ = -1;
 };
 
-// A file open for reading. Safe to share between threads: reads carry their position.
+// A file that is open for reading. Threads may share it, because every read gives its position.
 class File {
  public:
   static Result<File> open_read(std::string path);
-  // What is open already. `path` is what messages call it.
+  // Takes a descriptor that is already open. `path` is its name in messages.
   static Result<File> of(Descriptor descriptor, std::string path);
-  Result<File> share() const;  // the same open file once more, whatever became of its name
+  Result<File> share() const;  // opens the same file once more, even if it was renamed or removed
 
   const std::string& path() const { return path_; }
   int64_t size() const { return size_; }
   int64_t modified_ns() const { return modified_ns_; }
   uint64_t inode() const { return inode_; }
 
-  // Fills all of `out`, or fails with P202: a file that ends before is an error.
+  // Fills all of `out`. Fails with P202 if the file ends before that.
   Status pread_exact(int64_t offset, std::span<std::byte> out) const;
-  // Streams [offset, offset + bytes) through one buffer of kStreamBuffer bytes.
+  // Passes [offset, offset + bytes) to `sink` through one buffer of kStreamBuffer bytes.
   Status stream(int64_t offset, int64_t bytes, const Sink& sink) const;
 
  private:
@@ -61,8 +61,8 @@ class File {
   uint64_t inode_ = 0;
 };
 
-// A new, empty file beside `target` that becomes `target` on commit() and is removed otherwise. It is opened once, when
-// it is made, so whoever may write in the folder cannot have another file written instead.
+// A new, empty file beside `target`. commit() renames it to `target`; without commit() it is removed. It is opened only
+// once, on creation, so another user who may write to the folder cannot substitute another file.
 class PathAside {
  public:
   static Result<PathAside> create(const std::string& target);
@@ -73,7 +73,7 @@ class PathAside {
   const std::string& path() const { return temporary_; }
   const std::string& target() const { return target_; }
   int descriptor() const { return fd_.get(); }
-  Status commit();  // fsync of the file, rename, fsync of its folder
+  Status commit();  // fsyncs the file, renames it, and fsyncs its folder
   void discard();
 
  private:
@@ -82,8 +82,8 @@ class PathAside {
   Descriptor fd_;
 };
 
-// Removes every file that stands aside and was neither committed nor discarded: for whoever ends the program without
-// unwinding. Allocates nothing.
+// Removes every temporary file that was neither committed nor discarded. For code that ends the program without stack
+// unwinding. Allocates no memory.
 void remove_files_aside() noexcept;
 
 class AtomicFile {
@@ -93,12 +93,12 @@ class AtomicFile {
   const std::string& target() const { return aside_.target(); }
   int64_t position() const { return position_; }
 
-  // Asks for room for `bytes` now, so that a full disk is found before the first byte is written.
+  // Reserves space for `bytes`, so that a full disk is found before the first byte is written.
   Status reserve(int64_t bytes);
   Status write(std::span<const std::byte> data);                     // at position()
-  Status write_at(int64_t offset, std::span<const std::byte> data);  // leaves position() alone
-  Status pad_to(int64_t offset);                                     // zeros up to `offset`
-  Status skip_to(int64_t offset);                                    // over what write_at() wrote
+  Status write_at(int64_t offset, std::span<const std::byte> data);  // does not change position()
+  Status pad_to(int64_t offset);                                     // writes zeros up to `offset`
+  Status skip_to(int64_t offset);                                    // skips bytes that write_at() wrote
   Status read_at(int64_t offset, std::span<std::byte> out) const;
   Status commit();
 
@@ -108,17 +108,17 @@ class AtomicFile {
   int64_t position_ = 0;
 };
 
-// P601 unless `bytes` more can be written in the folder of `path`, as far as the file system and RLIMIT_FSIZE say.
+// Fails with P601 unless the file system and RLIMIT_FSIZE allow `bytes` more bytes in the folder of `path`.
 Status check_free_space(const std::string& path, int64_t bytes);
 
-// A file in $TMPDIR or /var/tmp (/tmp is memory on many machines) without a name: it goes away when nobody has it open.
+// A file without a name in $TMPDIR or /var/tmp (on many machines /tmp is memory). It is deleted when it is closed.
 class TemporaryFile {
  public:
   static Result<TemporaryFile> create();
 
-  Status check_space(int64_t bytes) const;  // P601 unless there is room for so many
+  Status check_space(int64_t bytes) const;  // fails with P601 unless there is room for `bytes`
   Status write(std::span<const std::byte> data);
-  Result<File> open_read() &&;  // the same file, to be read
+  Result<File> open_read() &&;  // reopens the same file for reading
 
  private:
   TemporaryFile(Descriptor fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
@@ -127,18 +127,19 @@ class TemporaryFile {
   int64_t position_ = 0;
 };
 
-// The names in a folder, none where it cannot be listed. Not std::filesystem: libstdc++ 12 ends the program where
-// memory runs out while it lists a folder.
+// Returns the names in a folder; none if it cannot be listed. Does not use std::filesystem, because libstdc++ 12 ends
+// the program if memory runs out while it lists a folder.
 std::vector<std::string> names_in(const std::string& folder);
 
-// Shorthands over memory.
+// Views of objects as bytes.
 template <typename T>
 std::span<const std::byte> bytes_of(const T& object) {
   return std::as_bytes(std::span<const T, 1>(&object, 1));
 }
 std::span<const std::byte> bytes_of_text(std::string_view text);
 
-// P601 for a device that failed or is full, P602 for a place we may not write to; `doing` as in "writing m.keras".
+// Returns P601 if the device failed or is full, P602 if the path is not writable. `doing` is text such as "writing
+// m.keras".
 Error write_error(int error_number, const std::string& path, const std::string& doing);
 
 }  // namespace plimsoll::engine

@@ -13,7 +13,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// The process that has the lock, from the kernel's table; 0 where it does not say (another machine, another namespace).
+// Returns the process that holds the lock, from /proc/locks; 0 if it is not listed (another machine or namespace).
 long holder_of(int fd) {
   struct stat info {};
   if (::fstat(fd, &info) != 0) return 0;
@@ -27,7 +27,7 @@ long holder_of(int fd) {
   return 0;
 }
 
-// Whether `path` still names the file that is open: who had it before may have removed it in between.
+// Returns whether `path` still names the open file. The previous holder of the lock may have removed it.
 bool is_named(int fd, const std::string& path) {
   struct stat open {
   }, named{};

@@ -1,5 +1,5 @@
-// Locks by which two processes notice that they would write to the same place. They end with the process, however it
-// ends.
+// Locks that stop two processes from writing to the same place. A lock ends with its process, even if the process is
+// killed.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@
 
 namespace plimsoll::engine {
 
-// Locks an open file for as long as it stays open; false where the file system has no locks. P214 if another process
-// has it: `what` names the file, or what it stands for, in the message, and so does the process where the system tells.
+// Locks an open file until it is closed. Returns false if the file system has no locks. Fails with P214 if another
+// process holds the lock; the message contains `what`, and the other process if the system tells it.
 Result<bool> lock_file(int fd, const std::string& what);
 
-// A file that exists to be locked, and is removed with this object. One that a killed process left is harmless: its
-// lock is gone.
+// A file that exists only to be locked. Destroying the object removes it. A lock file left by a killed process is
+// harmless, because its lock is gone.
 class LockFile {
  public:
   static Result<LockFile> create(const std::string& path, const std::string& what);
@@ -21,7 +21,7 @@ class LockFile {
   LockFile& operator=(LockFile&&) = delete;
   ~LockFile();
 
-  bool locks() const { return locks_; }  // false where the file system has no locks
+  bool locks() const { return locks_; }  // false if the file system has no locks
 
  private:
   LockFile(Descriptor fd, std::string path, bool locks) : fd_(std::move(fd)), path_(std::move(path)), locks_(locks) {}

@@ -1,4 +1,4 @@
-// Datasets in chunks: the indices by which chunks are found, and the filters they went through.
+// Chunked datasets: the indices that locate the chunks, and the filters applied to them.
 #include <fmt/format.h>
 #include <zlib.h>
 
@@ -13,10 +13,10 @@ namespace plimsoll::engine {
 namespace {
 
 struct Chunk {
-  std::vector<int64_t> origin;  // its first element
+  std::vector<int64_t> origin;  // the index of its first element
   uint64_t address = kHdf5Nowhere;
-  uint64_t bytes = 0;    // as stored
-  uint32_t skipped = 0;  // bit i: filter i was not applied
+  uint64_t bytes = 0;    // the stored size
+  uint32_t skipped = 0;  // bit i is set if filter i was not applied
 };
 
 tl::unexpected<Error> damaged_chunk(const Hdf5Reader& reader) {
@@ -39,7 +39,8 @@ Result<std::vector<std::byte>> inflate_chunk(const Hdf5Reader& reader, std::vect
   return out;
 }
 
-// Byte 0 of all elements comes first, then byte 1 of all, and what is no whole element last.
+// In shuffled data, byte 0 of all elements comes first, then byte 1 of all elements. Bytes of an incomplete element
+// come last.
 std::vector<std::byte> unshuffle(const std::vector<std::byte>& shuffled, size_t element) {
   const size_t count = element == 0 ? 0 : shuffled.size() / element;
   std::vector<std::byte> out(shuffled);
@@ -51,7 +52,7 @@ std::vector<std::byte> unshuffle(const std::vector<std::byte>& shuffled, size_t 
 Result<std::vector<std::byte>> unpack(const Hdf5Reader& reader, const Hdf5Dataset& dataset, const Chunk& chunk) {
   constexpr size_t kFletcherBytes = 4;
   const auto whole = static_cast<size_t>(dataset.chunk_bytes);
-  // Deflating what cannot be made smaller adds a little.
+  // Deflating incompressible data makes it slightly larger.
   if (chunk.bytes > whole + whole / 8 + 1024) return damaged_chunk(reader);
   std::vector<std::byte> data(static_cast<size_t>(chunk.bytes));
   PLIMSOLL_TRY(reader.elements(chunk.address, data));
@@ -62,7 +63,7 @@ Result<std::vector<std::byte>> unpack(const Hdf5Reader& reader, const Hdf5Datase
       PLIMSOLL_ASSIGN(data, inflate_chunk(reader, std::move(data), whole + kFletcherBytes));
     } else if (step.filter == Hdf5Filter::kShuffle) {
       data = unshuffle(data, step.parameter);
-    } else {  // a checksum of the chunk, which is not verified: see reader.h
+    } else {  // the chunk's checksum; it is not verified, see reader.h
       if (data.size() < kFletcherBytes) return damaged_chunk(reader);
       data.resize(data.size() - kFletcherBytes);
     }
@@ -71,13 +72,14 @@ Result<std::vector<std::byte>> unpack(const Hdf5Reader& reader, const Hdf5Datase
   return data;
 }
 
-// Row by row, without what hangs over the dataset's edges. Where a chunk is as wide as the dataset, its rows are one.
+// Copies a chunk row by row and drops the parts outside the dataset. If a chunk is as wide as the dataset, all its rows
+// are copied as one.
 Status place_chunk(const Hdf5Dataset& dataset, const Chunk& chunk, std::span<const std::byte> data,
                    const Hdf5Place& place) {
   const size_t rank = dataset.shape.size();
   std::vector<int64_t> extent(rank), index(rank, 0);
   for (size_t d = 0; d < rank; ++d) extent[d] = std::min(dataset.chunk[d], dataset.shape[d] - chunk.origin[d]);
-  size_t row = rank - 1;  // the first dimension that a row covers
+  size_t row = rank - 1;  // the first dimension that is part of a contiguous row
   int64_t row_bytes = dataset.element.bytes * extent[row];
   while (row > 0 && dataset.chunk[row] == dataset.shape[row]) row_bytes *= extent[--row];
   for (;;) {
@@ -100,7 +102,7 @@ class ChunkReader {
       : reader_(reader), dataset_(dataset), place_(place) {
     for (size_t d = 0; d < dataset.shape.size(); ++d) {
       grid_.push_back((dataset.shape[d] - 1) / dataset.chunk[d] + 1);
-      chunks_ *= grid_.back();  // fits: check_chunks() bounds the product with the size of a chunk
+      chunks_ *= grid_.back();  // cannot overflow: check_chunks() bounds the product with the chunk size
     }
   }
 
@@ -127,7 +129,7 @@ class ChunkReader {
  private:
   uint64_t whole() const { return static_cast<uint64_t>(dataset_.chunk_bytes); }
 
-  // The chunk of this number, counted row-major.
+  // Adds a chunk by its number in row-major order.
   Status take(int64_t number, uint64_t address, uint64_t bytes, uint32_t skipped) {
     Chunk chunk{std::vector<int64_t>(grid_.size()), address, bytes, skipped};
     for (size_t d = grid_.size(); d-- > 0; number /= grid_[d]) chunk.origin[d] = number % grid_[d] * dataset_.chunk[d];
@@ -136,12 +138,12 @@ class ChunkReader {
 
   Status take(const Chunk& chunk) {
     if (chunk.address == kHdf5Nowhere) return {};
-    if (++taken_ > chunks_) return reader_.damaged("a dataset has more chunks than its shape has room for");
+    if (++taken_ > chunks_) return reader_.damaged("a dataset has more chunks than fit its shape");
     PLIMSOLL_ASSIGN(const auto data, unpack(reader_, dataset_, chunk));
     return place_chunk(dataset_, chunk, data, place_);
   }
 
-  // A B-tree of version 1. Its nodes are visited from a list, each once.
+  // Walks a B-tree of version 1 with a work list instead of recursion. Every node is visited once.
   Status walk_tree() {
     const auto& region = reader_.region();
     const size_t rank = dataset_.shape.size();
@@ -152,14 +154,14 @@ class ChunkReader {
     while (!pending.empty()) {
       const uint64_t address = pending.back();
       pending.pop_back();
-      if (!visited.insert(address).second) return reader_.damaged("a B-tree's nodes form a circle");
+      if (!visited.insert(address).second) return reader_.damaged("a B-tree's nodes form a cycle");
       PLIMSOLL_ASSIGN(const auto head, reader_.block(address, head_bytes, "B-tree node"));
       Hdf5Cursor start(head);
       constexpr int kChunks = 1;
       const bool is_node = start.signature("TREE") && start.u8() == kChunks;
       const bool leaf = start.u8() == 0;
       const uint64_t used = start.u16();
-      if (!is_node) return reader_.damaged(fmt::format("no B-tree node was found at byte {}", address));
+      if (!is_node) return reader_.damaged(fmt::format("there is no B-tree node at byte {}", address));
       PLIMSOLL_ASSIGN(const auto body, reader_.block(address + head_bytes, used * pair, "B-tree node"));
       Hdf5Cursor cursor(body);
       for (uint64_t i = 0; i < used; ++i) {
@@ -173,7 +175,8 @@ class ChunkReader {
     return {};
   }
 
-  // A key and its child. The origin is empty for a chunk outside of the dataset, left there when it was made smaller.
+  // Reads a key and its child. The origin is empty for a chunk outside the dataset, which remains if the dataset was
+  // shrunk.
   Result<Chunk> take_key(Hdf5Cursor& cursor) {
     Chunk chunk;
     chunk.bytes = cursor.u32();
@@ -192,7 +195,7 @@ class ChunkReader {
     return chunk;
   }
 
-  // A fixed array: one entry per chunk, in pages behind a bit map when there are many.
+  // A fixed array has one entry per chunk. Large arrays are stored in pages after a bit map.
   Status walk_array() {
     const auto& region = reader_.region();
     PLIMSOLL_ASSIGN(const auto head,

@@ -1,5 +1,5 @@
-// Little-endian fields taken one after the other from bytes that came from a file. Past the end everything is zero and
-// ok() is false from then on, so a whole structure is taken first and checked once.
+// Reads consecutive little-endian fields from untrusted bytes. After the end, every field is zero and ok() stays false,
+// so callers read a whole structure and then check once.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class Hdf5Cursor {
   }
   void skip(uint64_t count) { bytes(count); }
 
-  // An unsigned integer of `size` bytes, at most 8.
+  // Reads an unsigned integer of `size` bytes, at most 8.
   uint64_t number(size_t size) {
     if (size > sizeof(uint64_t)) {
       ok_ = false;
@@ -46,7 +46,7 @@ class Hdf5Cursor {
   uint16_t u16() { return static_cast<uint16_t>(number(2)); }
   uint32_t u32() { return static_cast<uint32_t>(number(4)); }
 
-  // An address of `size` bytes; all bits set means "nowhere", whatever the size.
+  // Reads an address of `size` bytes. All bits set means "nowhere", for every size.
   uint64_t address(size_t size) {
     const uint64_t value = number(size);
     const bool nowhere = size < sizeof(uint64_t) && value == (uint64_t{1} << (8 * size)) - 1;

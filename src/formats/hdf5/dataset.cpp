@@ -11,7 +11,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// Sets `unreadable` unless there is a reason already: the first one found is given.
+// Sets `unreadable` if it is still empty, so that the first reason found is reported.
 void refuse(Hdf5Dataset& dataset, std::string reason) {
   if (dataset.unreadable.empty()) dataset.unreadable = std::move(reason);
 }
@@ -31,28 +31,28 @@ Status parse_dataspace(const Hdf5Reader& reader, std::span<const std::byte> body
   const int kind = version == 2 ? cursor.u8() : 0;
   if (version == 1) cursor.skip(5);
   if (version != 1 && version != 2)
-    return refuse(dataset, fmt::format("its dataspace has version {}", version)), Status{};
+    return refuse(dataset, fmt::format("its dataspace has the unsupported version {}", version)), Status{};
   if (rank > limits::kHdf5Rank)
-    return reader.damaged(fmt::format("a dataset has {} dimensions, at most {} are possible", rank, limits::kHdf5Rank));
+    return reader.damaged(fmt::format("a dataset has {} dimensions; at most {} are allowed", rank, limits::kHdf5Rank));
   if (kind == kNull) refuse(dataset, "it has no elements");
   for (int i = 0; i < rank; ++i) {
     const uint64_t dim = reader.region().length(cursor);
     if (dim > static_cast<uint64_t>(INT64_MAX)) refuse(dataset, "its shape is too large");
     dataset.shape.push_back(static_cast<int64_t>(std::min<uint64_t>(dim, INT64_MAX)));
   }
-  if (!cursor.ok()) return reader.damaged("a dataspace message is cut short");
+  if (!cursor.ok()) return reader.damaged("a dataspace message is truncated");
   return {};
 }
 
 Status parse_chunk_shape(const Hdf5Reader& reader, Hdf5Cursor& cursor, int rank, size_t width, Hdf5Dataset& dataset) {
-  // The size of an element comes last, as if it were a dimension.
+  // The element size is stored last, like a further dimension.
   for (int i = 0; i + 1 < rank; ++i) dataset.chunk.push_back(static_cast<int64_t>(cursor.number(width)));
   const uint64_t element = cursor.number(width);
-  if (!cursor.ok()) return reader.damaged("a layout message is cut short");
+  if (!cursor.ok()) return reader.damaged("a layout message is truncated");
   const bool positive = std::ranges::all_of(dataset.chunk, [](int64_t dim) { return dim > 0; });
   if (dataset.chunk.size() != dataset.shape.size() || !positive ||
       element != static_cast<uint64_t>(dataset.element.bytes))
-    return reader.damaged("a dataset's chunks have another kind of shape than the dataset");
+    return reader.damaged("a dataset's chunks do not match its shape or its element size");
   return {};
 }
 
@@ -80,7 +80,7 @@ Status parse_new_chunks(const Hdf5Reader& reader, Hdf5Cursor& cursor, Hdf5Datase
       cursor.skip(1);
       break;
     default:
-      refuse(dataset, fmt::format("its chunks are found by an index of kind {}", index));
+      refuse(dataset, fmt::format("its chunks use an unsupported index of type {}", index));
       return {};
   }
   dataset.address = region.address(cursor);
@@ -91,7 +91,8 @@ Status parse_layout(const Hdf5Reader& reader, std::span<const std::byte> body, H
   const auto& region = reader.region();
   Hdf5Cursor cursor(body);
   const int version = cursor.u8();
-  if (version < 3 || version > 4) return refuse(dataset, fmt::format("its layout has version {}", version)), Status{};
+  if (version < 3 || version > 4)
+    return refuse(dataset, fmt::format("its layout has the unsupported version {}", version)), Status{};
   enum Class { kCompact = 0, kContiguous = 1, kChunked = 2 };
   switch (cursor.u8()) {
     case kCompact:
@@ -116,7 +117,7 @@ Status parse_layout(const Hdf5Reader& reader, std::span<const std::byte> body, H
       refuse(dataset, "its elements lie in another file");  // a virtual dataset
       break;
   }
-  if (!cursor.ok()) return reader.damaged("a layout message is cut short");
+  if (!cursor.ok()) return reader.damaged("a layout message is truncated");
   return {};
 }
 
@@ -125,7 +126,7 @@ Status parse_filters(const Hdf5Reader& reader, std::span<const std::byte> body, 
   const int version = cursor.u8();
   const int count = cursor.u8();
   if (version != 1 && version != 2)
-    return refuse(dataset, fmt::format("its filters have version {}", version)), Status{};
+    return refuse(dataset, fmt::format("its filters have the unsupported version {}", version)), Status{};
   if (version == 1) cursor.skip(6);
   for (int i = 0; i < count && cursor.ok(); ++i) {
     const unsigned id = cursor.u16();
@@ -140,14 +141,14 @@ Status parse_filters(const Hdf5Reader& reader, std::span<const std::byte> body, 
     const auto filter = static_cast<Hdf5Filter>(id);
     const bool known = id >= 1 && id <= 3;
     const bool twice = std::ranges::find(dataset.filters, filter, &Hdf5FilterStep::filter) != dataset.filters.end();
-    if (!known || twice) return refuse(dataset, fmt::format("it went through the filter {}", id)), Status{};
+    if (!known || twice) return refuse(dataset, fmt::format("it uses the unsupported filter {}", id)), Status{};
     dataset.filters.push_back({filter, first});
   }
-  if (!cursor.ok()) return reader.damaged("a filter message is cut short");
+  if (!cursor.ok()) return reader.damaged("a filter message is truncated");
   return {};
 }
 
-// The value of elements that were never written. Of two messages the newer kind counts.
+// Reads the value of elements that were never written. If there are two messages, the newer kind is used.
 Status parse_fill(const Hdf5Reader& reader, const Hdf5Header& header, Hdf5Dataset& dataset) {
   const auto* message = header.find(Hdf5MessageType::kFillValue);
   const bool old = message == nullptr;
@@ -163,16 +164,16 @@ Status parse_fill(const Hdf5Reader& reader, const Hdf5Header& header, Hdf5Datase
   }
   const uint64_t size = cursor.u32();
   dataset.fill = cursor.bytes(size);
-  if (!cursor.ok()) return reader.damaged("a fill value message is cut short");
+  if (!cursor.ok()) return reader.damaged("a fill value message is truncated");
   if (size != 0 && size != static_cast<uint64_t>(dataset.element.bytes))
-    return reader.damaged("a fill value has another size than an element");
+    return reader.damaged("a fill value and an element have different sizes");
   return {};
 }
 
-// Limits on what reading the chunks may cost, whatever their index says.
+// Limits the cost of reading the chunks, whatever their index says.
 void check_chunks(Hdf5Dataset& dataset) {
   const auto bytes = product(dataset.chunk, dataset.element.bytes);
-  if (dataset.chunk.empty()) return refuse(dataset, "a single number in chunks");
+  if (dataset.chunk.empty()) return refuse(dataset, "it is a scalar stored in chunks");
   if (!bytes || *bytes > limits::kHdf5ChunkBytes)
     return refuse(dataset, fmt::format("its chunks are larger than {}", format_bytes(limits::kHdf5ChunkBytes)));
   dataset.chunk_bytes = *bytes;
@@ -182,7 +183,7 @@ void check_chunks(Hdf5Dataset& dataset) {
     const int64_t count = dim / dataset.chunk[i] + (dim % dataset.chunk[i] != 0 ? 1 : 0);
     all = all ? checked_multiply(*all, count) : all;
   }
-  // Chunks at the edges hang over, at most by half in each of a few dimensions.
+  // Chunks at the edges extend past the dataset, but at most by half in each of a few dimensions.
   const auto most = checked_multiply<int64_t>(dataset.bytes, 32);
   if (!all || !most || *all - limits::kHdf5ChunkBytes > *most)
     return refuse(dataset, "its chunks are far larger than the dataset");
@@ -201,9 +202,9 @@ Result<Hdf5Dataset> describe_dataset(Hdf5Reader& reader, const Hdf5Header& heade
   Hdf5Dataset dataset;
   for (const auto type : {kDataspace, kDatatype, kLayout}) {
     const auto* message = header.find(type);
-    if (message == nullptr) return reader.damaged("a dataset has no shape, no type or no layout");
+    if (message == nullptr) return reader.damaged("a dataset lacks its shape, its type or its layout");
     if (!message->shared) continue;
-    dataset.unreadable = "its shape or its type lies elsewhere in the file";  // such as a "named datatype"
+    dataset.unreadable = "its shape or its type is stored elsewhere in the file";  // such as a "named datatype"
     return dataset;
   }
   PLIMSOLL_TRY(parse_dataspace(reader, header.find(kDataspace)->body, dataset));

@@ -1,4 +1,4 @@
-// What the messages of a dataset's object header say: its shape, its element type, and where its elements lie.
+// The contents of a dataset's object header: its shape, its element type, and where its elements lie.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace plimsoll::engine {
 
 // The type of the elements as the file stores them.
 struct Hdf5Element {
-  std::optional<DType> dtype;  // none for types that are not ours
-  int64_t bytes = 0;           // of one element
+  std::optional<DType> dtype;  // empty for types that Plimsoll does not have
+  int64_t bytes = 0;           // size of one element
   bool big_endian = false;
-  bool opaque = false;                  // bytes without a meaning, which an attribute may give them
-  bool complete = false;                // the bytes say all: no part of an element lies elsewhere in the file
-  std::span<const std::byte> datatype;  // the message itself
+  bool opaque = false;                  // bytes without a type of their own; an attribute may give the type
+  bool complete = false;                // no part of an element lies elsewhere in the file
+  std::span<const std::byte> datatype;  // the datatype message itself
   std::string unreadable;               // why there is no dtype
 };
 
@@ -26,7 +26,7 @@ enum class Hdf5Filter : uint16_t { kDeflate = 1, kShuffle = 2, kFletcher32 = 3 }
 
 struct Hdf5FilterStep {
   Hdf5Filter filter;
-  uint32_t parameter = 0;  // of shuffle: the size of an element
+  uint32_t parameter = 0;  // for shuffle: the element size
 };
 
 enum class Hdf5Storage { kCompact, kContiguous, kChunkTree, kSingleChunk, kImplicitChunks, kFixedArray };
@@ -34,36 +34,37 @@ enum class Hdf5Storage { kCompact, kContiguous, kChunkTree, kSingleChunk, kImpli
 struct Hdf5Dataset {
   std::vector<int64_t> shape;
   Hdf5Element element;
-  int64_t bytes = 0;  // of all elements as the file stores them
+  int64_t bytes = 0;  // size of all elements as stored in the file
 
   Hdf5Storage storage = Hdf5Storage::kContiguous;
-  uint64_t address = kHdf5Nowhere;      // of the elements or of the index of chunks; nowhere: all are the fill value
+  // Address of the elements or of the chunk index; nowhere: every element is the fill value.
+  uint64_t address = kHdf5Nowhere;
   std::span<const std::byte> compact;   // the elements themselves
   std::vector<int64_t> chunk;           // the shape of a chunk
-  int64_t chunk_bytes = 0;              // of one chunk, unpacked
-  int64_t unpacked_bytes = 0;           // of all chunks that the shape has room for
-  std::vector<Hdf5FilterStep> filters;  // in the order of writing
-  uint64_t single_bytes = 0;            // of a single chunk that went through filters
+  int64_t chunk_bytes = 0;              // size of one uncompressed chunk
+  int64_t unpacked_bytes = 0;           // size of all uncompressed chunks that fit the shape
+  std::vector<Hdf5FilterStep> filters;  // in the order in which they were applied on writing
+  uint64_t single_bytes = 0;            // size of a single chunk that is stored with filters
   uint32_t single_mask = 0;
   std::span<const std::byte> fill;  // one element; empty: zeros
 
-  std::string unreadable;  // empty, or why its elements cannot be had
+  std::string unreadable;  // empty, or the reason why the elements cannot be read
 
-  // Whether elements lie in the file at all; where none does, all are the fill value.
+  // Returns whether any elements are stored in the file. If not, every element is the fill value.
   bool is_allocated() const { return storage == Hdf5Storage::kCompact || address != kHdf5Nowhere; }
-  // Whether elements mean the same in another file.
+  // Returns whether the elements can be copied to another file without losing their meaning.
   bool can_be_copied() const;
   bool is_chunked() const { return storage != Hdf5Storage::kCompact && storage != Hdf5Storage::kContiguous; }
 };
 
-// Spans of the result lie in `header`. What is well-formed and not for us is `unreadable`; what is not well-formed is
-// P213.
+// The spans in the result point into `header`. A valid dataset of an unsupported kind gets `unreadable`; invalid
+// structures fail with P213.
 Result<Hdf5Dataset> describe_dataset(Hdf5Reader& reader, const Hdf5Header& header);
 
 Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std::byte> message);
 
-// Whether the attribute "dtype" says bfloat16: how Keras marks a type that HDF5 does not know. No other attribute's
-// value is ever looked at.
+// Returns whether the attribute "dtype" is "bfloat16". Keras marks bfloat16 that way, because HDF5 does not have the
+// type. No other attribute's value is read.
 Result<bool> is_marked_bfloat16(Hdf5Reader& reader, const Hdf5Header& header);
 
 }  // namespace plimsoll::engine

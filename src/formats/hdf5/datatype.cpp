@@ -1,4 +1,4 @@
-// Element types, and the attribute by which Keras marks bfloat16.
+// Element types, and the attribute with which Keras marks bfloat16.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ void parse_float(Hdf5Cursor& cursor, uint32_t bits, Hdf5Element& element) {
   element.dtype = float_dtype(element.bytes, format);
 }
 
-// A boolean is an enumeration of two one-byte integers for h5py. The integers' own type follows.
+// h5py stores a boolean as an enumeration of two one-byte integers. The type of the integers follows.
 void parse_enum(Hdf5Cursor& cursor, uint32_t bits, Hdf5Element& element) {
   Hdf5Element base;
   const int kind = cursor.u8() & 0x0f;
@@ -103,7 +103,7 @@ std::optional<Attribute> parse_attribute(std::span<const std::byte> body) {
   const uint8_t flags = cursor.u8();
   const uint64_t name = cursor.u16(), datatype = cursor.u16(), dataspace = cursor.u16();
   if (version < 1 || version > 3) return std::nullopt;
-  if (version > 1 && flags != 0) return std::nullopt;  // its type lies elsewhere
+  if (version > 1 && flags != 0) return std::nullopt;  // the type is stored elsewhere
   if (version == 3) cursor.skip(1);
   const auto take = [&](uint64_t size) {
     const auto taken = cursor.bytes(size);
@@ -121,7 +121,7 @@ std::optional<Attribute> parse_attribute(std::span<const std::byte> body) {
   return attribute;
 }
 
-// Whether the attribute's value is the text kHdf5Mark, stored in place or in a global heap.
+// Returns whether the attribute's value is the text kHdf5Mark, stored in place or in a global heap.
 Result<bool> holds_mark(Hdf5Reader& reader, const Attribute& attribute) {
   Hdf5Cursor type(attribute.datatype);
   const int kind = type.u8() & 0x0f;
@@ -149,14 +149,14 @@ Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std
   Hdf5Element element;
   element.datatype = message;
   element.bytes = cursor.u32();
-  if (!cursor.ok()) return reader.damaged("a datatype message is cut short");
+  if (!cursor.ok()) return reader.damaged("a datatype message is truncated");
   if (element.bytes == 0) return reader.damaged("a dataset has elements of 0 bytes");
   element.complete = kind <= kOpaque;
   element.opaque = kind == kOpaque;
   if (kind == kFixedPoint) parse_fixed_point(cursor, bits, element);
   if (kind == kFloat) parse_float(cursor, bits, element);
   if (kind == kEnum) parse_enum(cursor, bits, element);
-  if (!cursor.ok()) return reader.damaged("a datatype message is cut short");
+  if (!cursor.ok()) return reader.damaged("a datatype message is truncated");
   constexpr uint32_t kText = 1;
   const bool text = kind == kString || (kind == kVariable && (bits & 0xf) == kText);
   if (!element.dtype)

@@ -11,13 +11,14 @@
 namespace plimsoll::engine {
 namespace {
 
-// Bytes that hold numbers up to `largest`.
+// Returns the number of bytes that hold numbers up to `largest`.
 size_t width_of(uint64_t largest) {
   return largest == 0 ? 1 : (static_cast<size_t>(std::bit_width(largest)) - 1) / 8 + 1;
 }
 
-// Blocks of the heap lie in a "doubling table": rows of `width` blocks, two rows of the starting size and from then on
-// each row's twice the size of the last. Blocks above the largest direct size are indirect: tables of their own.
+// The heap's blocks form a "doubling table" with rows of `width` blocks. The first two rows have blocks of the starting
+// size, and each later row has blocks of twice the previous size. Blocks above the largest direct size are indirect:
+// they are tables themselves.
 class FractalHeap {
  public:
   static Result<FractalHeap> read(Hdf5Reader& reader, uint64_t address) {
@@ -41,7 +42,7 @@ class FractalHeap {
     cursor.skip(2);
     heap.root_ = region.address(cursor);
     heap.root_rows_ = cursor.u16();
-    if (!is_heap || !cursor.ok()) return reader.damaged(fmt::format("no fractal heap was found at byte {}", address));
+    if (!is_heap || !cursor.ok()) return reader.damaged(fmt::format("there is no fractal heap at byte {}", address));
     if (filter_bytes != 0) return reader.damaged("its links or attributes are compressed");
     const bool sane = heap.width_ > 0 && std::has_single_bit(heap.width_) && std::has_single_bit(heap.start_) &&
                       std::has_single_bit(heap.largest_direct_) && heap.start_ <= heap.largest_direct_ &&
@@ -54,17 +55,18 @@ class FractalHeap {
 
   size_t id_bytes() const { return id_bytes_; }
 
-  // Whether the object lies in a block of the heap, as all but very long ones do.
+  // Returns whether the object lies in a block of the heap. Only very long objects do not.
   static bool is_managed(std::span<const std::byte> id) {
     return !id.empty() && (id[0] & std::byte{0xf0}) == std::byte{0};
   }
 
-  // The object that a heap ID stands for: its bytes lie in one block.
+  // Returns the object with this heap ID. Its bytes lie in one block.
   Result<std::vector<std::byte>> object(std::span<const std::byte> id) const {
     Hdf5Cursor cursor(id);
     cursor.skip(1);
     const uint64_t offset = cursor.number(offset_bytes_), size = cursor.number(size_bytes_);
-    if (!cursor.ok() || !is_managed(id)) return reader_.damaged("a link or an attribute lies where it cannot be read");
+    if (!cursor.ok() || !is_managed(id))
+      return reader_.damaged("a link or an attribute is stored in an unsupported way");
     return object_at(offset, size);
   }
 
@@ -73,12 +75,12 @@ class FractalHeap {
 
   Result<std::vector<std::byte>> object_at(uint64_t offset, uint64_t size) const {
     uint64_t block = root_, block_bytes = start_;
-    uint64_t rows = root_rows_;  // 0: the block is a direct one
+    uint64_t rows = root_rows_;  // 0: a direct block
     while (rows > 0) {
-      const uint64_t row_bytes = width_ * start_;  // of rows 0 and 1
+      const uint64_t row_bytes = width_ * start_;  // size of row 0 and of row 1
       const uint64_t doublings = static_cast<uint64_t>(std::bit_width(offset / row_bytes));
       const uint64_t row = doublings;
-      if (row >= rows || doublings > 62) return reader_.damaged("a link or an attribute lies outside of its heap");
+      if (row >= rows || doublings > 62) return reader_.damaged("a link or an attribute lies outside its heap");
       block_bytes = row == 0 ? start_ : start_ << (row - 1);
       if (row > 0 && block_bytes >> (row - 1) != start_) return reader_.damaged("a fractal heap is damaged");
       const uint64_t row_begin = row == 0 ? 0 : row_bytes << (row - 1);
@@ -92,12 +94,12 @@ class FractalHeap {
       PLIMSOLL_ASSIGN(const auto pointer, reader_.block(*place, region.address_bytes, "indirect block"));
       Hdf5Cursor cursor(pointer);
       block = region.address(cursor);
-      // Every step down is to a smaller block, so this ends.
+      // The loop ends because every step goes to a smaller block.
       rows = block_bytes <= largest_direct_ ? 0 : static_cast<uint64_t>(std::bit_width(block_bytes / row_bytes));
     }
     const auto place = checked_add(block, offset);
     if (!place || block == kHdf5Nowhere || offset > block_bytes || size > block_bytes - offset)
-      return reader_.damaged("a link or an attribute lies outside of its heap");
+      return reader_.damaged("a link or an attribute lies outside its heap");
     return reader_.block(*place, size, "message");
   }
 
@@ -107,7 +109,7 @@ class FractalHeap {
   uint64_t root_ = kHdf5Nowhere, root_rows_ = 0;
 };
 
-// The B-tree of the names.
+// The B-tree of names.
 class NameIndex {
  public:
   NameIndex(Hdf5Reader& reader, const FractalHeap& heap, Hdf5Dense kind, const Hdf5TakeMessage& take)
@@ -124,7 +126,7 @@ class NameIndex {
     const size_t depth = cursor.u16();
     cursor.skip(2);
     const uint64_t root = region.address(cursor), root_records = cursor.u16();
-    if (!is_tree || !cursor.ok()) return reader_.damaged(fmt::format("no B-tree was found at byte {}", address));
+    if (!is_tree || !cursor.ok()) return reader_.damaged(fmt::format("there is no B-tree at byte {}", address));
     if (record_bytes_ != before_id() + heap_.id_bytes() + after_id() || depth > 16 ||
         node_bytes < kNodeFrame + record_bytes_)
       return reader_.damaged("a B-tree of names is damaged");
@@ -136,12 +138,12 @@ class NameIndex {
  private:
   static constexpr size_t kNodeFrame = 10;  // signature, version, type, checksum
 
-  // A record has the hash of the name before a link's ID; flags, the order of creation and the hash after an
-  // attribute's.
+  // In a link's record the hash of the name comes before the ID. In an attribute's record the ID comes first, followed
+  // by flags, the creation order and the hash.
   size_t before_id() const { return kind_ == Hdf5Dense::kLinks ? 4 : 0; }
   size_t after_id() const { return kind_ == Hdf5Dense::kLinks ? 0 : 9; }
 
-  // The width of the counts in child pointers follows from how many records nodes can hold.
+  // The width of the counts in child pointers depends on how many records a node can hold.
   void measure(uint64_t node_bytes, size_t depth) {
     const uint64_t leaf_records = (node_bytes - kNodeFrame) / record_bytes_;
     count_bytes_ = width_of(leaf_records);
@@ -157,7 +159,7 @@ class NameIndex {
     }
   }
 
-  // `depth` is at most 16, and so is the depth of the recursion.
+  // `depth` is at most 16, which bounds the recursion.
   Status walk_node(uint64_t address, uint64_t records, size_t depth) {  // NOLINT(misc-no-recursion)
     const auto& region = reader_.region();
     const size_t pointer = depth == 0 ? 0 : region.address_bytes + count_bytes_ + total_bytes_[depth - 1];
@@ -165,13 +167,14 @@ class NameIndex {
     PLIMSOLL_ASSIGN(const auto node, reader_.block(address, bytes, "B-tree node"));
     Hdf5Cursor cursor(node);
     if (!cursor.signature(depth == 0 ? "BTLF" : "BTIN"))
-      return reader_.damaged(fmt::format("no B-tree node was found at byte {}", address));
+      return reader_.damaged(fmt::format("there is no B-tree node at byte {}", address));
     cursor.skip(2);
     for (uint64_t i = 0; i < records; ++i) {
       cursor.skip(before_id());
       const auto id = cursor.bytes(heap_.id_bytes());
       cursor.skip(after_id());
-      if (kind_ == Hdf5Dense::kAttributes && !FractalHeap::is_managed(id)) continue;  // too long to be one of ours
+      // Too long to be the attribute we look for.
+      if (kind_ == Hdf5Dense::kAttributes && !FractalHeap::is_managed(id)) continue;
       PLIMSOLL_ASSIGN(const auto message, heap_.object(id));
       PLIMSOLL_TRY(take_(message));
     }
@@ -188,7 +191,7 @@ class NameIndex {
   Hdf5Dense kind_;
   const Hdf5TakeMessage& take_;
   size_t record_bytes_ = 0, count_bytes_ = 0;
-  std::vector<size_t> total_bytes_;  // by level, of all records under a child; a leaf has none
+  std::vector<size_t> total_bytes_;  // per level: width of the count of all records below a child; leaves have none
 };
 
 }  // namespace
@@ -199,7 +202,7 @@ Status read_dense(Hdf5Reader& reader, Hdf5Dense kind, std::span<const std::byte>
   const bool counted = (cursor.u8() & 1) != 0;
   if (counted) cursor.skip(kind == Hdf5Dense::kLinks ? 8 : 2);
   const uint64_t heap = reader.region().address(cursor), names = reader.region().address(cursor);
-  if (!cursor.ok()) return reader.damaged("a link info or attribute info message is cut short");
+  if (!cursor.ok()) return reader.damaged("a link info or attribute info message is truncated");
   if (heap == kHdf5Nowhere) return {};
   PLIMSOLL_ASSIGN(const auto opened, FractalHeap::read(reader, heap));
   return NameIndex(reader, opened, kind, take).walk(names);

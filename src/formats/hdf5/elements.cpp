@@ -34,13 +34,13 @@ uint16_t double_to_half(double value) {
   if (size >= 65520) return sign | 0x7c00;
   int exponent = 0;
   std::frexp(size, &exponent);
-  const int unit = std::max(exponent - 11, -24);  // the power of two that the last bit stands for
+  const int unit = std::max(exponent - 11, -24);  // the power of two of the last bit
   const auto steps = static_cast<unsigned>(std::nearbyint(std::ldexp(size, -unit)));
-  // A mantissa that rounds up to the next power of two carries into the exponent, as it should.
+  // If the mantissa rounds up to the next power of two, it carries into the exponent, which is correct.
   return static_cast<uint16_t>(sign | (static_cast<unsigned>(unit + 24) * 0x400 + steps));
 }
 
-// Converts between numbers of the machine. Comparing as long double is exact for every one of them.
+// Converts between native numeric types. Comparing as long double is exact for all of them.
 template <typename To, typename From>
 To number_as(From value) {
   if constexpr (std::is_floating_point_v<To>) {
@@ -65,7 +65,7 @@ void convert_numbers(std::span<const std::byte> from, bool swapped, std::byte* t
   }
 }
 
-// Calls `use` with a value of the C++ type of a dtype; half precision is not one.
+// Calls `use` with a value of the dtype's C++ type. Half precision has none.
 template <typename Use>
 void with_type(DType dtype, const Use& use) {
   switch (dtype) {
@@ -103,7 +103,7 @@ void same_type(const Hdf5Element& element, std::span<const std::byte> from, std:
     for (size_t at = 0; at + size <= from.size(); at += size) std::reverse(to + at, to + at + size);
 }
 
-// Half precision goes through float64, which holds each of its values.
+// Converts half precision through float64, which represents every half-precision value exactly.
 void convert_half(const Hdf5Element& element, std::span<const std::byte> from, DType dtype, std::byte* to) {
   const auto size = static_cast<size_t>(element.bytes), size_to = static_cast<size_t>(size_of(dtype));
   for (size_t i = 0; i < from.size() / size; ++i) {

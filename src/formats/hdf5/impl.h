@@ -1,4 +1,4 @@
-// What an open WeightsFile holds; shared by reading and writing.
+// The contents of an open WeightsFile, shared by reading and writing.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ namespace plimsoll::engine {
 struct WeightsFile::Impl {
   Hdf5Region region;
   std::vector<Dataset> datasets;
-  std::vector<std::string> groups;  // paths; the root, which is "", is left out
+  std::vector<std::string> groups;  // paths; the root ("") is not listed
 };
 
 }  // namespace plimsoll::engine

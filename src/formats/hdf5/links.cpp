@@ -23,7 +23,7 @@ Status add_link(Hdf5Reader& reader, std::string_view name, uint64_t address, std
   return {};
 }
 
-// Nothing is added for a soft or external link.
+// Adds nothing for a soft or external link.
 Status take_link(Hdf5Reader& reader, std::span<const std::byte> message, std::vector<Hdf5Link>& links) {
   Hdf5Cursor cursor(message);
   const int version = cursor.u8();
@@ -39,7 +39,7 @@ Status take_link(Hdf5Reader& reader, std::span<const std::byte> message, std::ve
   return add_link(reader, name, address, links);
 }
 
-// The names of a symbol table's entries.
+// Holds the names of a symbol table's entries.
 class LocalHeap {
  public:
   static Result<LocalHeap> read(Hdf5Reader& reader, uint64_t address) {
@@ -50,16 +50,16 @@ class LocalHeap {
     const bool is_heap = cursor.signature("HEAP");
     cursor.skip(4);
     const uint64_t size = region.length(cursor);
-    region.length(cursor);  // where free space begins
+    region.length(cursor);  // offset of the free space
     const uint64_t data = region.address(cursor);
-    if (!is_heap || !cursor.ok()) return reader.damaged(fmt::format("no local heap was found at byte {}", address));
+    if (!is_heap || !cursor.ok()) return reader.damaged(fmt::format("there is no local heap at byte {}", address));
     LocalHeap heap;
     PLIMSOLL_ASSIGN(heap.names_, reader.block(data, size, "local heap"));
     return heap;
   }
 
   Result<std::string_view> name(const Hdf5Reader& reader, uint64_t offset) const {
-    if (offset >= names_.size()) return reader.damaged("a name lies outside of its heap");
+    if (offset >= names_.size()) return reader.damaged("a name lies outside its heap");
     auto rest = std::span(names_).subspan(static_cast<size_t>(offset));
     rest = rest.first(std::min<size_t>(rest.size(), limits::kHdf5NameBytes + 1));
     const auto end = std::ranges::find(rest, std::byte{0});
@@ -78,14 +78,14 @@ class SymbolTable {
   SymbolTable(Hdf5Reader& reader, LocalHeap heap, std::vector<Hdf5Link>& links)
       : reader_(reader), heap_(std::move(heap)), links_(links) {}
 
-  // Nodes are visited from a list instead of by recursion: no file decides how deep the stack gets.
+  // Visits the nodes with a work list instead of recursion, so that a file cannot exhaust the stack.
   Status walk(uint64_t root) {
     const auto& region = reader_.region();
     std::vector<uint64_t> pending = {root};
     while (!pending.empty()) {
       const uint64_t address = pending.back();
       pending.pop_back();
-      if (!visited_.insert(address).second) return reader_.damaged("a B-tree's nodes form a circle");
+      if (!visited_.insert(address).second) return reader_.damaged("a B-tree's nodes form a cycle");
       const size_t head_bytes = 8 + 2 * region.address_bytes;
       PLIMSOLL_ASSIGN(const auto head, reader_.start_of(address, head_bytes, "B-tree node"));
       if (Hdf5Cursor(head).signature("SNOD")) {
@@ -97,12 +97,12 @@ class SymbolTable {
       cursor.skip(1);
       const uint64_t used = cursor.u16();
       if (!is_node || !cursor.ok() || head.size() < head_bytes)
-        return reader_.damaged(fmt::format("no B-tree node was found at byte {}", address));
+        return reader_.damaged(fmt::format("there is no B-tree node at byte {}", address));
       const size_t pair = region.length_bytes + region.address_bytes;
       PLIMSOLL_ASSIGN(const auto body, reader_.block(address + head_bytes, used * pair, "B-tree node"));
       Hdf5Cursor children(body);
       for (uint64_t i = 0; i < used; ++i) {
-        region.length(children);  // the key; names come from the entries themselves
+        region.length(children);  // the key; the names are taken from the entries
         pending.push_back(region.address(children));
       }
     }
@@ -139,7 +139,7 @@ class SymbolTable {
 Status read_symbol_table(Hdf5Reader& reader, std::span<const std::byte> message, std::vector<Hdf5Link>& links) {
   Hdf5Cursor cursor(message);
   const uint64_t tree = reader.region().address(cursor), heap_address = reader.region().address(cursor);
-  if (!cursor.ok()) return reader.damaged("a symbol table message is cut short");
+  if (!cursor.ok()) return reader.damaged("a symbol table message is truncated");
   PLIMSOLL_ASSIGN(auto heap, LocalHeap::read(reader, heap_address));
   return SymbolTable(reader, std::move(heap), links).walk(tree);
 }
@@ -160,7 +160,7 @@ Result<std::vector<Hdf5Link>> read_links(Hdf5Reader& reader, const Hdf5Header& g
   }
   std::ranges::sort(links, {}, &Hdf5Link::name);
   const auto same = std::ranges::adjacent_find(links, {}, &Hdf5Link::name);
-  if (same != links.end()) return reader.damaged(fmt::format("a group has two members {}", same->name));
+  if (same != links.end()) return reader.damaged(fmt::format("a group has two members named {}", same->name));
   return links;
 }
 

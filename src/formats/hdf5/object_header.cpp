@@ -14,11 +14,11 @@ struct Part {
   uint64_t address, bytes;
 };
 
-// What differs between the versions while messages are taken.
+// The format of the messages, which differs between the header versions.
 struct Format {
   int version = 1;
   bool creation_order = false;
-  size_t messages_left = 0;  // of version 1, which counts them
+  size_t messages_left = 0;  // only in version 1, which stores their number
 };
 
 Status take_messages(Hdf5Reader& reader, std::span<const std::byte> block, Format& format, Hdf5Header& header,
@@ -43,13 +43,13 @@ Status take_messages(Hdf5Reader& reader, std::span<const std::byte> block, Forma
     if (type != Hdf5MessageType::kContinuation) continue;
     Hdf5Cursor target(body);
     const uint64_t address = reader.region().address(target), bytes = reader.region().length(target);
-    if (!target.ok()) return reader.damaged("an object header's continuation is cut short");
+    if (!target.ok()) return reader.damaged("an object header's continuation is truncated");
     parts.push_back({address, bytes});
   }
   return {};
 }
 
-// The first block, without what stands before its messages and the checksum behind them.
+// Returns the first block without the prefix before its messages and the checksum after them.
 Result<Part> first_part(Hdf5Reader& reader, uint64_t address, Format& format) {
   PLIMSOLL_ASSIGN(const auto bytes, reader.start_of(address, 32, kName));
   Hdf5Cursor cursor(bytes);
@@ -73,7 +73,7 @@ Result<Part> first_part(Hdf5Reader& reader, uint64_t address, Format& format) {
   cursor.skip(4);
   const uint64_t size = cursor.u32();
   if (!cursor.ok() || format.version != 1)
-    return reader.damaged(fmt::format("no object header was found at byte {}", address));
+    return reader.damaged(fmt::format("there is no object header at byte {}", address));
   return Part{address + 16, size};
 }
 
@@ -100,7 +100,7 @@ Result<Hdf5Header> read_object_header(Hdf5Reader& reader, uint64_t address) {
   for (size_t i = 0; i < parts.size(); ++i) {
     total += std::min<uint64_t>(parts[i].bytes, limits::kHdf5HeaderBytes + 1);
     if (total > static_cast<uint64_t>(limits::kHdf5HeaderBytes))
-      return reader.damaged(fmt::format("an object header has more than {}", format_bytes(limits::kHdf5HeaderBytes)));
+      return reader.damaged(fmt::format("an object header is larger than {}", format_bytes(limits::kHdf5HeaderBytes)));
     PLIMSOLL_ASSIGN(auto bytes, reader.block(parts[i].address, parts[i].bytes, kName));
     header.blocks.push_back(std::move(bytes));
     std::span<const std::byte> body = header.blocks.back();

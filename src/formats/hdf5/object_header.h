@@ -1,4 +1,4 @@
-// An object of an HDF5 file, a group or a dataset, is described by the messages of its object header.
+// An object header. Its messages describe one object of an HDF5 file: a group or a dataset.
 #pragma once
 
 #include <vector>
@@ -26,12 +26,12 @@ enum class Hdf5MessageType : uint16_t {
 
 struct Hdf5Message {
   Hdf5MessageType type;
-  bool shared = false;  // its body only says where else the message lies
+  bool shared = false;  // the body only says where the message is stored
   std::span<const std::byte> body;
 };
 
 struct Hdf5Header {
-  std::vector<std::vector<std::byte>> blocks;  // what the messages' bodies lie in
+  std::vector<std::vector<std::byte>> blocks;  // the memory of the messages' bodies
   std::vector<Hdf5Message> messages;
 
   const Hdf5Message* find(Hdf5MessageType type) const;
@@ -39,7 +39,7 @@ struct Hdf5Header {
   bool is_group() const;
 };
 
-// Object headers of version 1 and 2 with all their continuation blocks.
+// Reads an object header of version 1 or 2 with all its continuation blocks.
 Result<Hdf5Header> read_object_header(Hdf5Reader& reader, uint64_t address);
 
 }  // namespace plimsoll::engine

@@ -15,19 +15,19 @@ namespace {
 constexpr std::string_view kSignature = "\x89HDF\r\n\x1a\n";
 constexpr uint64_t kLargestSuperblock = 96;
 
-// The place of `address` in the region, or nothing when it is nowhere or beyond every file.
+// Returns the position of `address` in the region; nullopt if it is nowhere or past the end of any file.
 std::optional<int64_t> place(const Hdf5Region& region, uint64_t address) {
   if (address > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   return checked_add(region.base, static_cast<int64_t>(address));
 }
 
-// Metadata of a good file is read once or twice; the second term is for files of nearly nothing.
+// A valid file's metadata is read once or twice. The second term is for very small files.
 int64_t allowance(int64_t region_bytes) {
   const auto several = checked_multiply<int64_t>(region_bytes, 8);
   return std::min(limits::kHdf5MetadataBytes, several.value_or(limits::kHdf5MetadataBytes) + 64 * kKiB);
 }
 
-// A superblock lies at the beginning, or behind a "user block" of 512 bytes times a power of two.
+// The superblock lies at the start of the file or after a "user block", at 512 bytes times a power of two.
 Result<int64_t> find_signature(const Hdf5Region& region) {
   for (int64_t at = 0; lies_within(at, static_cast<int64_t>(kSignature.size()), region.bytes);
        at = at == 0 ? 512 : at * 2) {
@@ -36,14 +36,14 @@ Result<int64_t> find_signature(const Hdf5Region& region) {
     if (std::ranges::equal(found, bytes_of_text(kSignature))) return at;
     if (at > region.bytes / 2) break;
   }
-  return bad_weights(region.label, "it is not an HDF5 file: no signature found");
+  return bad_weights(region.label, "it is not an HDF5 file: it has no HDF5 signature");
 }
 
 }  // namespace
 
 tl::unexpected<Error> bad_weights(const std::string& label, std::string_view what) {
   Error error{ErrorCode::kBadWeightsFile, fmt::format("{}: {}", label, what), {}, {}};
-  return fail(std::move(error.remedy("save the model again; the HDF5 file is damaged or of another kind")));
+  return fail(std::move(error.remedy("save the model again; the HDF5 file is damaged or of an unsupported kind")));
 }
 
 Hdf5Reader::Hdf5Reader(const Hdf5Region& region)
@@ -53,13 +53,13 @@ Result<std::vector<std::byte>> Hdf5Reader::block(uint64_t address, uint64_t byte
   const auto begin = place(region_, address);
   const auto size = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
   if (!begin || !lies_within(*begin, size, region_.bytes))
-    return damaged(fmt::format("{} of {} bytes at byte {} would lie outside of the file's {} bytes", what, bytes,
-                               address, region_.bytes));
+    return damaged(fmt::format("{} of {} bytes at byte {} would lie outside the file's {} bytes", what, bytes, address,
+                               region_.bytes));
   if (size > limits::kHdf5BlockBytes)
     return damaged(
         fmt::format("{} of {} is larger than {}", what, format_bytes(size), format_bytes(limits::kHdf5BlockBytes)));
   if (--blocks_left_ < 0 || size > bytes_left_)
-    return damaged("its structures refer to each other more often than those of a good file");
+    return damaged("its structures refer to each other more often than in a valid file");
   bytes_left_ -= size;
   std::vector<std::byte> result(static_cast<size_t>(size));
   PLIMSOLL_TRY(region_.file.pread_exact(region_.offset + *begin, result));
@@ -83,12 +83,12 @@ Result<bool> Hdf5Reader::is_mark(uint64_t heap, uint64_t index) {
   return index < found->second.size() && found->second[static_cast<size_t>(index)];
 }
 
-// Objects follow each other, each behind its number and size.
+// The heap stores one object after the other, each preceded by its number and size.
 Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
   const uint64_t head_bytes = 8 + region_.length_bytes;
   PLIMSOLL_ASSIGN(const auto head, block(heap, head_bytes, "global heap"));
   Hdf5Cursor start(head);
-  if (!start.signature("GCOL")) return damaged(fmt::format("no global heap was found at byte {}", heap));
+  if (!start.signature("GCOL")) return damaged(fmt::format("there is no global heap at byte {}", heap));
   start.skip(4);
   const uint64_t size = std::min<uint64_t>(region_.length(start), limits::kHdf5HeapBytes);
   if (size < head_bytes) return damaged("a global heap is damaged");
@@ -99,7 +99,7 @@ Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
     const size_t index = cursor.u16();
     cursor.skip(6);
     const uint64_t bytes = region_.length(cursor);
-    if (index == 0) break;  // the free space behind the last object
+    if (index == 0) break;  // free space after the last object
     const bool mark = cursor.text(bytes) == kHdf5Mark;
     cursor.skip(std::min<uint64_t>((8 - bytes % 8) % 8, cursor.left()));
     if (!mark || !cursor.ok()) continue;
@@ -112,7 +112,7 @@ Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
 Status Hdf5Reader::elements(uint64_t address, std::span<std::byte> out) const {
   const auto begin = place(region_, address);
   if (!begin || !lies_within(*begin, static_cast<int64_t>(out.size()), region_.bytes))
-    return damaged(fmt::format("{} bytes of elements at byte {} would lie outside of the file's {} bytes", out.size(),
+    return damaged(fmt::format("{} bytes of elements at byte {} would lie outside the file's {} bytes", out.size(),
                                address, region_.bytes));
   return region_.file.pread_exact(region_.offset + *begin, out);
 }
@@ -124,18 +124,19 @@ Status read_superblock(Hdf5Region& region) {
   Hdf5Cursor cursor(bytes);
   cursor.skip(kSignature.size());
   const int version = cursor.u8();
-  if (version > 3) return reader.damaged(fmt::format("its superblock has version {}, 0 to 3 are known", version));
+  if (version > 3)
+    return reader.damaged(fmt::format("its superblock has version {}; versions 0 to 3 are supported", version));
   const bool old = version < 2;
   if (old) cursor.skip(4);
   region.address_bytes = cursor.u8();
   region.length_bytes = cursor.u8();
   for (const size_t size : {region.address_bytes, region.length_bytes})
     if (size != 2 && size != 4 && size != 8)
-      return reader.damaged(
-          fmt::format("its addresses have {} bytes, its lengths {}", region.address_bytes, region.length_bytes));
+      return reader.damaged(fmt::format("its addresses have {} bytes and its lengths {} bytes, which is not supported",
+                                        region.address_bytes, region.length_bytes));
   cursor.skip(1);
   if (old) cursor.skip(version == 0 ? 8 : 12);
-  region.address(cursor);  // the base address: libraries take the place of the signature instead, and so do we
+  region.address(cursor);  // the base address; like the HDF5 library, we use the position of the signature instead
   region.address(cursor);
   const uint64_t end = region.address(cursor);
   if (old) {
@@ -144,9 +145,9 @@ Status read_superblock(Hdf5Region& region) {
   }
   region.root = region.address(cursor);
   if (!cursor.ok()) return reader.damaged("it ends inside its superblock");
-  if (end > static_cast<uint64_t>(region.bytes))  // the one address that counts from before the user block
+  if (end > static_cast<uint64_t>(region.bytes))  // the only address that is relative to the start of the file
     return reader.damaged(
-        fmt::format("it is cut short: its superblock says {} bytes, {} are there", end, region.bytes));
+        fmt::format("it is truncated: its superblock says {} bytes, but there are only {}", end, region.bytes));
   return {};
 }
 

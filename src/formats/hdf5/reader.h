@@ -1,9 +1,9 @@
-// Reads the structures of an HDF5 file that a stranger may have written. The format is described in "HDF5 File Format
-// Specification Version 3.0"; the names of structures and fields here are the specification's.
+// Reads the structures of an untrusted HDF5 file. The format is described in "HDF5 File Format Specification Version
+// 3.0"; structures and fields have the specification's names.
 //
-// Every read lies inside the region, every structure is limited (formats/limits.h), and so is the sum of all of them: a
-// file whose structures point at each other in a circle ends in an error. The checksums of newer structures are not
-// verified: nothing here relies on them, and damage is found by the CRC32 of the archive.
+// Every read is checked to lie inside the region. The size of every structure is limited (formats/limits.h), and so is
+// the sum of all sizes, so a file whose structures form a cycle ends in an error. The checksums of newer structures are
+// not verified: no check relies on them, and the archive's CRC32 finds damage.
 #pragma once
 
 #include <map>
@@ -17,14 +17,14 @@
 namespace plimsoll::engine {
 
 inline constexpr uint64_t kHdf5Nowhere = ~uint64_t{0};
-inline constexpr std::string_view kHdf5Mark = "bfloat16";  // in the attribute "dtype" of a dataset
+inline constexpr std::string_view kHdf5Mark = "bfloat16";  // the value of a dataset's attribute "dtype"
 
-// Where an HDF5 file lies, and what its superblock says of all of it.
+// The position of an HDF5 file, and the contents of its superblock.
 struct Hdf5Region {
   File file;
-  int64_t offset = 0, bytes = 0;  // in `file`
-  std::string label;              // what messages call it
-  int64_t base = 0;               // what addresses count from, relative to `offset`
+  int64_t offset = 0, bytes = 0;  // position in `file`
+  std::string label;              // the name in messages
+  int64_t base = 0;               // the position that addresses count from, relative to `offset`
   size_t address_bytes = 8, length_bytes = 8;
   uint64_t root = kHdf5Nowhere;  // the object header of the root group
 
@@ -32,10 +32,10 @@ struct Hdf5Region {
   uint64_t length(Hdf5Cursor& cursor) const { return cursor.number(length_bytes); }
 };
 
-// P213, with what is wrong.
+// Returns P213 with a description of the problem.
 tl::unexpected<Error> bad_weights(const std::string& label, std::string_view what);
 
-// One walk through a region: counts what it reads. A new walk begins with a new reader.
+// Reads a region once and limits the total number of bytes read. Use a new reader to read the region again.
 class Hdf5Reader {
  public:
   explicit Hdf5Reader(const Hdf5Region& region);
@@ -43,13 +43,14 @@ class Hdf5Reader {
   const Hdf5Region& region() const { return region_; }
   tl::unexpected<Error> damaged(std::string_view what) const { return bad_weights(region_.label, what); }
 
-  // A structure of the file. `what` names it in messages.
+  // Reads a structure of the file. `what` is its name in messages.
   Result<std::vector<std::byte>> block(uint64_t address, uint64_t bytes, std::string_view what);
-  // The same for a structure whose first bytes tell its size: ends early where the file does.
+  // Reads a structure whose first bytes give its size. Returns fewer bytes if the file ends earlier.
   Result<std::vector<std::byte>> start_of(uint64_t address, uint64_t bytes, std::string_view what);
-  // Whether the object of this number in a global heap, where texts of any length lie, is kHdf5Mark.
+  // Returns whether the object with this number in a global heap is kHdf5Mark. Global heaps hold texts of variable
+  // length.
   Result<bool> is_mark(uint64_t heap, uint64_t index);
-  // Elements, into memory that the caller already has.
+  // Reads elements into the caller's memory.
   Status elements(uint64_t address, std::span<std::byte> out) const;
 
  private:
@@ -57,10 +58,11 @@ class Hdf5Reader {
 
   const Hdf5Region& region_;
   int64_t blocks_left_, bytes_left_;
-  std::map<uint64_t, std::vector<bool>> marks_;  // by heap and number; of the last few heaps, as datasets share them
+  // By heap and object number; only the last few heaps, which datasets share.
+  std::map<uint64_t, std::vector<bool>> marks_;
 };
 
-// Finds the superblock and fills in what it says. P213 when this is not HDF5 or ends too early.
+// Finds the superblock and fills in `region`. Fails with P213 if the file is not HDF5 or ends too early.
 Status read_superblock(Hdf5Region& region);
 
 }  // namespace plimsoll::engine

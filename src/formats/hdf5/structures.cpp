@@ -7,7 +7,7 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kLeafK = 4, kInternalK = 16;  // HDF5's own defaults: half of what a node has room for
+constexpr size_t kLeafK = 4, kInternalK = 16;  // HDF5's defaults: half of a node's capacity
 constexpr size_t kEntriesPerLeaf = 2 * kLeafK, kChildrenPerNode = 2 * kInternalK;
 constexpr size_t kLeafBytes = 8 + kEntriesPerLeaf * 40;
 constexpr size_t kNodeBytes = 24 + kChildrenPerNode * 8 + (kChildrenPerNode + 1) * 8;
@@ -42,7 +42,7 @@ class Text {
   std::string text_;
 };
 
-// Messages of an object header of version 1.
+// Collects the messages of an object header of version 1.
 class Header {
  public:
   void message(Hdf5MessageType type, const std::string& body, bool constant = false) {
@@ -92,8 +92,8 @@ std::string dataspace(const std::vector<int64_t>& shape) {
   return space.str();
 }
 
-// The attribute "dtype": a text of any length, because h5py gives other texts to Keras as bytes, which it does not
-// know.
+// The attribute "dtype" is a text of variable length. h5py returns texts of fixed length as bytes, which Keras does not
+// accept.
 std::string mark_attribute(const Hdf5Mark& mark) {
   const std::string text_type = Text().u8(0x19).u8(1).u8(1).u8(0).u32(16).text(fixed_point(1, false)).str();
   const std::string space = dataspace({});
@@ -125,7 +125,7 @@ class GroupWriter {
  private:
   struct Child {
     uint64_t address;
-    uint64_t last;  // name in it, by its offset in the heap
+    uint64_t last;  // the last name below the child, as an offset in the heap
   };
 
   uint64_t here() const { return static_cast<uint64_t>(file_.position() - begin_); }
@@ -138,7 +138,7 @@ class GroupWriter {
 
   Result<uint64_t> write_names(const std::vector<Hdf5Member>& members) {
     Text names;
-    names.u64(0);  // the empty name, which comes before all others
+    names.u64(0);  // the empty name, which sorts before all others
     for (const auto& member : members) {
       offsets_.push_back(names.size());
       names.text(member.name).u8(0).pad(8);
@@ -162,7 +162,7 @@ class GroupWriter {
     return leaves;
   }
 
-  // One node at least. The key before a child is the last name of the child before it.
+  // Writes at least one node. The key before a child is the last name of the previous child.
   Result<std::vector<Child>> write_level(const std::vector<Child>& children, int level) {
     std::vector<Child> nodes;
     const size_t count = std::max<size_t>(1, (children.size() + kChildrenPerNode - 1) / kChildrenPerNode);
@@ -185,7 +185,7 @@ class GroupWriter {
 
   AtomicFile& file_;
   int64_t begin_;
-  std::vector<uint64_t> offsets_;  // of the names
+  std::vector<uint64_t> offsets_;  // offsets of the names
 };
 
 }  // namespace
@@ -230,7 +230,8 @@ std::string hdf5_mark_heap(size_t marks) {
   Text heap;
   heap.text("GCOL").u32(1).u64(kHdf5MarkHeapBytes);
   for (size_t i = 1; i <= marks; ++i) heap.u16(i).u16(0).u32(0).u64(8).text("bfloat16");
-  heap.u64(0).u64(static_cast<uint64_t>(kHdf5MarkHeapBytes) - heap.size() + 8);  // what is free, from its own head on
+  // The size of the free space, including its own head.
+  heap.u64(0).u64(static_cast<uint64_t>(kHdf5MarkHeapBytes) - heap.size() + 8);
   return heap.pad_to(static_cast<size_t>(kHdf5MarkHeapBytes)).str();
 }
 
@@ -240,7 +241,7 @@ Result<Hdf5Group> hdf5_write_group(AtomicFile& file, int64_t begin, const std::v
 
 int64_t hdf5_group_bytes(size_t members, size_t name_bytes) {
   const size_t leaves = members / kEntriesPerLeaf + 1;
-  const size_t nodes = leaves / kChildrenPerNode * 2 + 2;  // with all levels above
+  const size_t nodes = leaves / kChildrenPerNode * 2 + 2;  // including all levels above
   return static_cast<int64_t>(kHeapHeadBytes + 8 + name_bytes + 8 * members + leaves * kLeafBytes + nodes * kNodeBytes +
                               kGroupHeaderBytes);
 }

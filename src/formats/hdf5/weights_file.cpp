@@ -23,7 +23,7 @@ std::optional<uint64_t> as_number(std::string_view text) {
   return value;
 }
 
-// Part by part, numbers as numbers and before names.
+// Compares paths part by part. Numbers are compared by value and come before names.
 bool counted_less(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     const auto part_a = a.substr(0, a.find('/')), part_b = b.substr(0, b.find('/'));
@@ -45,7 +45,7 @@ struct Found {
   int depth;
 };
 
-// Visits every object once, under the first path that leads to it: links that lead back end nowhere.
+// Visits every object once, under the first path that leads to it, so cyclic links do no harm.
 class Listing {
  public:
   Listing(const Hdf5Region& region, std::vector<Dataset>& datasets, std::vector<std::string>& groups)
@@ -79,12 +79,13 @@ class Listing {
     if (group.depth >= limits::kHdf5Depth)
       return reader_.damaged(fmt::format("its groups are nested deeper than {} levels", limits::kHdf5Depth));
     PLIMSOLL_ASSIGN(auto links, read_links(reader_, header));
-    for (auto link = links.rbegin(); link != links.rend(); ++link) {  // the first name is visited first
+    // Reversed, so that the first name is visited first.
+    for (auto link = links.rbegin(); link != links.rend(); ++link) {
       std::string path = group.path.empty() ? std::move(link->name) : group.path + "/" + link->name;
       path_bytes_ += static_cast<int64_t>(path.size());
       if (path_bytes_ > limits::kHdf5PathBytes)
         return reader_.damaged(
-            fmt::format("the names in it are longer than {} in all", format_bytes(limits::kHdf5PathBytes)));
+            fmt::format("the names in it take more than {} in total", format_bytes(limits::kHdf5PathBytes)));
       pending.push_back({std::move(path), link->address, group.depth + 1});
     }
     return {};
@@ -101,10 +102,10 @@ class Listing {
       dataset.type_bytes = static_cast<int64_t>(stored.element.datatype.size() + stored.fill.size());
     }
     if (in_reach && !stored.element.dtype) dataset.unreadable = stored.element.unreadable;
-    if (array_bytes(DType::kFloat64, stored.shape))  // whatever the type, its bytes can be asked for
+    if (array_bytes(DType::kFloat64, stored.shape))  // the size cannot overflow for any dtype
       dataset.type = {stored.element.dtype.value_or(DType::kFloat32), Shape(stored.shape)};
     else if (dataset.unreadable.empty())
-      dataset.unreadable = fmt::format("the shape {} is too large", dims_text(stored.shape));
+      dataset.unreadable = fmt::format("its shape {} is too large", dims_text(stored.shape));
     datasets_.push_back(std::move(dataset));
     return {};
   }
@@ -123,8 +124,8 @@ class Listing {
     if (stored.storage != Hdf5Storage::kContiguous) return {};
     const auto address = static_cast<int64_t>(std::min<uint64_t>(stored.address, INT64_MAX));
     if (!lies_within(address, stored.bytes, bytes))
-      return reader_.damaged(fmt::format("the elements of {} would lie outside of the file's {} bytes", path, bytes));
-    contiguous_ += stored.bytes;  // datasets never share bytes, so all of them together are no more than the file
+      return reader_.damaged(fmt::format("the elements of {} would lie outside the file's {} bytes", path, bytes));
+    contiguous_ += stored.bytes;  // datasets never share bytes, so their total size is at most the file's
     if (!contiguous_.value() || *contiguous_.value() > bytes) return reader_.damaged("its datasets overlap");
     return {};
   }
@@ -152,7 +153,7 @@ Result<WeightsFile> WeightsFile::open(const std::string& path, const std::string
 Result<WeightsFile> WeightsFile::open(File file, int64_t offset, int64_t bytes, const std::string& label) {
   WeightsFile result(std::make_unique<Impl>());
   auto& opened = *result.impl_;
-  if (!lies_within(offset, bytes, file.size())) return bad_weights(label, "it would lie outside of the archive");
+  if (!lies_within(offset, bytes, file.size())) return bad_weights(label, "it would lie outside the archive");
   opened.region.file = std::move(file);
   opened.region.offset = offset;
   opened.region.bytes = bytes;
@@ -189,13 +190,13 @@ Status WeightsFile::read_into(std::string_view path, const TensorType& type, voi
   const auto* listed = find(path);
   if (listed == nullptr)
     return fail(ErrorCode::kWeightMissing,
-                fmt::format("{} has no weight at {}; {} was expected", label(), path, to_text(type)));
+                fmt::format("{} has no weight at {}; expected {}", label(), path, to_text(type)));
   if (!listed->unreadable.empty())
     return bad_weights(label(), fmt::format("{} cannot be read: {}", path, listed->unreadable));
   const auto convertible = [](DType dtype) { return dtype != DType::kBFloat16 && dtype != DType::kBool; };
   const bool same = listed->type.dtype == type.dtype;
   if (listed->type.shape != type.shape || (!same && !(convertible(type.dtype) && convertible(listed->type.dtype))))
-    return fail(ErrorCode::kWeightShape, fmt::format("{}: the weight at {} is {}, {} was expected", label(), path,
+    return fail(ErrorCode::kWeightShape, fmt::format("{}: the weight at {} is {}, expected {}", label(), path,
                                                      to_text(listed->type), to_text(type)));
   Hdf5Reader reader(impl_->region);
   PLIMSOLL_ASSIGN(const auto header, read_object_header(reader, listed->address));

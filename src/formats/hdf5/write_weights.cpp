@@ -15,14 +15,14 @@ constexpr std::string_view kOptimizer = "optimizer/";
 constexpr int64_t kDataAlignment = 64;
 
 struct Node {
-  std::map<std::string, Node, std::less<>> members;  // of a group, in the order that HDF5 wants
+  std::map<std::string, Node, std::less<>> members;  // the members of a group, in the order that HDF5 requires
   const WeightEntry* entry = nullptr;                // a dataset from memory
-  const Dataset* copied = nullptr;                   // a dataset of the source
+  const Dataset* copied = nullptr;                   // a dataset copied from the source
 
   bool is_dataset() const { return entry != nullptr || copied != nullptr; }
 };
 
-// The node at `path`, made together with its groups; null when a dataset stands in the way.
+// Returns the node at `path` and creates it and its groups if necessary; null if a dataset is in the way.
 Node* make_node(Node& root, std::string_view path) {
   Node* node = &root;
   while (!path.empty()) {
@@ -44,8 +44,7 @@ bool is_marked(const Node& node) {
 
 }  // namespace
 
-// What will be in the file. The paths of a source have limits (formats/limits.h), and so has the depth of the
-// recursions.
+// The contents of the file to write. The paths of a source are limited (formats/limits.h), which bounds the recursions.
 class WeightsTree {
  public:
   WeightsTree(std::span<const WeightEntry> entries, const WeightsFile* source) : source_(source) {
@@ -54,7 +53,7 @@ class WeightsTree {
       if (Node* node = make_node(root_, entry.path); is_new(node)) node->entry = &entry;
       replaces_optimizer |= entry.path.starts_with(kOptimizer);
     }
-    // Keras 3.0.0 opens "vars" of the model itself without asking whether it is there.
+    // Keras 3.0.0 opens the model's own "vars" without checking that it exists.
     make_node(root_, "vars");
     if (source == nullptr) return;
     for (const auto& group : source->impl_->groups) make_node(root_, group);
@@ -108,7 +107,7 @@ class WeightsTree {
     return count;
   }
 
-  // Members first: whoever refers to them must know where they are.
+  // Writes the members first, because the group stores their addresses.
   Result<Hdf5Group> write_group(AtomicFile& file, const Node& group) {  // NOLINT(misc-no-recursion)
     std::vector<Hdf5Member> members;
     for (const auto& [name, member] : group.members) {
@@ -182,7 +181,7 @@ class WeightsTree {
     return {};
   }
 
-  // A text of its own for each dataset: whoever changes or removes an attribute later touches no other.
+  // Gives each dataset its own text, so that changing or removing one attribute later does not affect another dataset.
   Result<Hdf5Mark> next_mark(AtomicFile& file) {
     if (mark_.heap == 0 || mark_.index == kHdf5MarksPerHeap) {
       PLIMSOLL_TRY(align(file, 8));
@@ -201,7 +200,7 @@ class WeightsTree {
 
   Node root_;
   const WeightsFile* source_;
-  std::optional<Hdf5Reader> reader_;  // one for all copies: its limits are on all of them together
+  std::optional<Hdf5Reader> reader_;  // shared by all copies, because its limits apply to all of them together
   int64_t begin_ = 0;
   Hdf5Mark mark_;
   size_t marks_left_ = 0;

@@ -18,7 +18,7 @@ namespace {
 struct IdxHeader {
   DType dtype = DType::kUInt8;
   std::vector<int64_t> dims;
-  Bytes bytes = 0;  // of the elements
+  Bytes bytes = 0;  // size of the elements
 };
 
 std::optional<DType> element_type(uint8_t code) {
@@ -42,10 +42,10 @@ std::optional<DType> element_type(uint8_t code) {
 
 tl::unexpected<Error> bad(const std::string& path, std::string_view what) {
   Error error{ErrorCode::kBadDataFile, fmt::format("{}: {}", path, what), {}, {}};
-  return fail(std::move(error.fact("expected: an IDX file, plain or gzipped, as the MNIST data sets are")));
+  return fail(std::move(error.fact("expected: an IDX file, plain or gzipped, like the MNIST data sets")));
 }
 
-// A source of bytes in order: the file itself, or what it unpacks to.
+// A sequential source of bytes: the file, or its decompressed contents.
 class Stream {
  public:
   static Result<Stream> open(const File& file) {
@@ -61,7 +61,7 @@ class Stream {
 
   bool packed() const { return gzip_ != nullptr; }
 
-  // As many bytes as there are, up to the size of `out`; fewer only at the end.
+  // Returns the number of bytes read: the size of `out`, or fewer at the end.
   Result<size_t> read(std::span<std::byte> out) {
     if (!packed()) {
       const auto size = std::min(out.size(), static_cast<size_t>(file_->size() - position_));
@@ -75,7 +75,7 @@ class Stream {
       const int got = ::gzread(gzip_.get(), out.data() + done, static_cast<unsigned>(want));
       int code = Z_OK;
       const char* message = ::gzerror(gzip_.get(), &code);
-      if (code == Z_BUF_ERROR) return bad(file_->path(), "the gzipped data is cut short");
+      if (code == Z_BUF_ERROR) return bad(file_->path(), "the gzipped data is truncated");
       if (got < 0 || code != Z_OK) return bad(file_->path(), fmt::format("the gzipped data is damaged: {}", message));
       if (got == 0) break;
       done += static_cast<size_t>(got);
@@ -93,7 +93,7 @@ class Stream {
   std::unique_ptr<gzFile_s, CloseGzip> gzip_;
 };
 
-// The magic number: two zeros, the element type, the number of dimensions; then each dimension, 32 bits big-endian.
+// The header is two zeros, the element type and the number of dimensions, then each dimension as 32 bits, big-endian.
 Result<IdxHeader> read_header(Stream& stream, const std::string& path) {
   std::array<std::byte, 4> magic{};
   PLIMSOLL_ASSIGN(const size_t got, stream.read(magic));
@@ -116,8 +116,8 @@ Result<IdxHeader> read_header(Stream& stream, const std::string& path) {
 }
 
 Error wrong_length(const std::string& path, const IdxHeader& header, const std::string& there) {
-  return bad(path, fmt::format("{} of {} need {} bytes, {} are there", keras_name(header.dtype), dims_text(header.dims),
-                               header.bytes, there))
+  return bad(path, fmt::format("{} of {} needs {} bytes, but there are {}", keras_name(header.dtype),
+                               dims_text(header.dims), header.bytes, there))
       .value();
 }
 
@@ -141,13 +141,13 @@ Status unpack(Stream& stream, const IdxHeader& header, const std::string& source
     PLIMSOLL_TRY(writer.write(piece));
     left -= static_cast<Bytes>(got);
   }
-  // Reading on to the end also makes zlib verify the CRC of a gzipped file.
+  // Reading to the end also makes zlib verify the CRC of a gzipped file.
   PLIMSOLL_ASSIGN(const size_t more, stream.read(std::span(buffer.data(), 1)));
   if (more > 0) return fail(wrong_length(source, header, "more"));
   return writer.commit();
 }
 
-// Gzip's magic number, or that of IDX itself.
+// Accepts the magic number of gzip or of IDX.
 bool begins_idx(std::string_view start) {
   return start.starts_with("\x1f\x8b") || (start[0] == 0 && start[1] == 0 && start[2] >= 8 && start[2] <= 14);
 }

@@ -1,5 +1,5 @@
-// IDX, the format of MNIST (http://yann.lecun.com/exdb/mnist): plain or gzipped. Big-endian in the file: bytes are read
-// in place, wider elements and gzipped files are unpacked once into the cache.
+// IDX, the format of MNIST (http://yann.lecun.com/exdb/mnist), plain or gzipped. Its numbers are big-endian. One-byte
+// elements are read in place; wider elements and gzipped files are unpacked once into the cache.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// JSON from a file nobody vouches for: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's
-// header. Nothing else parses such text.
+// Parses untrusted JSON: config.json, metadata.json, a bare architecture, a saved plan, a checkpoint's header. All such
+// text is parsed here.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,9 +10,9 @@
 
 namespace plimsoll::engine {
 
-// `bad` with line and column when `text` is not JSON or goes beyond what limits.h allows in length, depth (a walk over
-// it would exhaust the stack) or memory; that is known before any of it is parsed. Where an object has a key twice the
-// last one counts, as in Python, so what is read here is what Keras reads. `label` is what messages call the text.
+// Fails with `bad`, line and column if `text` is not JSON or exceeds a limit of limits.h on length, depth (recursion
+// must not exhaust the stack) or memory. The limits are checked before parsing. If an object has a key twice, the last
+// one is used, as in Python, so the result is what Keras reads. `label` is the text's name in messages.
 Result<nlohmann::json> parse_json(std::string_view text, const std::string& label,
                                   ErrorCode bad = ErrorCode::kBadConfig);
 

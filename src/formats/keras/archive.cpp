@@ -20,31 +20,31 @@ constexpr std::string_view kWeights = "model.weights.h5";
 Result<const ZipEntry*> require(const ZipReader& zip, std::string_view name) {
   if (const auto* entry = zip.find(name)) return entry;
   Error error{
-      ErrorCode::kNotAKerasFile, fmt::format("{}: no entry {} in the archive", zip.file().path(), name), {}, {}};
-  error.fact(fmt::format("expected: {}, {} and {}, which Keras 3 writes", kConfig, kMetadata, kWeights));
+      ErrorCode::kNotAKerasFile, fmt::format("{}: the archive has no entry {}", zip.file().path(), name), {}, {}};
+  error.fact(fmt::format("expected: {}, {} and {}, as Keras 3 writes them", kConfig, kMetadata, kWeights));
   std::string names;
   for (size_t i = 0; i < zip.entries().size() && i < 8; ++i) names += (i == 0 ? "" : ", ") + zip.entries()[i].name;
-  error.fact(fmt::format("there: {}", names.empty() ? "nothing" : names));
+  error.fact(fmt::format("found: {}", names.empty() ? "nothing" : names));
   return fail(std::move(error.remedy("model.save('model.keras') in Keras 3")));
 }
 
-// A deflated entry is unpacked to a disk that others need too.
+// Limits the size of a deflated entry, because it is unpacked to a disk that other programs need too.
 Status check_unpacked_size(const ZipReader& zip, const ZipEntry& entry) {
   const auto most = checked_multiply(entry.compressed_bytes, limits::kUnpackedRatio);
   if (entry.bytes > limits::kUnpackedBytes && most && entry.bytes > *most) {
     Error error{ErrorCode::kNotAKerasFile,
-                fmt::format("{}: entry {} unpacks from {} to {}", zip.file().path(), entry.name,
+                fmt::format("{}: entry {} would decompress from {} to {}", zip.file().path(), entry.name,
                             format_bytes(entry.compressed_bytes), format_bytes(entry.bytes)),
                 {},
                 {}};
-    error.fact(fmt::format("weights that are packed {} times smaller are refused", limits::kUnpackedRatio));
-    return fail(std::move(error.remedy("save the model again: Keras stores its weights without packing them")));
+    error.fact(fmt::format("weights compressed by a factor of more than {} are rejected", limits::kUnpackedRatio));
+    return fail(std::move(error.remedy("save the model again: Keras stores weights uncompressed")));
   }
   return {};
 }
 
-// In place when it is stored, as Keras does; from a temporary copy when somebody deflated it. Either way its CRC32 is
-// checked first: damage among the weights themselves shows nowhere else.
+// Reads a stored entry (as Keras writes it) in place, and a deflated entry from a temporary copy. In both cases the
+// CRC32 is checked first, because damage in the weights themselves would not be noticed elsewhere.
 Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, const std::string& label) {
   if (!entry.deflated) {
     PLIMSOLL_TRY(zip.extract(entry, [](std::span<const std::byte>) { return Status{}; }));
@@ -78,7 +78,7 @@ Result<KerasArchive> open_archive(const std::string& path) {
 Result<KerasArchive> open_architecture(const File& file) {
   if (file.size() > limits::kConfigBytes)
     return fail(ErrorCode::kNotAKerasFile,
-                fmt::format("{}: {} are too much for an architecture in JSON", file.path(), format_bytes(file.size())));
+                fmt::format("{}: {} is too large for a JSON architecture", file.path(), format_bytes(file.size())));
   KerasArchive archive;
   archive.path = file.path();
   archive.config_text.resize(static_cast<size_t>(file.size()));
@@ -90,9 +90,9 @@ Result<KerasArchive> open_architecture(const File& file) {
 Error unknown_content(const std::string& path, bool is_hdf5) {
   Error error{ErrorCode::kNotAKerasFile, fmt::format("{} is not a .keras file", path), {}, {}};
   if (is_hdf5)
-    error.fact("it is an HDF5 file: weights alone, or a model in the format before Keras 3");
+    error.fact("it is an HDF5 file: either weights only, or a model in the format from before Keras 3");
   else
-    error.fact("it begins neither like a zip archive (PK) nor like JSON ({)");
+    error.fact("it starts neither like a zip archive (PK) nor like JSON ({)");
   return error.remedy("model.save('model.keras') in Keras 3, or model.to_json() for an architecture without weights");
 }
 
@@ -104,7 +104,7 @@ bool is_ours(const ZipEntry& entry) {
   return entry.name == kConfig || entry.name == kMetadata || entry.name == kWeights;
 }
 
-// Assets of layers (vocabularies) and whatever else the file held.
+// Copies the layers' assets (vocabularies) and all other entries of the source.
 Status copy_other_entries(const ZipReader& source, ZipWriter& zip) {
   for (const auto& entry : source.entries()) {
     if (is_ours(entry)) continue;

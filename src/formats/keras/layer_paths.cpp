@@ -17,11 +17,11 @@ bool is_upper(char c) {
 bool is_lower(char c) {
   return c >= 'a' && c <= 'z';
 }
-bool is_word(char c) {  // Python's \w; other alphabets count as letters
+bool is_word(char c) {  // Python's \w; letters of other alphabets count as letters
   return is_upper(c) || is_lower(c) || (c >= '0' && c <= '9') || c == '_' || static_cast<unsigned char>(c) >= 0x80;
 }
 
-// re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name): matches do not overlap.
+// Python's re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name). Matches do not overlap.
 std::string split_words(std::string_view name) {
   std::string out;
   for (size_t i = 0; i < name.size();) {
@@ -47,7 +47,7 @@ const Json* layers_of(const Json& object) {
   return layers != config.end() && layers->is_array() ? &*layers : nullptr;
 }
 
-// x + y and keras.ops.relu(x) stand among a Functional model's layers, but have no state and take part in no counting.
+// x + y and keras.ops.relu(x) are listed among a Functional model's layers, but have no state and are not counted.
 bool is_operation(const Json& object) {
   return text_of(object, "module").starts_with("keras.src.ops");
 }
@@ -62,7 +62,7 @@ class Walk {
     const auto* layers = layers_of(object);
     if (layers == nullptr)
       return fail(ErrorCode::kBadConfig,
-                  fmt::format("{}: a Sequential or Functional model with a list of layers was expected, got {}",
+                  fmt::format("{}: expected a Sequential or Functional model with a list of layers, got {}",
                               names.empty() ? "the model" : names.back(),
                               object.is_object() ? "class '" + text_of(object, "class_name") + "'" : "no object"));
     const bool sequential = !object.at("config").contains("input_layers");
@@ -84,7 +84,7 @@ class Walk {
     if (child.is_object() && !text_of(child, "class_name").empty() && child.contains("config") &&
         child.at("config").is_object())
       return {};
-    return fail(ErrorCode::kBadConfig, fmt::format("{}: an entry of its layers has no class_name and config",
+    return fail(ErrorCode::kBadConfig, fmt::format("{}: an entry in its list of layers has no class_name or no config",
                                                    names.empty() ? "the model" : names.back()));
   }
 
@@ -98,7 +98,8 @@ class Walk {
     auto name = text_of(child.at("config"), "name");
     if (name.empty()) name = text_of(child, "name");
     names.push_back(std::move(name));
-    // A layer that was saved already, inside another model, is not saved again: its weights are where it was met first.
+    // A layer that was already saved inside another model is not saved again. Its weights are stored where it occurs
+    // first.
     if (const auto id = child.find("shared_object_id"); id != child.end() && id->is_number_integer())
       group = first_group_.try_emplace(id->get<int64_t>(), group).first->second;
     const bool is_model = layers_of(child) != nullptr;

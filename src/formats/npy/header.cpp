@@ -40,7 +40,7 @@ class Parser {
 
  private:
   tl::unexpected<Error> expected(std::string_view what) const {
-    return fail(ErrorCode::kBadDataFile, fmt::format("{} was expected at character {} of the header", what, at_));
+    return fail(ErrorCode::kBadDataFile, fmt::format("expected {} at character {} of the header", what, at_));
   }
   char peek() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
@@ -64,7 +64,7 @@ class Parser {
     at_ = end + 1;
     return word;
   }
-  // A structured type is a list of tuples; it is refused later, so only its end must be found.
+  // A structured type is a list of tuples. It is rejected later, so only its end must be found here.
   Result<std::string> descr() {
     if (peek() != '[') return quoted();
     const size_t begin = at_;
@@ -93,7 +93,7 @@ class Parser {
       const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
       if (error != std::errc{} || value < 0) return expected("a dimension");
       at_ = static_cast<size_t>(end - text_.data());
-      accept('L');  // Python 2 wrote its long integers so
+      accept('L');  // Python 2 wrote long integers with an L
       dims.push_back(value);
       if (!accept(',') && peek() != ')') return expected("',' or ')'");
     }

@@ -11,12 +11,12 @@
 namespace plimsoll::engine {
 
 struct NpyHeader {
-  std::string descr;  // "<f4"; a structured type comes as its text, beginning with '['
+  std::string descr;  // "<f4"; a structured type is given as its text, which begins with '['
   bool fortran_order = false;
   std::vector<int64_t> shape;
 };
 
-// The error says what was expected at which character of the header; the caller adds the file.
+// An error says what was expected at which character of the header. The caller adds the file's name.
 Result<NpyHeader> parse_npy_header(std::string_view text);
 
 }  // namespace plimsoll::engine

@@ -13,16 +13,16 @@
 
 namespace plimsoll::engine {
 
-static_assert(std::endian::native == std::endian::little, "arrays are read as they lie in the file: little-endian");
+static_assert(std::endian::native == std::endian::little,
+              "little-endian arrays are read from the file without conversion");
 
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr uint32_t kLongestHeader =
-    64 * 1024;  // NumPy itself refuses more than 10,000 characters unless told otherwise
+constexpr uint32_t kLongestHeader = 64 * 1024;  // NumPy's own default limit is 10,000 characters
 
 struct DescrRow {
-  std::string_view kind;  // the descr without its byte order
+  std::string_view kind;  // the descr without the byte order
   DType dtype;
 };
 constexpr std::array<DescrRow, 12> kDescrs = {{{"f4", DType::kFloat32},
@@ -54,7 +54,7 @@ Error unsupported_dtype(const std::string& label, const std::string& descr) {
     what = "dates or times";
   else if (descr.find('c') != std::string::npos)
     what = "complex numbers";
-  auto error = bad(label, fmt::format("the array has dtype '{}'; {} cannot be trained on", descr, what));
+  auto error = bad(label, fmt::format("the array has dtype '{}'; {} cannot be used for training", descr, what));
   error.fact("expected: bool, int8 to int64, uint8 to uint64, float16, float32 or float64");
   return error.remedy("np.save(file, array.astype('float32'))");
 }
@@ -67,7 +67,7 @@ Result<DType> dtype_of(const std::string& label, const std::string& descr) {
   for (const auto& row : kDescrs) {
     if (row.kind != kind) continue;
     if (descr[0] == '>' && size_of(row.dtype) > 1) {
-      auto error = bad(label, fmt::format("the array is big-endian (dtype '{}'), little-endian was expected", descr));
+      auto error = bad(label, fmt::format("the array is big-endian (dtype '{}'), expected little-endian", descr));
       return fail(error.remedy("np.save(file, array.astype(array.dtype.newbyteorder('<')))"));
     }
     return row.dtype;
@@ -77,7 +77,7 @@ Result<DType> dtype_of(const std::string& label, const std::string& descr) {
 
 struct Preamble {
   std::string text;         // the dictionary
-  int64_t data_offset = 0;  // from the beginning of the .npy
+  int64_t data_offset = 0;  // counted from the start of the .npy
 };
 
 Result<Preamble> read_preamble(const File& file, int64_t offset, int64_t bytes, const std::string& label) {
@@ -85,18 +85,19 @@ Result<Preamble> read_preamble(const File& file, int64_t offset, int64_t bytes, 
   const auto lead = static_cast<size_t>(std::min<int64_t>(bytes, start.size()));
   PLIMSOLL_TRY(file.pread_exact(offset, std::span(start).first(lead)));
   if (lead < 10 || std::memcmp(start.data(), kMagic.data(), kMagic.size()) != 0)
-    return fail(bad(label, "it does not begin with \\x93NUMPY: not an .npy array").remedy("np.save(file, array)"));
+    return fail(
+        bad(label, "it is not an .npy array: it does not begin with \\x93NUMPY").remedy("np.save(file, array)"));
   const auto byte = [&](size_t i) { return std::to_integer<uint32_t>(start[i]); };
   const uint32_t major = byte(6);
   if (major < 1 || major > 3)
-    return fail(bad(label, fmt::format("it has .npy version {}.{}; 1.0, 2.0 or 3.0 was expected", major, byte(7))));
+    return fail(bad(label, fmt::format("it has .npy version {}.{}, expected 1.0, 2.0 or 3.0", major, byte(7))));
   const int64_t fixed = major == 1 ? 10 : 12;
   const uint32_t length = byte(8) | byte(9) << 8 | (major == 1 ? 0 : byte(10) << 16 | byte(11) << 24);
   if (bytes < fixed + int64_t{length})
     return fail(bad(
-        label, fmt::format("it ends inside its header: {} bytes, {} were expected", bytes, fixed + int64_t{length})));
+        label, fmt::format("it ends inside its header: it has {} bytes, expected {}", bytes, fixed + int64_t{length})));
   if (length > kLongestHeader)
-    return fail(bad(label, fmt::format("its header has {} bytes; at most {} were expected", length, kLongestHeader)));
+    return fail(bad(label, fmt::format("its header has {} bytes, expected at most {}", length, kLongestHeader)));
   Preamble preamble{std::string(length, '\0'), fixed + int64_t{length}};
   PLIMSOLL_TRY(file.pread_exact(offset + fixed, std::as_writable_bytes(std::span(preamble.text))));
   return preamble;
@@ -111,7 +112,7 @@ Result<ArraySource> read_npy(const File& file, int64_t offset, int64_t bytes, co
   ArraySource array{label, file.path(), offset + preamble.data_offset, DType::kFloat32, std::move(header->shape)};
   PLIMSOLL_ASSIGN(array.dtype, dtype_of(label, header->descr));
   if (header->fortran_order && array.dims.size() > 1) {
-    auto error = bad(label, fmt::format("the array {} is in Fortran order (column by column), rows were expected",
+    auto error = bad(label, fmt::format("the array {} is in Fortran order (column-major), expected row-major",
                                         dims_text(array.dims)));
     return fail(error.remedy("np.save(file, np.ascontiguousarray(array))"));
   }
@@ -119,7 +120,7 @@ Result<ArraySource> read_npy(const File& file, int64_t offset, int64_t bytes, co
   if (!wanted) return fail(bad(label, fmt::format("the shape {} is too large", dims_text(array.dims))));
   if (bytes - preamble.data_offset < *wanted) {
     auto error =
-        bad(label, fmt::format("it is cut short: {} of {} need {} bytes, {} are there", keras_name(array.dtype),
+        bad(label, fmt::format("it is truncated: {} of {} needs {} bytes, but there are {}", keras_name(array.dtype),
                                dims_text(array.dims), *wanted, bytes - preamble.data_offset));
     return fail(error.remedy("copy or write the file again"));
   }
@@ -164,8 +165,8 @@ Status NpyWriter::write(std::span<const std::byte> data) {
 
 Status NpyWriter::commit() {
   if (file_.position() != end_)
-    return fail(ErrorCode::kInternal,
-                fmt::format("{}: {} bytes were written, its shape says {}", file_.target(), file_.position(), end_));
+    return fail(ErrorCode::kInternal, fmt::format("{}: {} bytes were written, but its shape needs {}", file_.target(),
+                                                  file_.position(), end_));
   return file_.commit();
 }
 

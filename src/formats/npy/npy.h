@@ -10,19 +10,19 @@
 
 namespace plimsoll::engine {
 
-// Reads the header and checks that the file holds as many bytes as it promises. P401 for what is not an .npy file, is
-// cut short, is big-endian, in Fortran order, or holds objects, text, dates, complex numbers or structures.
+// Reads the header and checks that the file has as many bytes as the header says. Fails with P401 if the file is not
+// .npy, is truncated, is big-endian or in Fortran order, or holds objects, text, dates, complex numbers or structures.
 Result<ArraySource> open_npy(const std::string& path);
 
-// The same for an .npy that lies at [offset, offset + bytes) of an open file.
+// Same, for an .npy at [offset, offset + bytes) of an open file.
 Result<ArraySource> read_npy(const File& file, int64_t offset, int64_t bytes, const std::string& label);
 
-// Writes rows as they come; the file appears under its name on commit().
+// Writes rows in order. The file appears under its name on commit().
 class NpyWriter {
  public:
   static Result<NpyWriter> create(const std::string& path, DType dtype, const std::vector<int64_t>& dims);
   Status write(std::span<const std::byte> data);
-  Status commit();  // P101 if the bytes written are not what the shape says
+  Status commit();  // fails with P101 if the number of bytes written does not match the shape
 
  private:
   NpyWriter(AtomicFile file, int64_t end) : file_(std::move(file)), end_(end) {}
@@ -30,8 +30,9 @@ class NpyWriter {
   int64_t end_ = 0;
 };
 
-// The preamble of an .npy file: magic, version 1.0 (or 2.0 when long), header, padded so that data starts at a multiple
-// of 64. bfloat16 has no NumPy name: such data is written as '<V2', as ml_dtypes does.
+// Returns everything before an .npy file's data: magic, version 1.0 (2.0 for a long header), and the header, padded so
+// that the data starts at a multiple of 64. NumPy has no name for bfloat16, so it is written as '<V2', as ml_dtypes
+// does.
 std::string npy_header(DType dtype, const std::vector<int64_t>& dims);
 
 }  // namespace plimsoll::engine

@@ -1,5 +1,5 @@
-// NumPy's .npz: a zip of .npy files. Arrays stored as np.savez does are read in place; those of np.savez_compressed are
-// unpacked once into the cache.
+// NumPy's .npz: a zip of .npy files. Uncompressed arrays (np.savez) are read in place; compressed ones
+// (np.savez_compressed) are unpacked once into the cache.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace plimsoll::engine {
 
-// The names of the arrays in the order of the file, without ".npy". Reads the directory alone.
+// Returns the names of the arrays without ".npy", in the order of the file. Reads only the zip directory.
 Result<std::vector<std::string>> npz_names(const std::string& path);
 
-// One array; P401 lists the names there are when `name` is not one of them.
+// Opens one array. Fails with P401, which lists the existing names, if there is no array `name`.
 Result<ArraySource> open_npz(const std::string& path, const std::string& name);
 
 }  // namespace plimsoll::engine

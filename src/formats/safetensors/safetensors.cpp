@@ -1,6 +1,7 @@
-// Hugging Face's .safetensors (https://huggingface.co/docs/safetensors): eight bytes that say how long the header is, a
-// header in JSON with the type, shape and place of each array, then the arrays, little-endian and row by row. They are
-// read in place. Opening a file holds its header, at most limits::kConfigBytes and what parse_json allows.
+// Hugging Face's .safetensors (https://huggingface.co/docs/safetensors). Eight bytes give the length of the header. The
+// header is JSON with the type, shape and offsets of each array. The arrays follow, little-endian and row-major, and
+// are read in place. Opening a file holds its header in memory: at most limits::kConfigBytes and what parse_json
+// allows.
 #include <fmt/format.h>
 
 #include <array>
@@ -19,7 +20,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kLengthBytes = 8;
-constexpr std::string_view kMetadata = "__metadata__";  // texts about the file, no array
+constexpr std::string_view kMetadata = "__metadata__";  // a key with texts about the file; not an array
 
 struct ElementType {
   std::string_view name;
@@ -41,7 +42,7 @@ constexpr std::array<ElementType, 13> kElementTypes = {{{"F32", DType::kFloat32}
 
 struct Container {
   Json arrays;             // name -> {dtype, shape, data_offsets}
-  int64_t data_begin = 0;  // what data_offsets count from
+  int64_t data_begin = 0;  // the position that data_offsets count from
   int64_t data_bytes = 0;
 };
 
@@ -60,20 +61,20 @@ Result<Container> read_container(const std::string& path) {
   const int64_t after = file.size() - kLengthBytes;
   if (length > static_cast<uint64_t>(after))
     return fail(bad_tensors(
-        path, fmt::format("it ends inside its header: {} bytes after the length, {} were expected", after, length)));
+        path, fmt::format("it ends inside its header: {} bytes follow the length, expected {}", after, length)));
   if (length > static_cast<uint64_t>(limits::kConfigBytes))
-    return fail(bad_tensors(
-        path, fmt::format("its header has {} bytes; at most {} were expected", length, limits::kConfigBytes)));
+    return fail(
+        bad_tensors(path, fmt::format("its header has {} bytes, expected at most {}", length, limits::kConfigBytes)));
   std::string text(static_cast<size_t>(length), '\0');
   PLIMSOLL_TRY(file.pread_exact(kLengthBytes, std::as_writable_bytes(std::span(text))));
   Container container{{}, kLengthBytes + static_cast<int64_t>(length), after - static_cast<int64_t>(length)};
   PLIMSOLL_ASSIGN(container.arrays, parse_json(text, path + ": header", ErrorCode::kBadDataFile));
-  if (!container.arrays.is_object()) return fail(bad_tensors(path, "its header is no JSON object of arrays"));
+  if (!container.arrays.is_object()) return fail(bad_tensors(path, "its header is not a JSON object of arrays"));
   container.arrays.erase(std::string(kMetadata));
   return container;
 }
 
-// The integers of a list that is `size` long (any length for nothing), none negative.
+// Returns the list's integers; nullopt unless all are integers from 0 up and the list has `size` elements (if given).
 std::optional<std::vector<int64_t>> sizes_of(const Json& array, const char* key, std::optional<size_t> size = {}) {
   const auto found = array.find(key);
   if (found == array.end() || !found->is_array() || (size && found->size() != *size)) return std::nullopt;
@@ -90,7 +91,7 @@ Result<DType> dtype_of_tensor(const std::string& label, const Json& array) {
   const std::string name = found != array.end() && found->is_string() ? found->get<std::string>() : "";
   for (const ElementType& type : kElementTypes)
     if (type.name == name) return type.dtype;
-  auto error = bad_tensors(label, fmt::format("the array has dtype '{}', which cannot be trained on", name));
+  auto error = bad_tensors(label, fmt::format("the array has dtype '{}', which cannot be used for training", name));
   error.fact("expected: BOOL, I8 to I64, U8 to U64, F16, BF16, F32 or F64");
   return fail(error.remedy("save_file({name: array.astype('float32'), ...}, file)"));
 }
@@ -107,24 +108,25 @@ Result<ArraySource> open_safetensors(const std::string& path, const std::string&
   const std::string label = fmt::format("{}: {}", path, name);
   const auto found = container.arrays.find(name);
   if (found == container.arrays.end() || !found->is_object())
-    return fail(bad_tensors(label, "the header describes no array of this name"));
+    return fail(bad_tensors(label, "the header has no array with this name"));
   ArraySource source{label, path, 0, DType::kFloat32, {}};
   PLIMSOLL_ASSIGN(source.dtype, dtype_of_tensor(label, *found));
   auto dims = sizes_of(*found, "shape");
   const auto range = sizes_of(*found, "data_offsets", 2);
   if (!dims || !range)
-    return fail(bad_tensors(label, "its header entry has no shape, or no data_offsets of two integers from 0 on"));
+    return fail(bad_tensors(label, "its header entry needs a shape and data_offsets with two integers, none negative"));
   source.dims = std::move(*dims);
   const auto bytes = array_bytes(source.dtype, source.dims);
   if (!bytes) return fail(bad_tensors(label, fmt::format("the shape {} is too large", dims_text(source.dims))));
   const int64_t begin = (*range)[0], end = (*range)[1];
   if (begin > end || end - begin != *bytes)
-    return fail(bad_tensors(label, fmt::format("{} of {} need {} bytes, data_offsets are {} to {}",
+    return fail(bad_tensors(label, fmt::format("{} of {} needs {} bytes, but data_offsets are {} to {}",
                                                keras_name(source.dtype), dims_text(source.dims), *bytes, begin, end)));
   if (end > container.data_bytes)
-    return fail(bad_tensors(label, fmt::format("it is cut short: the array ends at byte {} of the data, {} are there",
-                                               end, container.data_bytes))
-                    .remedy("copy or write the file again"));
+    return fail(
+        bad_tensors(label, fmt::format("it is truncated: the array ends at byte {} of the data, which has {} bytes",
+                                       end, container.data_bytes))
+            .remedy("copy or write the file again"));
   source.offset = container.data_begin + begin;
   return source;
 }
@@ -135,7 +137,7 @@ extern const ArrayFormat kSafetensorsFormat;
 constinit const ArrayFormat kSafetensorsFormat = {
     .name = ".safetensors",
     .endings = ".safetensors",
-    // A header below 16 MiB, which begins with its brace.
+    // Matches a header below 16 MiB that begins with its brace.
     .begins = [](std::string_view start) { return start.substr(3, 6) == std::string_view("\0\0\0\0\0{", 6); },
     .help_pair = "a .safetensors",
     .help_one = "a .safetensors",

@@ -13,7 +13,7 @@ namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLongestComment = 0xffff;
-constexpr uint64_t kLargestRatio = 1032;  // of deflate: 258 bytes from two bits
+constexpr uint64_t kLargestRatio = 1032;  // the largest ratio of deflate: 258 bytes from two bits
 
 struct Extent {
   uint64_t entries = 0, bytes = 0, offset = 0;
@@ -40,12 +40,12 @@ class DirectoryReader {
  private:
   tl::unexpected<Error> broken(std::string_view what) const {
     Error error{bad_, fmt::format("{}: {}", file_.path(), what), {}, {}};
-    error.fact("expected: a whole zip archive, which .keras and .npz files are");
+    error.fact("expected: a complete zip archive; .keras and .npz files are zip archives");
     return fail(std::move(error.remedy("copy or write the file again")));
   }
 
-  // Of two entries of one name Python takes the last and others the first: what is planned here must be what Keras
-  // loads.
+  // Rejects archives with two entries of one name. Python reads the last one, other programs the first, but the model
+  // planned here must be the model that Keras loads.
   Status check_names(const std::vector<ZipEntry>& entries) const {
     std::vector<std::string_view> names;
     names.reserve(entries.size());
@@ -56,7 +56,7 @@ class DirectoryReader {
     return {};
   }
 
-  // The end record is the last thing in the file but for a comment of unknown length: searched from the back.
+  // Only a comment of unknown length may follow the end record, so the file is searched from the end.
   Result<Extent> find() {
     const int64_t span = std::min(file_.size(), kZipEndBytes + kLongestComment);
     std::vector<std::byte> tail(static_cast<size_t>(span));
@@ -70,8 +70,9 @@ class DirectoryReader {
     std::array<std::byte, 4> start{};
     if (file_.size() >= 4) PLIMSOLL_TRY(file_.pread_exact(0, start));
     if (zip_integer<uint32_t>(start, 0) == kZipLocalHeader)
-      return broken(fmt::format("the archive is cut short: no directory at the end of its {} bytes", file_.size()));
-    return broken("not a zip archive");
+      return broken(
+          fmt::format("the archive is truncated: there is no directory at the end of its {} bytes", file_.size()));
+    return broken("it is not a zip archive");
   }
 
   Result<Extent> extent(std::span<const std::byte> record, int64_t record_offset) {
@@ -83,28 +84,31 @@ class DirectoryReader {
       PLIMSOLL_TRY(extent64(record_offset, found, end));
     if (found.bytes > static_cast<uint64_t>(end) || found.offset > static_cast<uint64_t>(end) - found.bytes ||
         found.entries > found.bytes / kZipDirectoryBytes)
-      return broken(fmt::format("the directory ({} entries, {} bytes at {}) does not lie inside the file",
-                                found.entries, found.bytes, found.offset));
+      return broken(fmt::format("the directory ({} entries, {} bytes at {}) lies outside the file", found.entries,
+                                found.bytes, found.offset));
     if (found.entries > static_cast<uint64_t>(limits::kZipEntries) ||
         found.bytes > static_cast<uint64_t>(limits::kZipDirectoryBytes))
-      return broken(fmt::format("the directory has {} entries in {} bytes; at most {} in {} are read", found.entries,
-                                found.bytes, limits::kZipEntries, limits::kZipDirectoryBytes));
+      return broken(fmt::format("the directory has {} entries in {} bytes; the limit is {} entries in {} bytes",
+                                found.entries, found.bytes, limits::kZipEntries, limits::kZipDirectoryBytes));
     return found;
   }
 
-  // Values too large for the end record stand in the ZIP64 one, found through a locator right before the end record.
+  // Values too large for the end record are in the ZIP64 end record. The locator right before the end record points to
+  // it.
   Status extent64(int64_t record_offset, Extent& found, int64_t& end) {
     std::array<std::byte, kZip64LocatorBytes> locator{};
     if (record_offset < kZip64LocatorBytes) return {};
     PLIMSOLL_TRY(file_.pread_exact(record_offset - kZip64LocatorBytes, locator));
-    if (zip_integer<uint32_t>(locator, 0) != kZip64Locator) return {};  // then the values are meant as they stand
+    // No ZIP64 record: the values in the end record are the real ones.
+    if (zip_integer<uint32_t>(locator, 0) != kZip64Locator) return {};
     const auto at = zip_integer<uint64_t>(locator, 8);
     std::array<std::byte, kZip64EndBytes> record{};
     if (record_offset < kZip64LocatorBytes + kZip64EndBytes ||
         at > static_cast<uint64_t>(record_offset - kZip64LocatorBytes - kZip64EndBytes))
-      return broken("the ZIP64 end record does not lie inside the file");
+      return broken("the ZIP64 end record lies outside the file");
     PLIMSOLL_TRY(file_.pread_exact(static_cast<int64_t>(at), record));
-    if (zip_integer<uint32_t>(record, 0) != kZip64End) return broken(fmt::format("no ZIP64 end record at byte {}", at));
+    if (zip_integer<uint32_t>(record, 0) != kZip64End)
+      return broken(fmt::format("there is no ZIP64 end record at byte {}", at));
     found = {zip_integer<uint64_t>(record, 32), zip_integer<uint64_t>(record, 40), zip_integer<uint64_t>(record, 48)};
     end = static_cast<int64_t>(at);
     return {};
@@ -123,7 +127,7 @@ class DirectoryReader {
     const auto method = zip_integer<uint16_t>(rest, 10);
     if ((zip_integer<uint16_t>(rest, 8) & 1) != 0) return broken(fmt::format("entry {} is encrypted", entry.name));
     if (method != 0 && method != 8)
-      return broken(fmt::format("entry {} is packed with method {}; stored (0) or deflated (8) was expected",
+      return broken(fmt::format("entry {} is compressed with method {}, expected stored (0) or deflated (8)",
                                 entry.name, method));
     entry.deflated = method == 8;
     entry.crc32 = zip_integer<uint32_t>(rest, 16);
@@ -133,9 +137,10 @@ class DirectoryReader {
     const auto file_bytes = static_cast<uint64_t>(file_.size());
     if (sizes[0] > uint64_t{1} << 62 || sizes[1] > file_bytes || sizes[2] > file_bytes ||
         (!entry.deflated && sizes[0] != sizes[1]))
-      return broken(fmt::format("entry {} does not lie inside the file", entry.name));
+      return broken(fmt::format("entry {} lies outside the file", entry.name));
     if (entry.deflated && sizes[0] / kLargestRatio > sizes[1])
-      return broken(fmt::format("entry {}: {} compressed bytes cannot unpack to {}", entry.name, sizes[1], sizes[0]));
+      return broken(
+          fmt::format("entry {}: {} compressed bytes cannot decompress to {}", entry.name, sizes[1], sizes[0]));
     entry.bytes = static_cast<int64_t>(sizes[0]);
     entry.compressed_bytes = static_cast<int64_t>(sizes[1]);
     entry.header_offset = static_cast<int64_t>(sizes[2]);
@@ -143,7 +148,8 @@ class DirectoryReader {
     return entry;
   }
 
-  // ZIP64: those of size, compressed size and offset that read 0xffffffff follow here as 64 bits, in this order.
+  // ZIP64: for each of size, compressed size and offset that is 0xffffffff, the real value follows here as 64 bits, in
+  // this order.
   static void read_extra(std::span<const std::byte> extra, uint64_t (&sizes)[3]) {
     while (extra.size() >= 4) {
       const auto id = zip_integer<uint16_t>(extra, 0);

@@ -21,7 +21,7 @@ inline constexpr int64_t kZip64LocatorBytes = 20;
 
 Result<std::vector<ZipEntry>> read_zip_directory(const File& file, ErrorCode bad);
 
-// The little-endian integer of N bytes at `at`.
+// Returns the little-endian integer at byte `at`.
 template <typename T>
 T zip_integer(std::span<const std::byte> bytes, size_t at) {
   T value = 0;

@@ -34,15 +34,15 @@ const ZipEntry* ZipReader::find(std::string_view name) const {
 Result<int64_t> ZipReader::data_offset(const ZipEntry& entry) const {
   std::array<std::byte, kZipLocalBytes> header{};
   if (file_.size() - entry.header_offset < kZipLocalBytes)
-    return damaged(bad_, file_, entry, "no header inside the file");
+    return damaged(bad_, file_, entry, "its header lies outside the file");
   PLIMSOLL_TRY(file_.pread_exact(entry.header_offset, header));
   if (zip_integer<uint32_t>(header, 0) != kZipLocalHeader)
-    return damaged(bad_, file_, entry, fmt::format("no entry begins at byte {}", entry.header_offset));
+    return damaged(bad_, file_, entry, fmt::format("there is no entry at byte {}", entry.header_offset));
   const int64_t offset =
       entry.header_offset + kZipLocalBytes + zip_integer<uint16_t>(header, 26) + zip_integer<uint16_t>(header, 28);
   if (offset > file_.size() || entry.compressed_bytes > file_.size() - offset)
     return damaged(bad_, file_, entry,
-                   fmt::format("it is cut short: {} bytes from byte {} were expected, the file has {}",
+                   fmt::format("it is truncated: it needs {} bytes from byte {} on, but the file has {}",
                                entry.compressed_bytes, offset, file_.size()));
   return offset;
 }
@@ -54,15 +54,15 @@ Status ZipReader::extract(const ZipEntry& entry, const Sink& sink) const {
   const Sink checked = [&](std::span<const std::byte> piece) -> Status {
     bytes += static_cast<int64_t>(piece.size());
     if (bytes > entry.bytes)
-      return damaged(bad_, file_, entry, fmt::format("it unpacks to more than its {} bytes", entry.bytes));
+      return damaged(bad_, file_, entry, fmt::format("it decompresses to more than its {} bytes", entry.bytes));
     crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
     return sink(piece);
   };
   PLIMSOLL_TRY(entry.deflated ? inflate(entry, offset, checked) : file_.stream(offset, entry.bytes, checked));
   if (bytes != entry.bytes)
-    return damaged(bad_, file_, entry, fmt::format("it unpacks to {} bytes, {} were expected", bytes, entry.bytes));
+    return damaged(bad_, file_, entry, fmt::format("it decompresses to {} bytes, expected {}", bytes, entry.bytes));
   if (crc != entry.crc32)
-    return damaged(bad_, file_, entry, fmt::format("its CRC32 is {:08x}, {:08x} was expected", crc, entry.crc32));
+    return damaged(bad_, file_, entry, fmt::format("its CRC32 is {:08x}, expected {:08x}", crc, entry.crc32));
   return {};
 }
 
@@ -92,7 +92,7 @@ Status ZipReader::inflate(const ZipEntry& entry, int64_t offset, const Sink& sin
 Result<std::string> ZipReader::text(const ZipEntry& entry, int64_t most) const {
   if (entry.bytes > most)
     return damaged(bad_, file_, entry,
-                   fmt::format("it has {}; at most {} were expected", format_bytes(entry.bytes), format_bytes(most)));
+                   fmt::format("it has {}, expected at most {}", format_bytes(entry.bytes), format_bytes(most)));
   std::string text;
   text.reserve(static_cast<size_t>(entry.bytes));
   PLIMSOLL_TRY(extract(entry, [&](std::span<const std::byte> piece) -> Status {

@@ -1,5 +1,5 @@
-// Reads zip archives (APPNOTE.TXT 6.3.9), ZIP64 too. By hand, because arrays of an .npz are read in place and for that
-// the offset of an entry's bytes is needed, which zip libraries keep to themselves.
+// Reads zip archives (APPNOTE.TXT 6.3.9), including ZIP64. Plimsoll has its own reader because arrays of an .npz are
+// read in place: that needs the offset of an entry's bytes, which zip libraries do not expose.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,28 @@ namespace plimsoll::engine {
 
 struct ZipEntry {
   std::string name;
-  bool deflated = false;  // otherwise stored as it is
+  bool deflated = false;  // false: stored uncompressed
   int64_t compressed_bytes = 0;
   int64_t bytes = 0;
   uint32_t crc32 = 0;
-  int64_t header_offset = 0;  // of its local header
+  int64_t header_offset = 0;  // offset of its local header
 };
 
 class ZipReader {
  public:
-  // Reads the directory. `bad` is the code of what is wrong with the archive (not of an unreadable file).
+  // Reads the directory. `bad` is the error code for an invalid archive (an unreadable file has its own code).
   static Result<ZipReader> open(const std::string& path, ErrorCode bad);
 
   const File& file() const { return file_; }
   const std::vector<ZipEntry>& entries() const { return entries_; }
   const ZipEntry* find(std::string_view name) const;
 
-  // Where the entry's bytes lie in the file; checked to lie inside it.
+  // Returns the offset of the entry's bytes, which is checked to lie inside the file.
   Result<int64_t> data_offset(const ZipEntry& entry) const;
-  // Streams the entry unpacked through fixed buffers; fails when its length or CRC32 is not what the directory says.
+  // Passes the decompressed entry to `sink` through fixed buffers. Fails if its length or CRC32 differs from the
+  // directory.
   Status extract(const ZipEntry& entry, const Sink& sink) const;
-  // A small entry as text; fails when it is larger than `most`.
+  // Returns a small entry as text. Fails if it is larger than `most`.
   Result<std::string> text(const ZipEntry& entry, int64_t most) const;
 
  private:

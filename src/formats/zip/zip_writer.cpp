@@ -11,7 +11,7 @@ namespace plimsoll::engine {
 namespace {
 
 constexpr int64_t kLimit32 = 0xffffffff;
-constexpr uint16_t kDate1980 = 0x0021;  // the first day there is: files do not differ by when they were written
+constexpr uint16_t kDate1980 = 0x0021;  // the earliest date: files must not differ by the time of writing
 
 class Record {
  public:
@@ -43,7 +43,7 @@ uint16_t version(bool large) {
   return large ? 45 : 20;
 }
 
-// What local and directory headers share, from "version needed" to the lengths of the sizes.
+// Writes the fields that local and directory headers share, from "version needed" to the sizes.
 void put_common(Record& record, bool large, uint32_t crc32, int64_t bytes) {
   const uint16_t utf8_names = 0x0800, stored = 0, midnight = 0;
   record.put(version(large)).put(utf8_names).put(stored).put(midnight).put(kDate1980);
@@ -74,7 +74,7 @@ Status ZipWriter::add(const std::string& name, int64_t bytes, const std::functio
     return file_.write(piece);
   }));
   if (file_.position() - begin != bytes)
-    return fail(ErrorCode::kInternal, fmt::format("{}: entry {} has {} bytes, {} were announced", file_.target(), name,
+    return fail(ErrorCode::kInternal, fmt::format("{}: entry {} has {} bytes, expected {}", file_.target(), name,
                                                   file_.position() - begin, bytes));
   PLIMSOLL_TRY(write_header(entry, large));
   entries_.push_back(std::move(entry));
@@ -83,14 +83,15 @@ Status ZipWriter::add(const std::string& name, int64_t bytes, const std::functio
 
 Status ZipWriter::add_in_place(const std::string& name, int64_t expected, const std::function<Status()>& produce) {
   Written entry{name, 0, file_.position(), 0};
-  const bool large = expected >= kLimit32 / 2;  // the header has its length before the entry has; in doubt the long one
+  // The header is written before the entry's size is known, so near the limit it gets the ZIP64 form.
+  const bool large = expected >= kLimit32 / 2;
   PLIMSOLL_TRY(write_header(entry, large));
   const int64_t begin = file_.position();
   PLIMSOLL_TRY(produce());
   entry.bytes = file_.position() - begin;
   if (!large && entry.bytes >= kLimit32)
-    return fail(ErrorCode::kInternal, fmt::format("{}: entry {} has {} bytes, about {} were expected", file_.target(),
-                                                  name, entry.bytes, expected));
+    return fail(ErrorCode::kInternal, fmt::format("{}: entry {} has {} bytes, expected about {}", file_.target(), name,
+                                                  entry.bytes, expected));
   std::vector<std::byte> buffer(static_cast<size_t>(kStreamBuffer));
   for (int64_t done = 0; done < entry.bytes;) {
     const std::span piece(buffer.data(), static_cast<size_t>(std::min(entry.bytes - done, kStreamBuffer)));

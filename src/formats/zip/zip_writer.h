@@ -1,4 +1,5 @@
-// Writes a zip archive of stored entries, as Keras does: no deflate, streaming, ZIP64 where sizes ask for it.
+// Writes a zip archive of stored entries, as Keras does: without compression, as a stream, with ZIP64 where sizes
+// require it.
 #pragma once
 
 #include <string>
@@ -13,13 +14,13 @@ class ZipWriter {
  public:
   explicit ZipWriter(AtomicFile& file) : file_(file) {}
 
-  // An entry of exactly `bytes`, which `produce` hands to the sink it is given.
+  // Adds an entry of exactly `bytes`, which `produce` passes to its sink.
   Status add(const std::string& name, int64_t bytes, const std::function<Status(const Sink&)>& produce);
-  // An entry that `produce` writes at the position of the file, in whatever order, and leaves that at the entry's end.
-  // `expected` tells about how large it will be.
+  // Adds an entry that `produce` writes at the position of the file, in any order. `produce` must leave the position at
+  // the entry's end. `expected` is the approximate size.
   Status add_in_place(const std::string& name, int64_t expected, const std::function<Status()>& produce);
   Status add_text(const std::string& name, std::string_view text);
-  Status finish();  // the directory; the caller commits the file
+  Status finish();  // writes the directory; the caller commits the file
 
  private:
   struct Written {
@@ -27,7 +28,8 @@ class ZipWriter {
     int64_t bytes = 0, offset = 0;
     uint32_t crc32 = 0;
   };
-  Status write_header(const Written& entry, bool large);  // first time at the position, then over the first
+  // Called twice per entry: first at the position of the file, then to overwrite the first header.
+  Status write_header(const Written& entry, bool large);
   AtomicFile& file_;
   std::vector<Written> entries_;
 };

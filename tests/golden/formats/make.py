@@ -1,4 +1,4 @@
-"""Makes the files beside this script. Run it once with each Keras the tests know, 3.15.1 last:
+"""Makes the files beside this script. Run it once with each Keras version that the tests use, 3.15.1 last:
 
     python-with-keras-3.0.0  make.py
     python-with-keras-3.15.1 make.py
@@ -61,7 +61,7 @@ def functional():
 
 
 def weights_of(model, prefix=()):
-    """Name of every layer, from the outermost model inwards, with its own weights."""
+    """Returns the name of every layer, from the outermost model inwards, with its own weights."""
     for layer in model.layers:
         names = (*prefix, layer.name)
         if isinstance(layer, keras.Model):

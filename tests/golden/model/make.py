@@ -1,4 +1,4 @@
-"""Writes what Keras says about small models: shapes, weights in order, file paths, names of metrics, learning rates.
+"""Writes Keras's results for small models: shapes, weights in order, file paths, names of metrics, learning rates.
 
 Run with a Python that has Keras 3 on TensorFlow:  python make.py  (writes *.json beside itself)
 """
@@ -44,7 +44,7 @@ def leaf_layers(model):
 
 
 def facts(name, model, **more):
-    """What Keras says about the model once it is loaded again."""
+    """Returns Keras's results for the model after loading it again."""
     config, datasets, model = saved(model)
     trainable = {id(v) for v in model.trainable_variables}
     seen, layer_list = set(), []
@@ -151,7 +151,7 @@ def structures():
 
 
 def compiled():
-    """Models with losses and metrics, and the names under which Keras reports."""
+    """Returns models with losses and metrics, and the names that Keras reports."""
     rng = np.random.default_rng(1)
     models = []
 
@@ -207,7 +207,7 @@ def main():
     write("schedules", schedules())
     for name, application in [("mobilenet_v2", keras.applications.MobileNetV2), ("resnet50", keras.applications.ResNet50)]:
         one = facts(name, application(weights=None, input_shape=(64, 64, 3), classes=10))
-        del one["datasets"]  # structures.json has file paths enough
+        del one["datasets"]  # structures.json already covers file paths
         write(name, [one])
 
 

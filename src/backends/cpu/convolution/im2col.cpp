@@ -1,5 +1,7 @@
-// Convolutions where oneDNN has only its reference kernel or one on its own gemm (which allocates): pixels are gathered
-// into rows (im2col) a block at a time and multiplied by the own product. Everything is row-major.
+// Convolutions by im2col + GEMM, for cases where oneDNN has only its reference kernel or a kernel on its own gemm
+// (which allocates memory). The taps of each output pixel are gathered into one row, a block of rows at a time, and
+// multiplied with our GEMM (matmul/gemm.h). All tensors are row-major: images NHWC, weights HWIO. All strides,
+// dilations, pads and groups are supported.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,13 +14,14 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kGatherElements = 65536;  // of a block of gathered rows
-constexpr int64_t kSampleChunks = 8;        // partial weight gradients, fixed so that threads do not change the sum
+constexpr int64_t kGatherElements = 65536;  // elements of a block of im2col rows
+// Number of partial weight gradients; constant, so that the sum does not depend on the threads.
+constexpr int64_t kSampleChunks = 8;
 constexpr double kEfficiency = 0.3;
 
 struct Blocks {
-  int64_t pixels, depth, rows;  // output pixels of an image; elements of a gathered row; rows of a block
-  int64_t cg, og;               // channels of a group
+  int64_t pixels, depth, rows;  // output pixels of an image; elements per im2col row; im2col rows per block
+  int64_t cg, og;               // input and output channels per group
 };
 
 Blocks blocks_of(const Convolution& c) {
@@ -31,8 +34,8 @@ Blocks blocks_of(const Convolution& c) {
   return b;
 }
 
-// Calls f(offset of the pixel in the image, or -1 in the padding; position in the gathered rows) for each tap of each
-// pixel.
+// Calls f(offset of the input pixel in the image, or -1 in the padding; offset in the im2col block) for each tap of
+// each output pixel.
 template <typename F>
 void for_each_tap(const Convolution& c, const Blocks& b, int64_t first, int64_t rows, const F& f) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -64,8 +67,7 @@ void scatter(const Convolution& c, const Blocks& b, float* image, int64_t first,
   });
 }
 
-// The product of one block: forward (gathered x weights), input gradient (dy x weights^T), weight gradient (gathered^T
-// x dy).
+// The GEMM of one block: forward (im2col x weights), input gradient (dy x weights^T), weight gradient (im2col^T x dy).
 Product block_product(const Convolution& c, const Blocks& b, const std::string& op) {
   Product p;
   if (op == "conv2d") {
@@ -83,7 +85,7 @@ Product block_product(const Convolution& c, const Blocks& b, const std::string& 
   return p;
 }
 
-// A thread's scratch: gathered rows, then the product's panels.
+// Scratch of one thread: im2col rows, then the GEMM's packed panels.
 Bytes thread_bytes(const Convolution& c, const Blocks& b, const std::string& op) {
   return align_up(4 * b.rows * b.depth) + serial_workspace(block_product(c, b, op));
 }
@@ -91,7 +93,7 @@ Bytes thread_bytes(const Convolution& c, const Blocks& b, const std::string& op)
 struct Addresses {
   const float *first, *second, *bias;
   float *out, *bias_out;
-  char* scratch;  // thread_bytes a thread
+  char* scratch;  // thread_bytes() per thread
   float* partials;
 };
 
@@ -133,7 +135,8 @@ int64_t partial_elements(const Convolution& c, const Blocks& b) {
   return align_up(4 * (b.depth + 1) * c.o) / 4;
 }
 
-// Item: a chunk of images and a group, into the chunk's partial sums: the kernel, then a row for the bias.
+// An item is a chunk of images and a group. Its result goes to the chunk's partial sums: the weight gradient, then a
+// row for the bias gradient.
 void weight_grad_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
   const int64_t chunk = item / c.groups, group = item % c.groups, chunks = chunks_of(c);
   Product p = block_product(c, b, "conv2d_weight_grad");

@@ -1,7 +1,8 @@
 // conv2d and its gradients on oneDNN.
 //
-// Source and destination are given as NHWC: left open beside an NHWC source they select the reference kernel. Weights,
-// and the weight gradient, are left open in an offer and taken from the plan when bound.
+// Source and destination are declared as NHWC: with format_tag::any next to an NHWC source, oneDNN selects its
+// reference kernel. Weights and the weight gradient are declared as format_tag::any in an offer; once bound, their
+// layout is the one in the plan.
 #include "backends/cpu/convolution/convolution.h"
 
 #include <fmt/format.h>
@@ -21,7 +22,8 @@ using WeightGradDesc = dnnl::convolution_backward_weights::primitive_desc;
 constexpr auto kDirect = dnnl::algorithm::convolution_direct;
 
 struct Descs {
-  memory::desc image, weights, bias, result;  // x, w, b, y of the forward direction; bias is zero where there is none
+  // Those of the forward pass (x, w, b, y); bias is an empty descriptor if there is none.
+  memory::desc image, weights, bias, result;
   Dims strides, dilations, before, after;
 };
 
@@ -30,12 +32,13 @@ Result<memory::desc> desc_or(const Problem& p, const Value& value, LayoutKind ki
   if (value.layout.empty()) return plain_desc(kind, dims);
   PLIMSOLL_ASSIGN(const NamedDesc named, desc_from_name(value.layout));
   if (named.kind != kind || named.desc.dims() != dims) {
-    return fail(ErrorCode::kBadPlan, fmt::format("layout '{}' does not fit value '{}'", value.layout, value.name));
+    return fail(ErrorCode::kBadPlan,
+                fmt::format("layout '{}' does not match the shape of value '{}'", value.layout, value.name));
   }
   return named.desc;
 }
 
-// y, or dy.
+// y of the forward pass, dy of a gradient.
 const Value& result_of(const Problem& p) {
   return p.node.op == "conv2d" ? p.out(0) : p.node.op == "conv2d_input_grad" ? p.in(0) : p.in(1);
 }
@@ -91,8 +94,8 @@ WeightGradDesc weight_grad_desc(const Problem& p, const Descs& d, const ForwardD
           true};
 }
 
-// Shares of the peak seen in float32 with NHWC activations: few input channels leave vector lanes idle, most of all
-// where they are what is written; a depthwise kernel has hardly any arithmetic for its loads.
+// Measured shares of the peak in float32 with NHWC activations. Few input channels leave vector lanes idle, most of all
+// in the input gradient, which writes them. A depthwise convolution does very little arithmetic per load.
 double efficiency_of(const Convolution& c, const std::string& op) {
   if (c.c == c.groups) return 0.22;
   const bool few = c.c / c.groups < 16;
@@ -101,7 +104,7 @@ double efficiency_of(const Convolution& c, const std::string& op) {
   return few ? 0.33 : 0.65;
 }
 
-// Arguments in the order of the node's inputs, then outputs.
+// Arguments are given in the order of the node's inputs, then its outputs.
 template <typename Desc>
 Result<Recipe> finish(const Problem& p, const Convolution& c, const Desc& desc, const memory::desc& weights,
                       std::vector<std::pair<int, memory::desc>> inputs,
@@ -131,9 +134,10 @@ Result<Recipe> finish(const Problem& p, const Convolution& c, const Desc& desc, 
   return recipe;
 }
 
-// A plan that names a oneDNN kernel which is not there was made elsewhere.
+// If a plan names a oneDNN kernel that does not exist here, the plan was made on another machine.
 Result<Recipe> without_primitive(const Problem& p) {
-  if (p.bound) return fail(ErrorCode::kBadPlan, fmt::format("{}: oneDNN does not have '{}' here", p.node.op, p.kernel));
+  if (p.bound)
+    return fail(ErrorCode::kBadPlan, fmt::format("{}: this machine's oneDNN has no kernel '{}'", p.node.op, p.kernel));
   return convolution_fallback_recipe(p);
 }
 
@@ -152,7 +156,7 @@ Result<Recipe> forward_recipe(const Problem& p, const Convolution& c, const Desc
 }
 
 Result<Recipe> gradient_recipe(const Problem& p, const Convolution& c, const Descs& d) {
-  Descs open = d;  // the forward pass is only a hint: it may take weights as it likes
+  Descs open = d;  // the forward descriptor is only a hint, so oneDNN may choose its weight layout
   open.weights = any_desc(d.weights.dims());
   const ForwardDesc hint = forward_desc(p, open, scratchpad_attributes(), true);
   if (!hint) return without_primitive(p);
@@ -177,7 +181,7 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   if (p.bound && p.kernel.rfind(kFallbackPrefix, 0) == 0) return convolution_fallback_recipe(p);
   const Convolution c(p);
   const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && result_of(p).layout.empty();
-  // What a plan names must fit, and what is offered must pay besides.
+  // A kernel named by the plan must support the shape. A kernel that is offered must also be faster than oneDNN.
   const auto runs_by = [&](std::string_view own, bool fits, bool is_faster) {
     return row_major && fits && (p.bound ? p.kernel == own : is_faster);
   };

@@ -1,5 +1,5 @@
-// 1x1 convolutions as matrix products over all pixels: y[pixels,o] = x[pixels,c] w[c,o], the gradient of the input with
-// the weights turned, dw[c,o] = x[pixels,c]^T dy[pixels,o].
+// 1x1 convolutions as a GEMM over all pixels: y[pixels,o] = x[pixels,c] w[c,o]; the input gradient is dx[pixels,c] =
+// dy[pixels,o] w[c,o]^T; the weight gradient is dw[c,o] = x[pixels,c]^T dy[pixels,o].
 #include <algorithm>
 
 #include "backends/cpu/convolution/convolution.h"
@@ -16,7 +16,7 @@ bool pointwise_fits(const Convolution& c) {
 
 namespace {
 
-constexpr int64_t kPixelsOfAnItem = 288;  // whole blocks with AVX-512 and without
+constexpr int64_t kPixelsOfAnItem = 288;  // a multiple of the register block's rows, with AVX-512 and without
 constexpr int64_t kManyChannels = 128;
 
 Recipe product_recipe(const Problem& problem, const Convolution& c) {
@@ -59,9 +59,9 @@ Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
 
 }  // namespace
 
-// Measured beside oneDNN 2.6.3 on one core. The weight gradient, from 16 to 16 up to 256 to 256 channels: 0.5 to 1.0 of
-// its time with AVX-512, 0.5 to 0.95 with AVX2; with larger gradients up to 1.2. The other directions: 0.95 where many
-// channels are written past the caches, and 1.0 to 1.15 elsewhere.
+// Measured against oneDNN 2.6.3 on one core. Weight gradient, from 16 x 16 up to 256 x 256 channels: 0.5 to 1.0 of its
+// time with AVX-512, 0.5 to 0.95 with AVX2; up to 1.2 for more channels. Forward and input gradient: 0.95 where many
+// channels are written with non-temporal stores, 1.0 to 1.15 elsewhere.
 bool pointwise_is_faster(const Convolution& c, const std::string& op) {
   if (op == "conv2d_weight_grad") return c.c * c.o <= int64_t{256} * 256;
   const Bytes written = op == "conv2d" ? c.output_pixels() * c.o * size_of(c.dtype) : c.image->bytes();

@@ -1,5 +1,5 @@
-// Long sums of a weight gradient and its bias, cut into slices that do not depend on the number of threads: each is
-// summed into a place of its own, then they are added in order.
+// Splits the long sum of a weight gradient (and of its bias gradient) into slices whose number does not depend on the
+// number of threads. Each slice has its own buffer of partial sums; the buffers are then added in order.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Slices {
   int64_t elements() const { return weights + bias; }
   Bytes workspace() const { return 4 * count * elements(); }
 
-  // add(first term, last, sums of the weights, of the bias, thread)
+  // Calls add(first term, last term, partial weight gradient, partial bias gradient, thread) for each slice.
   template <typename Add>
   void sum(float* workspace, const GradientPlace& place, const Add& add) const {
     parallel_items(threads, count, [&](int64_t slice, int thread) {

@@ -1,6 +1,7 @@
-// 3x3 convolutions by Winograd's minimal filtering, over chunks of tiles that stay in the second-level cache: transform
-// the image's tiles, multiply position by position, transform back. The gradient of the input is the same convolution
-// of the result's gradient with the weights turned round.
+// 3x3 convolutions with stride 1 by Winograd's minimal filtering F(2x4, 3x3), over chunks of tiles that stay in the L2
+// cache: transform the image's tiles, multiply per position of the tile, transform back. The input gradient is the same
+// convolution applied to dy, with the weights rotated by 180 degrees and their channels swapped. Channel counts must be
+// multiples of 16. The transforms are in simd/winograd.inl.
 #include <algorithm>
 
 #include "backends/cpu/convolution/convolution.h"
@@ -12,16 +13,16 @@ namespace plimsoll::engine::cpu {
 namespace {
 
 constexpr int64_t kPositions = kWinogradPositions;
-constexpr Bytes kChunkBytes = 128 * kKiB;  // of transformed tiles: they stay in the second-level cache
-constexpr Bytes kMostPartials = 2 * kMiB;  // where the gradient of the weights itself is not larger
+constexpr Bytes kChunkBytes = 128 * kKiB;  // transformed tiles of one chunk, so that they stay in the L2 cache
+constexpr Bytes kMostPartials = 2 * kMiB;  // partial weight gradients, unless one alone is larger
 constexpr int64_t kMostSlices = 16, kFewSlices = 8;
 constexpr int64_t kLeastTiles = 128;   // transforming the weights costs as much as some twenty tiles
-constexpr double kMostComputed = 1.6;  // results of whole tiles for one that is wanted
+constexpr double kMostComputed = 1.6;  // upper bound on computed results (whole tiles) divided by results in the output
 
-// The convolution that is run: of the image, or of the result's gradient back to the image.
+// The convolution that is run: forward over x, or the input gradient over dy.
 struct Tiling {
   WinogradTiles tiles;
-  int64_t count;  // of tiles
+  int64_t count;  // number of tiles
 
   double computed() const { return static_cast<double>(count * kWinogradRows * kWinogradColumns); }
 };
@@ -37,7 +38,7 @@ Tiling tiling_of(const Convolution& c, bool backwards) {
   return {t, count};
 }
 
-// f(first channel, width) over channels of the result, a register block at a time.
+// Calls f(first channel, width) over the output channels, one register block at a time.
 template <typename F>
 void over_channels(int64_t begin, int64_t end, const F& f) {
   for (int64_t channel = begin; channel < end; channel += simd().gemm_nr)
@@ -85,7 +86,7 @@ Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
   });
 }
 
-// Parts that the sum over all tiles is cut into, whatever the number of threads.
+// Number of slices of the sum over all tiles; independent of the number of threads.
 int64_t slices_of(const Tiling& tiling) {
   const WinogradTiles& t = tiling.tiles;
   const int64_t fitting = kMostPartials / (4 * kPositions * t.c * t.o);
@@ -97,9 +98,9 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
   const WinogradTiles t = tiling.tiles;
   const int threads = p.machine.threads;
   const int64_t slices = slices_of(tiling), chunk = chunk_elements(t);
-  const int64_t partial = (kPositions * t.c + 1) * t.o;  // and a sum for the bias
-  // Few slices give too little to do side by side: then each block of channels is an item of its own, and transforms
-  // the image anew.
+  const int64_t partial = (kPositions * t.c + 1) * t.o;  // plus one row for the bias gradient
+  // With few slices there are too few parallel work items. Then each block of output channels becomes an item of its
+  // own and transforms the image again.
   const int64_t together = slices < kFewSlices ? simd().gemm_nr : t.o;
   const int64_t blocks = (t.o + together - 1) / together;
   const bool has_bias = c.bias;
@@ -148,8 +149,8 @@ bool winograd_fits(const Convolution& c) {
          std::max({c.top, c.bottom, c.left, c.right}) <= 2 && c.c % 16 == 0 && c.o % 16 == 0;
 }
 
-// Measured beside oneDNN 2.6.3's direct convolutions on one core: 0.4 to 0.65 of their time with AVX-512, 0.35 to 0.6
-// with AVX2, from 16 to 256 channels and from 63 down to 8 pixels a side, in all three directions.
+// Measured against oneDNN 2.6.3's direct convolutions on one core: 0.4 to 0.65 of their time with AVX-512, 0.35 to 0.6
+// with AVX2, from 16 to 256 channels and from 63 down to 8 pixels per side, for all three ops.
 bool winograd_is_faster(const Convolution& c, bool backwards) {
   const Tiling tiling = tiling_of(c, backwards);
   const auto wanted = static_cast<double>(c.n * tiling.tiles.oh * tiling.tiles.ow);
@@ -159,7 +160,8 @@ bool winograd_is_faster(const Convolution& c, bool backwards) {
 Result<Recipe> winograd_recipe(const Problem& p) {
   const Convolution c(p);
   const Tiling tiling = tiling_of(c, p.node.op == "conv2d_input_grad");
-  // Three products a result and pair of channels; the transforms weigh less the more channels there are.
+  // Three multiplications per result and pair of channels. The transforms cost relatively less the more channels there
+  // are.
   const auto depth = static_cast<double>(tiling.tiles.c);
   const double flops = 2.0 * 3.0 * tiling.computed() * static_cast<double>(c.c * c.o);
   const double seconds = p.machine.seconds(flops, 0.7 * depth / (depth + 12), p.traffic());

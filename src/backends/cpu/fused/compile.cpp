@@ -1,4 +1,6 @@
-// From element-wise nodes to tile instructions: one function per op, but for those of one expression (ops.inl).
+// Compiles element-wise nodes to tile instructions, with one function per op. Ops that are a single expression are
+// listed in ops.inl instead. A comment after a signature lists the node's inputs (and -> outputs); `?` marks optional
+// ones.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +18,7 @@ namespace {
 
 using Kind = Operand::Kind;
 
-// What an instruction costs in the compiled loops, relative to an add.
+// The cost of an instruction in a compiled loop, relative to an add.
 constexpr double kExpWork = 10;
 constexpr double kPhiloxWork = 24;
 
@@ -36,16 +38,16 @@ class Compiler {
   int64_t channels() const { return program.channels; }
   double rows() const { return static_cast<double>(program.rows); }
 
-  Operand full(size_t i);   // input i of the node, as large as the program's shape
-  Operand whole(size_t i);  // input i by its address
-  int raw(size_t i);        // input i as the index of a program input: for derived values
+  Operand full(size_t i);   // input i of the node, a tensor of the program's shape
+  Operand whole(size_t i);  // input i, passed by its address
+  int raw(size_t i);        // input i as the index of a program input; for derived values
   Operand result(size_t i = 0);
   Operand vector(Derive derive);
   Operand copied_vector(size_t i);
   Operand scalar(Derive derive);
 
   Instruction& emit(TileOp op, std::vector<Operand> in, std::vector<Operand> out, double work = 1);
-  // Output i of the node is where reduction results go; kNone where the program does not return it.
+  // Index of the program output that receives the node's output i, or kNone if the program does not return it.
   int output_index(size_t i) const;
   int accumulators(int count);
   void reduce(int first, std::function<void(Inputs, Inputs, const double*)> finish) {
@@ -93,17 +95,17 @@ Operand Compiler::full(size_t i) {
   if (const auto place = places_.find(id); place != places_.end()) return place->second;
   const auto found = std::find(inputs_.begin(), inputs_.end(), id);
   if (found == inputs_.end()) {
-    refuse("reads what a reduction of the same pass makes");
+    refuse("reads the result of a reduction in the same fused kernel");
     return {Kind::kRegister, 0};
   }
-  if (graph_.type(id).shape.elements() != program.elements()) refuse("reads a tensor of another shape");
+  if (graph_.type(id).shape.elements() != program.elements()) refuse("reads a tensor of a different shape");
   return {Kind::kInput, static_cast<int>(found - inputs_.begin()), static_cast<int>(size_of(graph_.type(id).dtype))};
 }
 
 int Compiler::raw(size_t i) {
   const auto found = std::find(inputs_.begin(), inputs_.end(), node().inputs[i]);
   if (found == inputs_.end()) {
-    refuse("reads a vector or scalar that the same pass computes");
+    refuse("reads a vector or scalar that the same fused kernel computes");
     return 0;
   }
   return static_cast<int>(found - inputs_.begin());
@@ -170,7 +172,7 @@ bool Compiler::read_later(ValueId id) const {
   return false;
 }
 
-// Registers whose value nobody reads after this node go back.
+// Frees the registers whose value no later node reads.
 void Compiler::release_dead() {
   for (auto place = places_.begin(); place != places_.end();) {
     if (place->second.kind == Kind::kRegister && !read_later(place->first)) {
@@ -215,7 +217,7 @@ void compile_cast(Compiler& c) {
       {DType::kUInt64, TileOp::k_from_u64}, {DType::kFloat64, TileOp::k_from_f64}};
   const auto from = kFrom.find(c.type(0).dtype);
   if (from == kFrom.end() || dtype_from_name(c.attrs().text("dtype")) != DType::kFloat32) {
-    c.refuse("between these types does not run in tiles");
+    c.refuse("between these types has no tile form");
     return;
   }
   unary(c, from->second);
@@ -263,7 +265,7 @@ void compile_dropout(Compiler& c) {
   instruction.i[1] = c.attrs().integer("call");
 }
 
-// gamma / sqrt(var + epsilon), gamma at input `gamma` or 1.
+// gamma / sqrt(var + epsilon); gamma is input `gamma`, or 1.
 Operand inverse_deviation(Compiler& c, size_t var, size_t gamma) {
   const int variance = c.raw(var);
   const int factor = c.attrs().flag("scale") ? c.raw(gamma) : kNone;
@@ -333,8 +335,8 @@ void compile_batch_norm_grad_stats(Compiler& c) {  // dy, x, mean, var -> dgamma
   });
 }
 
-// Moments about a shift near the mean, so that the difference of squares does not cancel: the mean of rows spread over
-// x.
+// Computes the moments about a shift near the mean, so that the difference of squares does not cancel. The shift is the
+// mean of sample rows spread over x.
 void compile_batch_norm_stats(Compiler& c) {
   const int sums_at = c.accumulators(2), mean = c.output_index(0), var = c.output_index(1), from = c.raw(0);
   const int64_t n = c.channels(), rows = c.program.rows, samples = std::min<int64_t>(rows, 64);
@@ -350,7 +352,7 @@ void compile_batch_norm_stats(Compiler& c) {
   c.emit(TileOp::k_accumulate_moments, {c.full(0), c.vector(shift)},
          {{Kind::kAccumulator, sums_at}, {Kind::kAccumulator, sums_at + 1}}, 3);
   c.reduce(sums_at, [=](Inputs inputs, Inputs outputs, const double* sums) {
-    // The shift once more, into the output that is overwritten just after.
+    // Recomputes the shift into the mean output, which is overwritten below.
     auto* m = static_cast<float*>(outputs[static_cast<size_t>(mean)]);
     auto* v = static_cast<float*>(outputs[static_cast<size_t>(var)]);
     shift(inputs, m);
@@ -422,7 +424,7 @@ void compile_keep_if(Compiler& c) {
 
 using CompileFunction = void (*)(Compiler&);
 
-// Every op that runs in tiles.
+// Every op that has a tile form.
 const std::map<std::string, CompileFunction>& forms() {
   static const std::map<std::string, CompileFunction> kForms = {
 #define UNARY(name, work, ...) {#name, [](Compiler& c) { unary(c, TileOp::k_##name, work); }},
@@ -457,10 +459,10 @@ const std::map<std::string, CompileFunction>& forms() {
 }
 
 Result<TileProgram> Compiler::run() {
-  if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of several shapes do not run in one pass");
+  if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of different shapes cannot share one fused kernel");
   for (at_ = 0; at_ < nodes_.size(); ++at_) {
     const auto form = forms().find(node().op);
-    if (form == forms().end()) return fail(ErrorCode::kUnsupported, fmt::format("{} does not run in tiles", node().op));
+    if (form == forms().end()) return fail(ErrorCode::kUnsupported, fmt::format("{} has no tile form", node().op));
     form->second(*this);
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
     release_dead();

@@ -1,14 +1,14 @@
-// The element-wise instructions of the CPU backend: the only list. Whoever includes it says what becomes of a row:
+// The list of the CPU backend's element-wise instructions. A file that includes it defines what each row expands to:
 //
-//   UNARY(name, work, y)         y of x, the op `name`
-//   BINARY(name, work, y)        y of a and b, the op `name`
-//   INSTRUCTION(name)            written out as tile_NAME in simd/*.inl; compile.cpp says which op emits it, and how
+//   UNARY(name, work, y)         y as a function of x, for the op `name`
+//   BINARY(name, work, y)        y as a function of a and b, for the op `name`
+//   INSTRUCTION(name)            written by hand as tile_NAME in simd/*.inl; compile.cpp says which op emits it
 //
-// `work` is what it costs in a compiled loop, relative to an add. From here come the instructions' numbers (simd.h),
-// their loops for each instruction set (simd/elementwise.inl), the tables of these (simd/table.inl), and which ops have
-// a form that runs in tiles and may stand in a fused node (compile.cpp). Expressions use the functions of
-// simd/math.inl; each is computed alike in the vector loop and in its remainder. Includers that leave a macro out get
-// nothing of it.
+// `work` is the cost in a compiled loop, relative to an add. The list generates the instruction numbers (simd.h), their
+// loops per instruction set (simd/elementwise.inl), the tables of those loops (simd/table.inl), and the set of ops that
+// have a tile form and can be part of a fused node (compile.cpp). Expressions use the functions of simd/math.inl; each
+// is computed in the same way in the vector loop and in its remainder. A macro that the including file does not define
+// expands to nothing.
 // clang-format off
 #ifndef UNARY
 #define UNARY(name, work, ...)
@@ -23,7 +23,7 @@
 BINARY(add, 1, a + b)
 BINARY(multiply, 1, a * b)
 
-// Gradients read dy as a, and the output as b, or the input where the output does not tell it.
+// Gradients read dy as a. They read the output as b, or the input if the gradient cannot be computed from the output.
 UNARY(sigmoid, kExpWork, sigmoid_of(x))
 BINARY(sigmoid_grad, 1, a * (b * (1.0F - b)))
 UNARY(tanh, 2 * kExpWork, tanh_of(x))

@@ -1,10 +1,10 @@
-// Element-wise ops, one or a fused body of them, compiled to instructions over small tiles.
+// Compiles element-wise ops, a single op or a fused body of several, to instructions over small tiles.
 //
-// The tensors of a program share one shape, seen as rows of `channels` elements. It is cut into tiles that fit the
-// first-level cache; for each tile every instruction runs once, reading inputs in place, keeping what later
-// instructions need in registers (tile-sized scratch), writing outputs in place. Channel vectors are expanded to the
-// length of a tile once a run, so that instructions are flat loops whatever the number of channels. Reductions add into
-// tile-long float accumulators, spilled into doubles every few tiles; sums of fixed chunks are then added in order: the
+// The tensors of a program share one shape, seen as rows of `channels` elements. The shape is cut into tiles that fit
+// the L1 cache. For each tile every instruction runs once: it reads inputs in place, keeps intermediate results in
+// registers (tile-sized scratch) and writes outputs in place. Channel vectors are expanded to the length of a tile once
+// per run, so that instructions are flat loops whatever the number of channels. Reductions add into tile-long float
+// accumulators, which are added into doubles every few tiles. The sums of fixed chunks are then added in order, so the
 // result does not depend on the number of threads.
 #pragma once
 
@@ -20,16 +20,16 @@ namespace plimsoll::engine::cpu {
 struct Operand {
   enum class Kind : uint8_t {
     kInput,   // element i of the tile is element first + i of input `index`
-    kOutput,  // the same of an output
-    kWhole,   // the address of input `index`: scalars, seeds
+    kOutput,  // the same for output `index`
+    kWhole,   // the address of input `index`, for scalars and seeds
     kRegister,
     kVector,       // derived channel vector
     kScalar,       // derived scalar
-    kAccumulator,  // of a reduction
+    kAccumulator,  // accumulator of a reduction
   };
   Kind kind;
   int index;
-  int bytes = 4;  // of an element
+  int bytes = 4;  // size of an element
 };
 
 struct Instruction {
@@ -41,10 +41,10 @@ struct Instruction {
 
 using Inputs = std::span<void* const>;
 
-// Computed at the start of each run, because they depend on values (variances, a learning rate): `channels` floats, or
-// one.
+// Computed at the start of each run because it depends on values in memory (variances, a learning rate). The result is
+// `channels` floats for a vector, one float for a scalar.
 using Derive = std::function<void(Inputs inputs, float* result)>;
-// Called at the end with the sums of this reduction's accumulators, each `channels` doubles.
+// `finish` is called at the end with the sums of this reduction's accumulators, `channels` doubles each.
 struct Reduction {
   int first_accumulator = 0;
   std::function<void(Inputs inputs, Inputs outputs, const double* sums)> finish;
@@ -56,28 +56,29 @@ struct TileProgram {
   std::vector<Derive> vectors, scalars;
   std::vector<Reduction> reductions;
   int registers = 0, accumulators = 0, outputs = 0;
-  double work = 0;  // of one element, in units of an add
+  double work = 0;  // cost per element, relative to an add
 
   int64_t elements() const { return rows * channels; }
 };
 
-// `nodes` read `inputs` and each other and leave `outputs`. Fails with kUnsupported where a node cannot stand in such a
-// pass.
+// `nodes` read `inputs` and each other's results and produce `outputs`. Fails with kUnsupported if a node cannot be
+// part of a tile program.
 Result<TileProgram> compile_tiles(const Graph& graph, std::span<const Node> nodes, std::span<const ValueId> inputs,
                                   std::span<const ValueId> outputs);
 
 bool has_tile_form(const std::string& op);
 
-// How a program is cut.
+// How a program's shape is cut into tiles and work items.
 struct Tiling {
-  int64_t tile_rows = 1, tile_columns = 1;    // one of them is the whole, or 1
-  int64_t row_chunks = 1, column_chunks = 1;  // work items; fixed by the shape alone
+  // A tile is either whole rows (tile_columns = channels) or part of one row (tile_rows = 1).
+  int64_t tile_rows = 1, tile_columns = 1;
+  int64_t row_chunks = 1, column_chunks = 1;  // number of work items; depends only on the shape
   int64_t length() const { return tile_rows * tile_columns; }
 };
 Tiling tiling_of(const TileProgram& program);
 Bytes tile_workspace(const TileProgram& program, int threads);
 
-// A program with its addresses.
+// A program bound to addresses.
 class TileRun {
  public:
   TileRun(TileProgram program, int threads, Inputs inputs, Inputs outputs, void* workspace);
@@ -86,7 +87,7 @@ class TileRun {
  private:
   struct Pointer {
     char* base;
-    int64_t by_element, by_column, by_thread;  // bytes the address moves by
+    int64_t by_element, by_column, by_thread;  // bytes the address advances per element, column and thread
   };
   struct Step {
     TileFunction function;
@@ -109,7 +110,7 @@ class TileRun {
   std::vector<void*> inputs_, outputs_;
   std::vector<Step> steps_;
   // Parts of the workspace.
-  float* vectors_;  // derived, expanded to a tile where a tile holds whole rows
+  float* vectors_;  // derived vectors, expanded to the tile length if a tile holds whole rows
   float* scalars_;
   double* sums_;  // row_chunks x accumulators x channels
   char* per_thread_;

@@ -1,4 +1,4 @@
-// Recipes of everything that runs as a tile program: single element-wise ops, channel reductions, and fused bodies.
+// Recipes for tile programs: single element-wise ops, channel reductions, and fused bodies.
 #include <fmt/format.h>
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr double kWorkEfficiency = 0.25;  // of the peak, for element-wise loops on tiles in cache
+constexpr double kWorkEfficiency = 0.25;  // share of the peak, for element-wise loops on tiles in cache
 
 Result<TileProgram> program_of(const Problem& p) {
   if (p.node.op == "fused") {

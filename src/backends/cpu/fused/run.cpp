@@ -1,4 +1,4 @@
-// Runs a tile program: prepares derived vectors, walks the tiles of each work item, adds up reductions.
+// Runs a tile program: computes derived vectors, runs the tiles of each work item, adds up reductions.
 #include <algorithm>
 #include <cassert>
 
@@ -10,10 +10,10 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kTileElements = 1024;    // 4 KiB: half a dozen of them fit the first-level cache
+constexpr int64_t kTileElements = 1024;    // 4 KiB: half a dozen tiles fit the L1 cache
 constexpr int64_t kItems = 64;             // work items of a large program: enough for the threads of one socket
-constexpr int64_t kSerialElements = 8192;  // below, starting threads costs more than they save
-constexpr int64_t kSpillTiles = 16;        // float additions an accumulator makes before it goes into double
+constexpr int64_t kSerialElements = 8192;  // below this, starting threads costs more than they save
+constexpr int64_t kSpillTiles = 16;        // float additions into an accumulator before it is added into double
 
 using Kind = Operand::Kind;
 
@@ -21,7 +21,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Bytes of the parts of a workspace, in the order they lie in.
+// Bytes of the parts of a workspace, in memory order.
 struct Parts {
   Bytes vectors, scalars, sums, per_thread;
   Bytes total(int threads) const { return vectors + scalars + sums + per_thread * threads; }
@@ -37,7 +37,7 @@ Parts parts_of(const TileProgram& program, const Tiling& tiling) {
   parts.vectors = count(program.vectors.size()) * align_up(4 * vector_length(program, tiling));
   parts.scalars = align_up(4 * count(program.scalars.size()));
   parts.sums = align_up(8 * tiling.row_chunks * program.accumulators * program.channels);
-  // One register more for each output: see separate_overwritten_inputs.
+  // One additional register per output: see separate_overwritten_inputs.
   parts.per_thread = (program.registers + program.outputs + program.accumulators) * align_up(4 * tiling.length());
   return parts;
 }
@@ -87,8 +87,9 @@ TileRun::TileRun(TileProgram program, int threads, Inputs inputs, Inputs outputs
   }
 }
 
-// The plan may put an output over an input. An instruction may then still write it in place unless a later one reads
-// that input: in that case the output is kept in a register of its own and copied at the end of the tile.
+// The plan may place an output over an input. The instruction can write such an output in place unless a later
+// instruction reads that input. In that case the output is kept in a register of its own and copied at the end of the
+// tile.
 void TileRun::separate_overwritten_inputs() {
   auto& list = program_.instructions;
   const size_t count = list.size();
@@ -167,7 +168,7 @@ void TileRun::run_tile(int64_t row, int64_t column, int64_t n, int thread) {
   }
 }
 
-// Adds the accumulators into this chunk's sums, and empties them.
+// Adds the accumulators into this chunk's sums and sets them to zero.
 void TileRun::spill(int64_t chunk, int64_t column, int64_t n, int thread) {
   const Bytes tile_bytes = align_up(4 * tiling_.length());
   const int64_t width = std::min(tiling_.tile_columns, program_.channels - column);

@@ -1,3 +1,6 @@
+// Blocked GEMM with packed panels. C is cut into blocks of kRows x kColumns; per block, kDepth terms of k at a time, A
+// and B are packed and multiplied by the register-blocked micro-kernel of simd/gemm.inl. If C has too few blocks to
+// run in parallel, k is split (split-K) and the partial results are added in order.
 #include "backends/cpu/matmul/gemm.h"
 
 #include <algorithm>
@@ -9,10 +12,11 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr int64_t kDepth = 256;  // of a packed panel: panels of A stay in the second-level cache
-constexpr int64_t kRows = 264;   // of a block of C, a multiple of every micro-kernel's
+constexpr int64_t kDepth = 256;  // k-extent of a packed panel, chosen so that panels of A stay in the L2 cache
+constexpr int64_t kRows = 264;   // rows of a block of C: a multiple of every micro-kernel's row count
 constexpr int64_t kColumns = 512;
-constexpr int64_t kItems = 16;  // wanted work items; where C has too few blocks, the sum over k is cut
+// Target number of work items; if C has fewer blocks, the k dimension is split (split-K).
+constexpr int64_t kItems = 16;
 constexpr int64_t kLeastSlice = 1024;
 constexpr Bytes kMostPartials = 4 * kMiB;
 
@@ -24,7 +28,7 @@ int64_t round_up(int64_t a, int64_t b) {
 }
 
 struct Cuts {
-  int64_t rows, columns, slices;  // extent of a block of C; parts the sum is cut into
+  int64_t rows, columns, slices;  // rows and columns of a block of C; number of parts of the k dimension
   int64_t row_blocks, column_blocks;
   int64_t items() const { return row_blocks * column_blocks * slices; }
 };
@@ -33,7 +37,7 @@ Cuts cuts_of(const Product& p) {
   const int64_t mr = simd().gemm_mr, nr = simd().gemm_nr;
   Cuts cuts{std::min(kRows, round_up(p.m, mr)), std::min(kColumns, round_up(p.n, nr)), 1, 0, 0};
   const auto blocks = [&] { return ceil_div(p.m, cuts.rows) * ceil_div(p.n, cuts.columns); };
-  // A sum long enough to be cut gives items enough; smaller blocks would pack the other operand more often.
+  // If k is long enough to split, splitting gives enough items. Smaller blocks would pack the other operand more often.
   const bool is_short = p.k < kItems * kLeastSlice;
   while (blocks() < kItems && cuts.columns > 4 * nr && is_short) cuts.columns = round_up(cuts.columns / 2, nr);
   while (blocks() < kItems && cuts.rows > 4 * mr && is_short) cuts.rows = round_up(cuts.rows / 2, mr);
@@ -60,7 +64,7 @@ Product block_of(const Product& p, int64_t row, int64_t column, int64_t first_k,
   return block;
 }
 
-// Adds the slices' results in order, then bias and relu.
+// Adds the partial results of the k-slices in order, then bias and relu.
 void add_slices(const Product& p, const float* partials, int64_t slices, int threads) {
   parallel_ranges(threads, p.m, std::max<int64_t>(1, 16384 / p.n), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

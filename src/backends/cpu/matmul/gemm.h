@@ -1,6 +1,6 @@
-// Matrix products on our own, the same bits for any number of threads. oneDNN's `gemm:jit`, all it has without AVX-512,
-// allocates up to 1.4 MB while it runs (1024 x 1024 x 1024, two threads); its AVX-512 `brg` kernels allocate nothing
-// and were 10 to 25 % faster on one thread than this product is.
+// Our own GEMM. Its results have the same bits for any number of threads. oneDNN's `gemm:jit`, the only kernel it has
+// without AVX-512, allocates up to 1.4 MB while it runs (1024 x 1024 x 1024, two threads). oneDNN's AVX-512 `brg`
+// kernels allocate nothing and were 10 to 25 % faster than this GEMM on one thread.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace plimsoll::engine::cpu {
 
-// c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]) (relu); element (i, j) of a at a[i * a_row + j * a_column], likewise b; rows of
-// c are contiguous.
+// c[m,n] (+)= a[m,k] b[k,n] (+ bias[n]) (relu). Element (i, j) of a is at a[i * a_row + j * a_column], likewise for b.
+// Each row of c is contiguous.
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;
@@ -24,12 +24,12 @@ struct Product {
   bool accumulate = false;
 };
 
-// On the calling thread.
+// Runs on the calling thread.
 Bytes serial_workspace(const Product& product);
 void multiply_serial(const Product& product, float* workspace);
 
-// On all threads. Long sums are cut into slices fixed by the shape, so the result does not depend on the number of
-// threads.
+// Runs on all threads. A long k dimension is split into slices that depend only on the shape, so the result does not
+// depend on the number of threads.
 Bytes parallel_workspace(const Product& product, int threads);
 void multiply_parallel(const Product& product, int threads, float* workspace);
 

@@ -1,4 +1,4 @@
-// matmul, by the own product of gemm.h.
+// matmul by our own GEMM (gemm.h).
 #include "backends/cpu/matmul/gemm.h"
 #include "backends/cpu/recipe.h"
 
@@ -20,7 +20,7 @@ Result<Recipe> matmul_recipe(const Problem& p) {
   const bool bias = p.inputs() == 3;
   const double flops =
       2.0 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
-  // Columns beyond n up to a multiple of the register block are multiplied for nothing.
+  // n is padded to a multiple of the register block; the padding columns are wasted work.
   const double efficiency = 0.7 * std::min(1.0, static_cast<double>(product.n) / 16.0);
   const int threads = p.machine.threads;
   return own_recipe("gemm", parallel_workspace(product, threads), p.machine.seconds(flops, efficiency, p.traffic()),

@@ -1,5 +1,5 @@
-// Recipes of ops that move elements without arithmetic: reshape, concat, slice, broadcast, fill, pad2d, crop2d, and
-// casts that do not end in float32.
+// Recipes for ops that move elements without arithmetic: reshape, concat, slice, broadcast, fill, pad2d, crop2d, and
+// casts to types other than float32.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -14,9 +14,9 @@ namespace plimsoll::engine::cpu {
 
 namespace {
 
-constexpr Bytes kGrainBytes = 128 * kKiB;  // worth a thread's while
+constexpr Bytes kGrainBytes = 128 * kKiB;  // fewer bytes are not worth another thread
 
-// `count` strips of `bytes`, from and to addresses that lie their own strides apart.
+// `count` strips of `bytes` each; source and destination have their own strides.
 struct Strips {
   int64_t count;
   Bytes bytes, from_stride, to_stride;
@@ -31,7 +31,7 @@ void copy_strips(int threads, const Strips& s, const char* from, char* to) {
 
 Recipe reshape(const Problem& p) {
   const Bytes bytes = p.in(0).type.bytes();
-  // A plan lays the view over its input, and then there is nothing to do.
+  // Usually the plan places the view over its input, and there is nothing to copy.
   return own_recipe("view", 0, 0, [bytes, threads = p.machine.threads](const BoundNode& node) {
     return [=, from = input<const char>(node, 0), to = output<char>(node, 0)] {
       if (from == to) return;
@@ -42,7 +42,7 @@ Recipe reshape(const Problem& p) {
   });
 }
 
-// Elements before and after an axis, the latter in bytes.
+// The number of elements before an axis, and the bytes after it.
 std::pair<int64_t, Bytes> around(const TensorType& type, size_t axis) {
   int64_t outer = 1;
   Bytes inner = size_of(type.dtype);
@@ -86,7 +86,7 @@ Recipe slice(const Problem& p) {
                     });
 }
 
-// pad2d and crop2d, by rows of the image that is written.
+// pad2d and crop2d, split by rows of the image that is written.
 Recipe pad_or_crop(const Problem& p) {
   const bool pad = p.node.op == "pad2d";
   const Shape x = p.in_shape(0), y = p.out_shape(0);
@@ -117,7 +117,7 @@ Recipe broadcast(const Problem& p) {
   const Shape x = p.in_shape(0), y = p.out_shape(0);
   const int64_t width = y.rank() == 0 ? 1 : y.back(), rows = y.elements() / width;
   const bool whole_rows = x.rank() > 0 && x.back() == width;
-  std::vector<std::pair<int64_t, int64_t>> dims;  // extent in y and stride in x of all but the last dimension
+  std::vector<std::pair<int64_t, int64_t>> dims;  // extent in y and stride in x, for all but the last dimension
   int64_t stride = x.rank() == 0 ? 1 : x.back();
   for (size_t from_end = 2; from_end <= y.rank(); ++from_end) {
     const int64_t extent = from_end <= x.rank() ? x[x.rank() - from_end] : 1;
@@ -162,7 +162,7 @@ double load_number(const void* x, int64_t i) {
   return static_cast<double>(static_cast<const T*>(x)[i]);
 }
 
-// Truncated towards zero and kept in range; a NaN becomes 0.
+// Truncates towards zero and clamps to the range of T; a NaN becomes 0.
 template <typename T>
 void store_number(void* y, int64_t i, double value) {
   if constexpr (std::is_integral_v<T>) {
@@ -217,7 +217,7 @@ Load load_of(DType dtype) {
   return nullptr;
 }
 
-// Null for the half types: a float32 graph writes none.
+// Null for the half types, which a float32 graph never writes.
 Store store_of(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
@@ -254,7 +254,7 @@ bool is_integer_64(DType dtype) {
 Result<Recipe> cast(const Problem& p) {
   if (auto tiled = tile_recipe(p)) return tiled;
   const DType from = p.in(0).type.dtype, to = p.out(0).type.dtype;
-  if (from == to || (is_integer_64(from) && is_integer_64(to))) return reshape(p);  // the same bits
+  if (from == to || (is_integer_64(from) && is_integer_64(to))) return reshape(p);  // the bits are the same
   const Load load = load_of(from);
   const Store store = store_of(to);
   if (store == nullptr) return fail(ErrorCode::kUnsupported, "the CPU backend does not write half precision");
@@ -295,7 +295,8 @@ Result<Recipe> fill(const Problem& p) {
 
 Result<Recipe> shape_recipe(const Problem& p) {
   const std::string& op = p.node.op;
-  if (op == "reshape" || op.starts_with("to_")) return reshape(p);  // beside the host's memory there is no other
+  if (op == "reshape" || op.starts_with("to_"))
+    return reshape(p);  // to_host/to_device: the CPU has only the host's memory
   if (op == "concat") return concat(p);
   if (op == "slice") return slice(p);
   if (op == "broadcast") return broadcast(p);

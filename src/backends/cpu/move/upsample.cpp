@@ -1,4 +1,4 @@
-// upsample2d by whole factors and its gradient, which gathers: every element of dx is written once.
+// upsample2d by integer factors and its gradient. The gradient gathers: every element of dx is written exactly once.
 #include <algorithm>
 #include <cmath>
 
@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 
-// The two input positions an output position reads, and the second one's weight: pixel centres at half-integers, edges
-// clamped, as tf.image.resize.
+// The two input positions that an output position reads, and the weight of the second one. Pixel centres are at
+// half-integers and edges are clamped, as in tf.image.resize.
 struct Taps {
   int64_t low, high;
   float weight;
@@ -26,13 +26,13 @@ Taps taps_of(int64_t at, int64_t factor, int64_t size, bool bilinear) {
           static_cast<float>(position - static_cast<double>(floor))};
 }
 
-// What output position `at` takes from input position `from`.
+// The weight with which the output position of `taps` reads input position `from`.
 float weight_on(const Taps& taps, int64_t from) {
   return (taps.low == from ? 1.0F - taps.weight : 0.0F) + (taps.high == from ? taps.weight : 0.0F);
 }
 
 struct Upsampling {
-  int64_t h, w, c, fh, fw;  // of the small image; factors
+  int64_t h, w, c, fh, fw;  // size of the small image; scale factors
   bool bilinear;
 };
 

@@ -86,7 +86,8 @@ Result<Layout> layout_of(LayoutKind kind, const dnnl::memory::desc& desc) {
   const dnnl_memory_desc_t& d = desc.data;
   const bool blocked = d.format_kind == dnnl_blocked && d.extra.flags == dnnl_memory_extra_flag_none &&
                        d.offset0 == 0 && d.data_type == dnnl_f32;
-  if (!blocked) return fail(ErrorCode::kInternal, "oneDNN chose a layout that strides and blocks do not describe");
+  if (!blocked)
+    return fail(ErrorCode::kInternal, "oneDNN chose a layout that cannot be described by strides and inner blocks");
   if (desc == plain_desc(kind, Dims(d.dims, d.dims + d.ndims))) return Layout{};
   const auto& blocking = d.format_desc.blocking;
   std::string blocks;

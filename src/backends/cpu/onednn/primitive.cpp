@@ -50,14 +50,14 @@ Result<std::unique_ptr<Kernel>> bind_primitive(const Machine& machine, const dnn
   const auto scratchpad = desc.query_md(dnnl::query::scratchpad_md);
   const auto needed = static_cast<Bytes>(scratchpad.get_size());
   if (needed > node.workspace_bytes) {
-    return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes and the plan grants {}", node.kernel,
-                                                 needed, node.workspace_bytes));
+    return fail(ErrorCode::kBadPlan, fmt::format("{} needs a workspace of {} bytes but the plan provides {}",
+                                                 node.kernel, needed, node.workspace_bytes));
   }
   if (needed > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratchpad, node.workspace});
   try {
     return std::make_unique<PrimitiveKernel>(machine, dnnl::primitive(desc.get()), arguments);
   } catch (const dnnl::error& error) {
-    return fail(ErrorCode::kInternal, fmt::format("oneDNN could not make {}: {}", node.kernel, error.what()));
+    return fail(ErrorCode::kInternal, fmt::format("oneDNN could not create {}: {}", node.kernel, error.what()));
   }
 }
 

@@ -15,17 +15,18 @@ struct PrimitiveArgument {
   void* data;
 };
 
-// Builds the argument list once; run() calls the C function, which unlike the C++ one copies no map.
+// Builds the argument list once. run() then calls oneDNN's C function, because the C++ one copies a map on every call.
 Result<std::unique_ptr<Kernel>> bind_primitive(const Machine& machine, const dnnl::primitive_desc_base& desc,
                                                std::vector<PrimitiveArgument> arguments, const BoundNode& node);
 
-// Reference kernels take seconds where others take milliseconds; those on oneDNN's gemm allocate up to 7 MB while they
-// run.
+// Rejects oneDNN's reference kernels, which take seconds where others take milliseconds, and its gemm-based kernels,
+// which allocate up to 7 MB while they run.
 bool acceptable_implementation(std::string_view name);
 
-dnnl::primitive_attr scratchpad_attributes();  // the plan grants the scratchpad
+dnnl::primitive_attr scratchpad_attributes();  // user scratchpad mode: the plan provides the scratchpad
 
-// The first implementation that is acceptable, or, once bound, the one that was offered. False when none is left.
+// Moves `desc` to the first acceptable implementation, or, if the node is bound, to the one that was offered. Returns
+// false if there is none.
 template <typename Desc>
 bool pick_implementation(const Problem& p, Desc& desc) {
   do {

@@ -1,4 +1,4 @@
-// The own kernels for SSE2; CMakeLists.txt gives this file the compiler options of that instruction set.
+// Our kernels for SSE2. CMakeLists.txt sets the compiler options of that instruction set for this file.
 #include <immintrin.h>
 
 #include "backends/cpu/simd/simd.h"

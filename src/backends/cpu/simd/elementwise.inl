@@ -1,5 +1,6 @@
-// The element-wise instructions. `in` and `out` may be the same address: an iteration reads before it writes, which is
-// what `omp simd` needs to be told, since the compiler must otherwise assume overlap.
+// The element-wise instructions. A comment after a signature lists the inputs, the constants in `f`, and -> the
+// outputs. `in` and `out` may be the same address, because an iteration reads before it writes. `omp simd` tells the
+// compiler so; otherwise it would have to assume that the ranges overlap.
 
 template <typename F>
 inline void map1(const TileCall& c, F f) {
@@ -28,13 +29,13 @@ inline float silu_slope(float d, float x) {
   return d * (s * (1.0F + x * (1.0F - s)));
 }
 
-// relu6(x + 3) / 6, as Keras on TensorFlow computes it. A NaN stays one.
+// relu6(x + 3) / 6, as Keras on TensorFlow computes it. NaN is preserved.
 inline float hard_sigmoid_of(float x) {
   const float v = x + 3.0F;
   return (v < 0.0F ? 0.0F : v > 6.0F ? 6.0F : v) / 6.0F;
 }
 
-// Those of one expression (fused/ops.inl).
+// Instructions that are a single expression (fused/ops.inl).
 #define UNARY(name, work, ...)                    \
   void tile_##name(const TileCall& c) {           \
     map1(c, [](float x) { return __VA_ARGS__; }); \
@@ -57,7 +58,8 @@ void tile_affine(const TileCall& c) {  // f: scale, offset
   map1(c, [=](float x) { return x * s + o; });
 }
 
-// f: threshold, slope, and, where there is a maximum, 0 and it, else the infinities. A NaN stays one.
+// f: threshold, slope, lower limit, maximum. With a maximum the lower limit is 0; without one, the limits are -infinity
+// and infinity. NaN is preserved.
 void tile_relu(const TileCall& c) {
   map1(c, [](float x) { return x < 0.0F ? 0.0F : x; });
 }
@@ -68,10 +70,10 @@ void tile_relu_any(const TileCall& c) {
     return x > t ? above : s * (x - t);
   });
 }
-void tile_relu_grad(const TileCall& c) {  // dy, y or x: the same for plain relu
+void tile_relu_grad(const TileCall& c) {  // dy, and y or x: both give the same for plain relu
   map2(c, [](float d, float v) { return v > 0.0F ? d : 0.0F; });
 }
-void tile_relu_grad_any(const TileCall& c) {  // dy, x, or y where it lies on the same side of 0 and the maximum
+void tile_relu_grad_any(const TileCall& c) {  // dy, and x, or y if it is on the same side of 0 and of the maximum
   const float t = c.f[0], s = c.f[1], floor = c.f[2], m = c.f[3];
   map2(c, [=](float d, float v) {
     const float above = v < floor || v >= m ? 0.0F : d;
@@ -79,7 +81,7 @@ void tile_relu_grad_any(const TileCall& c) {  // dy, x, or y where it lies on th
   });
 }
 
-// exp(x) - 1 for x <= 0, which near 0 must not be a difference of nearly equal numbers: tanh(x/2) * (exp(x) + 1).
+// exp(x) - 1 for x <= 0 as tanh(x/2) * (exp(x) + 1), which near 0 avoids the difference of nearly equal values.
 inline float exp_minus_one(float x) {
   return tanh_of(0.5F * x) * (exp_of(x) + 1.0F);
 }
@@ -144,7 +146,7 @@ void tile_norm_input_grad(const TileCall& c) {  // dy, x, center, mean of dy, sl
   for (int64_t i = 0; i < c.n; ++i) dx[i] = (dy[i] - mean_dy[i] - (x[i] - center[i]) * slope[i]) * factor[i];
 }
 
-// out += x, and out += dy * (x - center): accumulators of a reduction, as long as the tile.
+// out += x, and out += dy * (x - center). The outputs are the tile-long accumulators of a reduction.
 void tile_accumulate(const TileCall& c) {
   const auto* x = static_cast<const float*>(c.in[0]);
   auto* sum = static_cast<float*>(c.out[0]);

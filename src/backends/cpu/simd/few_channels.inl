@@ -1,7 +1,8 @@
-// The gradient of the weights where an image has few channels: what a row of taps sees of it, kw * c values, is one run
-// of the image's row, and nothing is packed.
+// The weight gradient of a convolution over an image with few channels. One row of kernel taps covers kw * c
+// consecutive values of an image row, so nothing is packed.
 
-// As many taps at once as there are registers for; those of common kernels (kw * c of 3, 6, 9, 12) in one go.
+// Processes as many taps at once as the registers allow. The taps of common kernels (kw * c of 3, 6, 9, 12) are done in
+// one step.
 template <int ROWS, int VECTORS>
 inline int64_t few_channel_runs(const FewChannelRows& t, int64_t k, const float* from, const float* dy, float* sums) {
   for (; k + ROWS <= t.run; k += ROWS)
@@ -21,7 +22,7 @@ inline void few_channel_row(const FewChannelRows& t, const float* from, const fl
   few_channel_runs<1, VECTORS>(t, k, from, dy, sums);
 }
 
-// Adds one row of results to sums[kh * run][o], and the gradient itself to bias_sums[o].
+// Adds the contribution of one row of dy to sums[kh * run][o], and dy itself to bias_sums[o].
 void few_channel_weight_grad(const FewChannelRows& t, const float* dy, float* sums, float* bias_sums) {
   const auto all_runs = [&](int64_t channel, bool pair) {
     for (int64_t r = 0; r < t.kh; ++r) {

@@ -1,6 +1,6 @@
-// A block of a matrix product. B is packed into panels of kNr columns, A into panels of kMr rows (or read in place when
-// few columns make a second pass over it dear); a micro-kernel keeps a kMr x kNr piece of C in registers over the whole
-// of k. Panels are padded with zeros, so edges run the same code through a small buffer and give the same bits.
+// One block of a GEMM. B is packed into panels of kNr columns, A into panels of kMr rows (A is read in place if there
+// are so few columns that packing it does not pay). A micro-kernel keeps a kMr x kNr tile of C in registers over all of
+// k. Panels are padded with zeros, so edge tiles run the same code through a small buffer and give the same bits.
 
 #if defined(__AVX512F__)
 using Vec = __m512;
@@ -57,15 +57,15 @@ inline Vec add_product(Vec a, Vec b, Vec c) {
   return _mm_add_ps(_mm_mul_ps(a, b), c);
 }
 #endif
-inline Vec not_below_zero(Vec x) {  // NaN stays
+inline Vec not_below_zero(Vec x) {  // NaN is preserved
   const Vec zero = spread(0.0F);
   return x < zero ? zero : x;
 }
 constexpr int64_t kNr = 2 * kLanes;
-constexpr int64_t kAhead =
-    4;  // rows fetched before they are packed: too short a stretch each for the hardware to foresee
+// Rows to prefetch before packing them: each run is too short for the hardware prefetcher.
+constexpr int64_t kAhead = 4;
 
-// tile[i * kNr + j] = sum over k. VECTORS: 1 when the panel has no more than kLanes columns that count.
+// tile[i * kNr + j] = sum over k. VECTORS is 1 if at most kLanes columns of the panel are used.
 template <int VECTORS>
 inline void micro_kernel(int64_t k, const float* const* a, int64_t a_step, const float* b, float* tile) {
   Vec sum[kMr][VECTORS];
@@ -92,7 +92,7 @@ inline void micro_kernel(int64_t k, const float* const* a, int64_t a_step, const
   }
 }
 
-// Packed A: one pointer and constant offsets leave the registers to the sums.
+// For packed A: a single pointer with constant offsets leaves the registers to the sums.
 template <int VECTORS>
 inline void micro_kernel_packed(int64_t k, const float* a, const float* b, float* tile) {
   Vec sum[kMr][VECTORS];
@@ -119,8 +119,8 @@ inline void micro_kernel_packed(int64_t k, const float* a, const float* b, float
   }
 }
 
-// What is contiguous is read in order over all panels, a cache line being touched once; rows far apart would otherwise
-// meet in the same few sets of the cache and throw each other out.
+// The contiguous dimension is read in order across all panels, so that each cache line is touched once. Reading rows
+// that are far apart would map them to the same few cache sets, and they would evict each other.
 inline void pack_a(const GemmBlock& g) {
   const int64_t whole = g.m / kMr * kMr;
   if (whole < g.m) zero(g.a_panels + whole * g.k, kMr * g.k);

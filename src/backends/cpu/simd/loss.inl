@@ -1,11 +1,11 @@
-// Losses: a row is one prediction of k numbers. Probabilities are clipped at 1e-7 and normalised as Keras does on
-// TensorFlow: with a distribution as target before the clip, with a label after it.
+// Losses. A row is one prediction of k values. Probabilities are clipped at 1e-7 and normalised as Keras does on
+// TensorFlow: before the clip if the target is a distribution, after the clip if it is a label.
 
 constexpr double kClip = 1e-7;
 
 constexpr float kNotANumber = __builtin_nanf("");
 
-// A label that names no class gives NaN, as in TensorFlow.
+// A label that is not a valid class gives NaN, as in TensorFlow.
 inline bool valid(const int32_t* label, int64_t r, int64_t k) {
   return label == nullptr || (label[r] >= 0 && label[r] < k);
 }

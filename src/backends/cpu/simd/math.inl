@@ -1,6 +1,6 @@
-// exp, tanh, erf and logarithm as straight-line code that the compiler turns into vector code. Largest errors seen
-// against double (tests/backends/math_test.cpp prints and bounds them): sigmoid 2.1 ULP, tanh 1.2, elu 2.2, silu 3.0;
-// gelu 1.7 ULP of its argument. Reduction and polynomials follow Cephes (S. Moshier, expf.c, tanhf.c, logf.c, ndtrf.c).
+// exp, tanh, erf and log as branch-free code that the compiler vectorises. Largest errors measured against double
+// (tests/backends/math_test.cpp prints and bounds them): sigmoid 2.1 ULP, tanh 1.2, elu 2.2, silu 3.0; gelu 1.7 ULP of
+// its argument. Range reduction and polynomials follow Cephes (S. Moshier, expf.c, tanhf.c, logf.c, ndtrf.c).
 
 inline float as_float(uint32_t bits) {
   return __builtin_bit_cast(float, bits);
@@ -17,8 +17,8 @@ inline float fused_multiply_add(float a, float b, float c) {
 #endif
 }
 
-// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum. 2^n is applied in two halves so that results
-// near the ends of the range, subnormals among them, come out right.
+// Adding 1.5 * 2^23 leaves the nearest integer in the low bits of the sum. The factor 2^n is applied as two factors, so
+// that results near the ends of the range, including subnormals, are correct.
 inline float exp_of(float x) {
   constexpr float kRound = 12582912.0F;
   const float low = x < -105.0F ? -105.0F : x;
@@ -40,7 +40,8 @@ inline float exp_of(float x) {
   return p * scale_a * scale_b;
 }
 
-// Never of a positive argument's exponential: far below zero the result fades into subnormals instead of dropping to 0.
+// Takes the exponential of a negative argument only, so that far below zero the result becomes subnormal instead of
+// dropping to 0.
 inline float sigmoid_of(float x) {
   const float e = exp_of(-__builtin_fabsf(x));
   return (x < 0.0F ? e : 1.0F) / (1.0F + e);
@@ -61,7 +62,7 @@ inline float tanh_of(float x) {
 // log of a positive normal float.
 inline float log_of(float x) {
   const uint32_t bits = as_bits(x);
-  // The mantissa is brought into [sqrt(1/2), sqrt(2)).
+  // Brings the mantissa into [sqrt(1/2), sqrt(2)).
   const uint32_t offset = bits - 0x3f3504f3U;
   const auto e = static_cast<float>(static_cast<int32_t>(offset) >> 23);
   const float m = as_float((offset & 0x007fffffU) + 0x3f3504f3U) - 1.0F;
@@ -80,13 +81,13 @@ inline float log_of(float x) {
   return fused_multiply_add(e, 0.693359375F, m + y);
 }
 
-// log(1 + e) for e in [0, 1]; what 1 + e loses to rounding is put back to first order.
+// log(1 + e) for e in [0, 1]. The rounding error of 1 + e is corrected to first order.
 inline float log_one_plus(float e) {
   const float u = 1.0F + e;
   return log_of(u) + (e - (u - 1.0F)) / u;
 }
 
-// The distribution function of the standard normal, 0.5 * erfc(-x / sqrt(2)).
+// The cumulative distribution function of the standard normal, 0.5 * erfc(-x / sqrt(2)).
 inline float normal_cdf(float x) {
   const float t = x * 0.70710678118654752F;
   const float a = __builtin_fabsf(t);

@@ -1,4 +1,5 @@
-// Optimizer updates and other element-wise work on weights.
+// Optimizer updates and other element-wise operations on weights. A comment after a signature lists the inputs, the
+// constants in `f`, and -> the outputs.
 
 void tile_moving_average(const TileCall& c) {  // moving, batch; f: momentum, 1 - momentum
   const float keep = c.f[0], take = c.f[1];
@@ -17,7 +18,7 @@ void tile_unscale(const TileCall& c) {  // g, scale
   const float scale = scalar(c, 1);
   map1(c, [=](float g) { return g / scale; });
 }
-void tile_keep_if(const TileCall& c) {  // new, old, bad
+void tile_keep_if(const TileCall& c) {  // new value, old value, count of non-finite gradient elements
   const bool keep = scalar(c, 2) != 0.0F;
   map2(c, [=](float fresh, float old) { return keep ? old : fresh; });
 }
@@ -55,8 +56,8 @@ void tile_sgd_nesterov(const TileCall& c) {  // w, g, learning rate, m -> w, m
   }
 }
 
-// w, g, m, v, alpha (learning rate with both bias corrections), decay (learning rate * weight decay) -> w, m, v;
-// f: 1 - beta_1, 1 - beta_2, epsilon. Keras's form: the moments move by a share of the difference.
+// w, g, m, v, alpha (learning rate with both bias corrections), decay (learning rate * weight decay) -> w, m, v; f: 1 -
+// beta_1, 1 - beta_2, epsilon. As in Keras, m += (g - m) * (1 - beta_1), likewise v.
 void tile_adam(const TileCall& c) {
   const float alpha = scalar(c, 4), decay = scalar(c, 5);
   const float b1 = c.f[0], b2 = c.f[1], epsilon = c.f[2];

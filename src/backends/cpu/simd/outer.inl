@@ -1,6 +1,6 @@
-// Products of matrices that lie as they are used, so that nothing is packed.
+// Matrix products on operands that are already laid out as the kernels read them, so that nothing is packed.
 
-// c[ROWS][VECTORS * kLanes] (+)= a b over k. Element (i, p) of a at a[i * a_row + p * a_step].
+// c[ROWS][VECTORS * kLanes] (+)= a b over k. Element (i, p) of a is at a[i * a_row + p * a_step].
 template <int ROWS, int VECTORS, bool ADD>
 inline void small_product(int64_t k, const float* a, int64_t a_row, int64_t a_step, const float* b, int64_t b_step,
                           float* c, int64_t c_row) {
@@ -31,14 +31,14 @@ inline void small_product(int64_t k, const float* a, int64_t a_row, int64_t a_st
   }
 }
 
-// c[rows][width] += sum over k of a[k][rows] b[k][width]; rows come in sixteens, width is at most kNr.
+// c[rows][width] += sum over k of a[k][rows] b[k][width]. `rows` is a multiple of 16, `width` at most kNr.
 template <int VECTORS>
 inline void add_outer_products_to(int64_t count, const float* a, int64_t rows, int64_t a_step, const float* b,
                                   int64_t b_step, float* c, int64_t c_row) {
   int64_t row = 0;
   for (; row + kMr <= rows; row += kMr)
     small_product<kMr, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
-  // What is left over is once or twice this.
+  // The remainder is kRest or 2 * kRest rows.
   constexpr int kRest = kMr == 12 ? 4 : 2;
   if (row + 2 * kRest <= rows) {
     small_product<2 * kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
@@ -55,7 +55,7 @@ inline void add_outer_products(int64_t count, const float* a, int64_t rows, int6
     add_outer_products_to<1>(count, a, rows, a_step, b, b_step, c, c_row);
 }
 
-// sums[width] += the rows of x.
+// Adds every row of x to sums[width].
 inline void add_rows(int64_t count, const float* x, int64_t width, float* sums) {
   for (int64_t j = 0; j < width; j += kLanes) {
     Vec sum = spread(0.0F);
@@ -64,10 +64,10 @@ inline void add_rows(int64_t count, const float* x, int64_t width, float* sums) 
   }
 }
 
-// The gradient of a 1x1 convolution's weights over `pixels` pixels: sums[c][o] and bias_sums[o] grow by it.
+// Adds the weight gradient of a 1x1 convolution over `pixels` pixels to sums[c][o] and bias_sums[o].
 void pointwise_weight_grad(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
                            float* bias_sums) {
-  constexpr int64_t kTogether = 128;  // of 256 channels and 256 fit into the second-level cache
+  constexpr int64_t kTogether = 128;  // 128 pixels of 256 input and 256 output channels fit the L2 cache
   for (int64_t first = 0; first < pixels; first += kTogether) {
     const int64_t count = smaller(kTogether, pixels - first);
     const float *a = x + first * c, *b = dy + first * o;
@@ -76,8 +76,8 @@ void pointwise_weight_grad(const float* x, int64_t c, const float* dy, int64_t o
   }
 }
 
-// Results of a 1x1 convolution: a block of pixels by a panel of channels in registers. Wider than the packed product's,
-// because the image is read row by row.
+// Register block of a 1x1 convolution: pixels by channel vectors. It holds more channels than the GEMM's block (kMr x
+// kNr), because the image is read row by row and not packed.
 constexpr int kPixels = kLanes == 16 ? 9 : 6, kPanelVectors = kLanes == 16 ? 3 : 2;
 
 template <int ROWS, int VECTORS, bool STREAM>
@@ -140,10 +140,10 @@ void pointwise_forward(const PointwiseProduct& p, const float* x, int64_t pixels
     return;
   }
   pointwise_pixels<true>(p, x, pixels, y);
-  _mm_sfence();  // other threads read it next
+  _mm_sfence();  // orders the non-temporal stores before other threads read y
 }
 
-// Weights w[k][n], or [n][k] where they are turned, into panels [k][width] one behind the other.
+// Copies weights w[k][n], or w[n][k] if `turned` (transposed), into consecutive panels [k][width].
 void pointwise_panels(const float* w, int64_t k, int64_t n, bool turned, float* panels) {
   for (int64_t first = 0; first < n;) {
     const int64_t left = (n - first) / kLanes, vectors = left < kPanelVectors ? left : kPanelVectors;

@@ -1,5 +1,5 @@
-// Pooling over NHWC images; the inner loop runs over channels. Windows are cut at the image's border: padding never
-// wins a maximum and is not counted in an average.
+// Pooling over NHWC images; the inner loop runs over channels. Windows are clipped at the image's border, so padding is
+// never the maximum and is not counted in an average.
 
 inline int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -23,10 +23,10 @@ inline Span covering(int64_t i, int64_t stride, int64_t pad, int64_t extent, int
   return {first, smaller(p / stride + 1, outputs)};
 }
 
-// Loops over an index of bytes say how many lanes they want: left alone the compiler takes a vector's worth of bytes,
-// 64, and 16 channels then run one by one.
+// Loops that write the index (one byte per element) set simdlen(16). Otherwise the compiler vectorises for a full
+// vector of bytes (64 lanes), and a tensor of 16 channels runs in the scalar remainder.
 
-// A window that lies wholly inside the image, of a size known to the compiler: the maximum stays in registers.
+// A window that lies fully inside the image, with a size known at compile time, so that the maximum stays in registers.
 template <int KH, int KW>
 inline void max_window(const float* x, int64_t row, int64_t c, float* y, uint8_t* index) {
 #pragma omp simd simdlen(16)

@@ -1,8 +1,8 @@
-// Dropout. Philox 4x32-10 (base/philox.h) for many counters side by side: element e of sample s is word e % 4 of
-// counter {e / 4, s, call, step}. A tile may begin and end anywhere in a sample, so draws are made for whole groups of
-// four and cut.
+// Dropout. Computes Philox 4x32-10 (base/philox.h) for many counters in parallel: element e of sample s uses word e % 4
+// of counter {e / 4, s, call, step}. A tile may begin and end anywhere in a sample, so whole groups of four words are
+// drawn and the surplus is discarded.
 
-constexpr int64_t kDraws = 64;  // counters drawn at once
+constexpr int64_t kDraws = 64;  // counters per batch
 
 inline void draw_many(uint64_t key, uint32_t group, uint32_t sample, uint32_t call, uint32_t step, uint32_t* words) {
   uint32_t c0[kDraws], c1[kDraws], c2[kDraws], c3[kDraws];
@@ -34,7 +34,7 @@ inline void draw_many(uint64_t key, uint32_t group, uint32_t sample, uint32_t ca
   }
 }
 
-// x, rng i64[2], first sample i64[1]; f: rate, 1 / (1 - rate); i: elements of a sample, call.
+// x, rng i64[2], first sample i64[1]; f: rate, 1 / (1 - rate); i: elements per sample, call.
 void tile_dropout(const TileCall& c) {
   const auto* x = static_cast<const float*>(c.in[0]);
   const auto* rng = static_cast<const int64_t*>(c.in[1]);

@@ -1,5 +1,5 @@
-// Sums over a range, in double: the range is cut into fixed pieces by the caller, so the result is the same for any
-// number of threads.
+// Sums over a range, in double. The caller cuts ranges into fixed pieces, so the result is the same for any number of
+// threads.
 
 double sum(const float* x, int64_t n) {
   double total = 0;

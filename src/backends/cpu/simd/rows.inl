@@ -7,7 +7,7 @@ inline float row_max(const float* x, int64_t k) {
   return best;
 }
 
-// y = exp(x - top), and its sum.
+// y = exp(x - top). Returns the sum of y.
 inline double exp_row(const float* x, float top, float* y, int64_t k) {
 #pragma omp simd
   for (int64_t i = 0; i < k; ++i) y[i] = exp_of(x[i] - top);

@@ -1,24 +1,25 @@
-// The own kernels of the CPU backend, compiled once per instruction set and chosen when the program starts.
+// Our own CPU kernels, compiled once per instruction set; the set is chosen when the program starts.
 //
-// Every function works on a range somebody else cut, on one thread, and allocates nothing. The sources (*.inl) are
-// included by one .cpp an instruction set, with nothing in them but plain loops: no inline function of a library may be
-// compiled there, or the linker could keep its AVX-512 version for everybody. Floating-point contraction is off and
-// each element is computed by the same expression in the vector loop and in its remainder, so one element-wise function
-// gives the same bits wherever it runs.
+// Every function processes a range given by the caller, on one thread, and allocates nothing. Each instruction set has
+// one .cpp file that includes the sources (*.inl). The sources contain only plain loops: if an inline function of a
+// library were compiled there, the linker might keep its AVX-512 version for the whole program. Floating-point
+// contraction is off and each element is computed by the same expression in the vector loop and in its remainder, so an
+// element-wise function gives the same bits wherever it runs.
 #pragma once
 
 #include <cstdint>
 
 namespace plimsoll::engine::cpu {
 
-// One element-wise instruction over `n` consecutive elements. Channel vectors come expanded to the tile's length,
-// scalars as a pointer to one element. An output may be the same address as an input, never a shifted one.
+// One element-wise instruction over `n` consecutive elements. Channel vectors are expanded to the tile's length;
+// scalars are a pointer to one element. An output may have the same address as an input, but must not overlap it
+// partially.
 struct TileCall {
   const void* in[8];
   void* out[3];
   int64_t n;
-  int64_t first;   // index of the tile's first element in the whole tensor (dropout)
-  const float* f;  // constants
+  int64_t first;   // index of the tile's first element in the whole tensor, for dropout
+  const float* f;  // constants of the instruction
   const int64_t* i;
 };
 using TileFunction = void (*)(const TileCall&);
@@ -31,7 +32,7 @@ enum class TileOp : uint8_t {
   kCount
 };
 
-// A 2-D window over NHWC images: pooling.
+// A 2-D pooling window over NHWC images.
 struct Window {
   int64_t n, h, w, c;  // the input
   int64_t oh, ow;      // the output
@@ -48,25 +49,27 @@ struct GemmBlock {
   int64_t c_row;
   int64_t m, n, k;
   bool accumulate;    // add to c instead of writing it
-  const float* bias;  // of these n columns, or null; added with the last part of k
+  const float* bias;  // bias of these n columns, or null; added with the last part of k
   bool relu;
   bool pack_a;
-  float* a_panels;  // scratch: gemm_a_panel_elements(m, k)
-  float* b_panels;  // scratch: gemm_b_panel_elements(n, k)
+  float* a_panels;  // scratch: k times m rounded up to a multiple of gemm_mr
+  float* b_panels;  // scratch: k times n rounded up to a multiple of gemm_nr
 };
 
-constexpr int64_t kWinogradRows = 2, kWinogradColumns = 4;  // of results a tile
+constexpr int64_t kWinogradRows = 2, kWinogradColumns = 4;  // results per tile
 constexpr int64_t kWinogradPositions = (kWinogradRows + 2) * (kWinogradColumns + 2);
 
-// The tiles of a 3x3 convolution's result, and the image under them; see winograd.inl. Channels come in sixteens.
+// The tiles of a 3x3 convolution's result and the image they are computed from; see winograd.inl. Channel counts are
+// multiples of 16.
 struct WinogradTiles {
   int64_t h, w, c;    // the image
   int64_t oh, ow, o;  // the result
-  int64_t top, left;  // zeros around the image
-  int64_t capacity;   // tiles that a buffer of transformed ones has room for, a multiple of gemm_mr
+  int64_t top, left;  // zero padding around the image
+  int64_t capacity;   // number of tiles a buffer of transformed tiles can hold; a multiple of gemm_mr
 };
 
-// Weights [3][3][k][n], or, turned for the gradient of the input, [3][3][n][k] read from the last tap to the first.
+// Weights [3][3][k][n]. If `turned`, for the input gradient, weights [3][3][n][k] rotated by 180 degrees (read from the
+// last tap to the first).
 struct WinogradWeights {
   const float* w;
   int64_t k, n;
@@ -77,23 +80,23 @@ struct WinogradResult {
   float* y;
   const float* bias;  // or null
   bool relu;
-  bool stream;  // y is aligned, and too large for any cache to hold it until it is read: write it past them
+  bool stream;  // write y with non-temporal stores: it is aligned and larger than the caches
 };
 
-constexpr int64_t kMostThinRows = 16;
+constexpr int64_t kMaxFewChannelRows = 16;
 
-// The rows of an image under one row of a convolution's results; see few_channels.inl.
+// The image rows that contribute to one row of a convolution's result; see few_channels.inl.
 struct FewChannelRows {
-  const float* rows[kMostThinRows];  // kh of them, with their padding; null outside the image
-  int64_t kh, run;                   // values of a tap row: kw * c
-  int64_t step;                      // from one pixel's first value to the next one's
-  int64_t pixels, o;                 // of the result; o is a multiple of 16
+  const float* rows[kMaxFewChannelRows];  // kh rows including their padding; null outside the image
+  int64_t kh, run;                        // run: values covered by one row of taps, kw * c
+  int64_t step;                           // elements from one output pixel's first value to the next pixel's
+  int64_t pixels, o;                      // pixels and channels of the result row; o is a multiple of 16
 };
 
-// A 1x1 convolution: k channels in, n out, both in sixteens.
+// A 1x1 convolution with k input and n output channels, both multiples of 16.
 struct PointwiseProduct {
   int64_t k, n;
-  const float* panels;  // the weights, as pointwise_panels() leaves them: k * n elements
+  const float* panels;  // the weights in the layout written by pointwise_panels(): k * n elements
   const float* bias;    // or null
   bool relu;
   bool stream;  // as in WinogradResult
@@ -106,7 +109,8 @@ struct Simd {
   int64_t gemm_mr, gemm_nr;
   void (*gemm_block)(const GemmBlock&);
 
-  // `count` tiles from the `first` on; `width` channels of the result are gemm_nr, or what is left of them.
+  // Each call processes `count` tiles starting at tile `first`, and `width` channels of the result: gemm_nr, or the
+  // remainder.
   void (*winograd_image)(const WinogradTiles&, const float* x, int64_t first, int64_t count, float* v);
   void (*winograd_weights)(const WinogradWeights&, int64_t column, int64_t width, float* u);
   void (*winograd_multiply)(const WinogradTiles&, const float* v, const float* u, int64_t width, int64_t count,
@@ -122,14 +126,14 @@ struct Simd {
   void (*few_channel_weight_grad)(const FewChannelRows&, const float* dy, float* sums, float* bias_sums);
   void (*pointwise_panels)(const float* w, int64_t k, int64_t n, bool turned, float* panels);
   void (*pointwise_forward)(const PointwiseProduct&, const float* x, int64_t pixels, float* y);
-  // x[pixels][c], dy[pixels][o]; both in sixteens.
+  // x[pixels][c], dy[pixels][o]; c and o are multiples of 16.
   void (*pointwise_weight_grad)(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
                                 float* bias_sums);
 
   // Output rows [begin, end) of n * oh.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);
   void (*avg_pool)(const Window&, const float* x, float* y, int64_t begin, int64_t end);
-  // Input rows [begin, end) of n * h: every element of dx is written once.
+  // Input rows [begin, end) of n * h. Every element of dx is written exactly once.
   void (*max_pool_grad)(const Window&, const float* dy, const uint8_t* index, float* dx, int64_t begin, int64_t end);
   void (*avg_pool_grad)(const Window&, const float* dy, float* dx, int64_t begin, int64_t end);
   // Images [begin, end) of n, `positions` pixels each.
@@ -152,10 +156,11 @@ struct Simd {
                      int64_t rows, int64_t k, double epsilon);
   void (*layer_norm_input_grad)(const float* dy, const float* x, const float* mean, const float* rstd,
                                 const float* gamma, float* dx, int64_t rows, int64_t k);
-  // dy * xhat and dy of `rows` rows, columns [0, c) of rows `stride` apart, added to the doubles.
+  // Adds dy * xhat and dy, summed over `rows` rows that are `stride` elements apart, to the doubles. Covers columns [0,
+  // c).
   void (*layer_norm_param_grad)(const float* dy, const float* x, const float* mean, const float* rstd, int64_t rows,
                                 int64_t c, int64_t stride, double* dgamma, double* dbeta);
-  // A target is i32 (one a row) or float (k a row); the other pointer is null.
+  // The target is either labels (i32, one per row) or distributions (float, k per row); the other pointer is null.
   void (*softmax_cross_entropy)(const float* x, const int32_t* label, const float* target, float smoothing, float* loss,
                                 int64_t rows, int64_t k);
   void (*softmax_cross_entropy_grad)(const float* dloss, const float* x, const int32_t* label, const float* target,
@@ -176,7 +181,8 @@ struct Simd {
                               int64_t k);
 };
 
-// The best this processor has, within what oneDNN was told to use (ONEDNN_MAX_CPU_ISA), so that one switch rules both.
+// The best instruction set of this processor, limited to the one oneDNN may use (ONEDNN_MAX_CPU_ISA), so that one
+// setting controls both.
 const Simd& simd();
 
 namespace baseline {

@@ -1,7 +1,7 @@
 // The body of each instruction set's .cpp: everything below lies in that set's own namespace.
 namespace {
 
-// Each builds on those before it.
+// The order matters: each file uses functions of the files before it.
 // clang-format off
 #include "backends/cpu/simd/math.inl"
 #include "backends/cpu/simd/elementwise.inl"

@@ -1,17 +1,17 @@
-// 3x3 convolutions by Winograd's minimal filtering: a tile of 2 rows by 4 columns of results takes 24 products a pair
-// of channels instead of 72.
+// 3x3 convolutions by Winograd's minimal filtering. A tile of 2 rows by 4 columns of results needs 24 multiplications
+// per pair of channels instead of 72.
 //
-// Down the columns it is F(2, 3), along the rows F(4, 3) with the points 0, +-kA, +-kB and infinity. That keeps float32
-// as exact as direct summation; 4 by 4 results, or the usual points 1 and 2, would not. Squares and products of the
-// points are exact in float32.
+// Vertically it is F(2, 3), horizontally F(4, 3) with the points 0, +-kA, +-kB and infinity. With these, float32 is as
+// accurate as direct summation; with 4 by 4 results, or with the usual points 1 and 2, it would not be. Squares and
+// products of the points are exact in float32.
 //
-// Transformed tiles lie [position][tile][channel], position = 6 * row + column.
+// Transformed tiles have the layout [position][tile][channel], position = 6 * row + column.
 constexpr int64_t kTileRows = kWinogradRows, kTileColumns = kWinogradColumns;
 constexpr int64_t kRowsUnder = kTileRows + 2, kColumnsUnder = kTileColumns + 2;
 constexpr float kA = 11.0F / 16, kB = 21.0F / 16;
 constexpr float kA2 = kA * kA, kB2 = kB * kB, kA3 = kA2 * kA, kB3 = kB2 * kB;
 constexpr float kProduct2 = kA2 * kB2, kSum2 = kA2 + kB2;
-// Lagrange's denominators.
+// Denominators of Lagrange interpolation.
 constexpr float kScale0 = static_cast<float>(1.0 / (double{kA2} * kB2));
 constexpr float kScaleA = static_cast<float>(1.0 / (2.0 * kA2 * (double{kA2} - kB2)));
 constexpr float kScaleB = static_cast<float>(1.0 / (2.0 * kB2 * (double{kB2} - kA2)));
@@ -49,7 +49,7 @@ inline Line<4> result_row(const Line<6>& m) {
            times_plus(kA2, even_a, times(kB2, even_b)), times_plus(kA3, odd_a, times_plus(kB3, odd_b, m.v[5]))}};
 }
 
-// The gradients' transforms are those of the results and the weights, transposed.
+// The transforms of the gradients are the transposes of the result and weight transforms.
 inline Line<4> result_grad_column(const Line<2>& y) {
   return {{y.v[0], y.v[0] + y.v[1], y.v[0] - y.v[1], -y.v[1]}};
 }
@@ -82,14 +82,14 @@ inline Line<3> weight_grad_row(const Line<6>& m) {
 }
 
 struct TilePlace {
-  int64_t image, row, column;  // of the tile's first result
+  int64_t image, row, column;  // position of the tile's first result
 };
 inline TilePlace place_of(const WinogradTiles& t, int64_t tile) {
   const int64_t across = (t.ow + kTileColumns - 1) / kTileColumns, down = (t.oh + kTileRows - 1) / kTileRows;
   return {tile / (across * down), tile / across % down * kTileRows, tile % across * kTileColumns};
 }
 
-// v = transformed tiles of the image, all its channels.
+// v = transformed tiles of the image, all channels.
 void winograd_image(const WinogradTiles& t, const float* x, int64_t first, int64_t count, float* v) {
   const int64_t stride = t.capacity * t.c;
   for (int64_t i = 0; i < count; ++i) {
@@ -118,7 +118,7 @@ void winograd_image(const WinogradTiles& t, const float* x, int64_t first, int64
   }
 }
 
-// z = transformed tiles of the result's gradient, `width` channels from the given one on; adds their sum to `sums`.
+// z = transformed tiles of dy, `width` channels starting at `channel`. Also adds the sum of these channels to `sums`.
 void winograd_result_grad(const WinogradTiles& t, const float* dy, int64_t channel, int64_t width, int64_t first,
                           int64_t count, float* z, float* sums) {
   const int64_t stride = t.capacity * width;
@@ -148,7 +148,7 @@ void winograd_result_grad(const WinogradTiles& t, const float* dy, int64_t chann
   }
 }
 
-// Results from `width` channels of products, with bias and relu.
+// Transforms `width` channels of products back to results and applies bias and relu.
 template <bool STREAM>
 inline void write_results(const WinogradTiles& t, const float* m, int64_t channel, int64_t width, int64_t first,
                           int64_t count, const WinogradResult& result) {
@@ -188,10 +188,11 @@ void winograd_result(const WinogradTiles& t, const float* m, int64_t channel, in
     return;
   }
   write_results<true>(t, m, channel, width, first, count, result);
-  _mm_sfence();  // other threads read it next
+  _mm_sfence();  // orders the non-temporal stores before other threads read y
 }
 
-// u[k][column] of one position a panel: weights w[tap][k][column], or for the input's gradient, turned round.
+// u = transformed weights, one panel [k][column] per position, from w[tap][k][column]. For the input gradient the
+// weights are rotated by 180 degrees.
 void winograd_weights(const WinogradWeights& w, int64_t column, int64_t width, float* u) {
   for (int64_t k = 0; k < w.k; ++k)
     for (int64_t j = 0; j < width; j += kLanes) {
@@ -234,9 +235,9 @@ void winograd_weight_grad(const float* sums, int64_t c, int64_t o, int64_t chann
     }
 }
 
-constexpr int64_t kRun = 64;  // products summed one after another, then added to the rest: long sums stay exact
+constexpr int64_t kRun = 64;  // terms per partial sum; adding partial sums keeps long sums accurate
 
-// m = v u, each position apart: `rows` tiles, a multiple of kMr.
+// m = v u, separately for each position. `rows` is the number of tiles, a multiple of kMr.
 template <int VECTORS>
 inline void multiply_positions(const WinogradTiles& t, const float* v, const float* u, int64_t rows, float* m) {
   constexpr int64_t width = VECTORS * kLanes;
@@ -262,7 +263,7 @@ void winograd_multiply(const WinogradTiles& t, const float* v, const float* u, i
     multiply_positions<1>(t, v, u, rows, m);
 }
 
-// sums[position][c][width] += the products of image and result gradient over `count` tiles.
+// sums[position][c][width] += products of image and result gradient tiles over `count` tiles.
 void winograd_accumulate(const WinogradTiles& t, const float* v, const float* z, int64_t width, int64_t count,
                          float* sums) {
   for (int64_t position = 0; position < kWinogradPositions; ++position)

@@ -1,5 +1,7 @@
-// A warp keeps one query (or, for the gradients of k and v, one key) and meets the rows of the other side in tiles that
-// the block holds in shared memory. Inside a tile each lane scores one row; then all lanes add up, each its columns.
+// Attention by online softmax (flash attention), forward and backward, without storing a T x T matrix. A warp keeps one
+// query (or, for the gradients of k and v, one key) in registers and loops over the rows of the other side, which the
+// block loads into shared memory in tiles. Within a tile each lane computes the score of one row; then all lanes
+// accumulate, each for its own columns. Tensors are [N,T,H,D] with strides; D is at most kWidestHead = 256.
 #include <cmath>
 #include <type_traits>
 
@@ -19,7 +21,7 @@ struct Sizes {
   HeadStrides in, out;
 };
 
-// Where a head's first row lies, and the block's place among heads and rows.
+// The offset of a head's first row, and the block's position among heads and rows.
 struct Place {
   int head, sample, first, row, lane, warp;
 
@@ -43,7 +45,7 @@ __device__ inline float max_lanes(float v) {
   return v;
 }
 
-// Rows begin to begin + count - 1 of a head into shared memory, as float32, `pitch` apart.
+// Loads rows [begin, begin + count) of a head into shared memory as float32, with a row pitch of `pitch`.
 template <typename T>
 __device__ void load_rows(const T* from, int64_t stride, int begin, int count, int d, float* to, int pitch) {
   for (int i = static_cast<int>(threadIdx.x); i < count * d; i += kWarps * 32)
@@ -56,7 +58,7 @@ __device__ inline float dot(const float* a, const float* b, int d) {
   return sum;
 }
 
-// kColumns: of each lane, so that a row has at most 32 * kColumns.
+// kColumns is the number of columns per lane, so a row has at most 32 * kColumns columns.
 template <typename T, int kColumns, int kTile>
 __global__ void forward(Sizes s, const T* q, const T* k, const T* v, T* y, float* stats) {
   extern __shared__ float shared[];
@@ -77,7 +79,7 @@ __global__ void forward(Sizes s, const T* q, const T* k, const T* v, T* y, float
     const bool visible = at.lane < count && mine < seen;
     const float score = visible ? s.scale * dot(queries + at.warp * pitch, keys + at.lane * pitch, s.d) : -INFINITY;
     const float higher = fmaxf(most, max_lanes(score));
-    if (higher == -INFINITY) continue;  // the whole warp sees nothing yet
+    if (higher == -INFINITY) continue;  // no visible key for any lane of this warp so far
     const float shrink = most == -INFINITY ? 0.0F : expf(most - higher), weight = visible ? expf(score - higher) : 0.0F;
     most = higher;
     total = total * shrink + sum_lanes(weight);
@@ -98,7 +100,7 @@ __global__ void forward(Sizes s, const T* q, const T* k, const T* v, T* y, float
   if (at.lane == 0) stats[static_cast<int64_t>(blockIdx.y) * s.t + at.row] = most + logf(total);
 }
 
-// Of each row, the sum of dy * y.
+// The sum of dy * y of each row.
 template <typename T>
 __global__ void dot_rows(Sizes s, const T* dy, const T* y, float* row_sums) {
   const Place at(s);
@@ -118,7 +120,7 @@ struct Gradients {
 };
 
 // For queries: own row (q, dy), tiles of (k, v), result dq. For keys: own row (k, v), tiles of (q, dy), results dk and
-// dv. The two products of a pair are the same either way.
+// dv. The two dot products per pair are the same in both cases.
 template <typename T, int kColumns, int kTile, bool kKeys>
 __global__ void backward(Sizes s, Gradients<T> g) {
   extern __shared__ float shared[];
@@ -172,7 +174,7 @@ __global__ void backward(Sizes s, Gradients<T> g) {
     }
 }
 
-// 48 KiB of shared memory is what every card gives without being asked: wide heads take shorter tiles.
+// Every card offers 48 KiB of shared memory per block without opt-in, so wide heads use shorter tiles.
 template <typename F>
 void with_width(int64_t d, F f) {
   if (d <= 32) return f(std::integral_constant<int, 1>{}, std::integral_constant<int, 32>{});
@@ -185,7 +187,7 @@ Sizes sizes_of(const Attention& a) {
   return {static_cast<int>(a.t), static_cast<int>(a.h), static_cast<int>(a.d), a.causal, a.scale, a.in, a.out};
 }
 
-// Heads lie along y, of which there are at most 65535: the binder checks.
+// Heads run along y, where at most 65535 blocks are allowed; the binder checks this.
 dim3 grid_of(const Attention& a) {
   return {static_cast<unsigned>((a.t + kWarps - 1) / kWarps), static_cast<unsigned>(a.n * a.h)};
 }

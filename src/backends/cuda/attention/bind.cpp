@@ -1,4 +1,4 @@
-// attention and attention_grad: cuDNN's fused attention, and own kernels where it has no engine.
+// attention and attention_grad: cuDNN's fused attention, and our own kernels where cuDNN has no engine.
 #include "backends/cuda/attention/geometry.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@ enum : int64_t { kQ = 1, kK, kV, kY, kStats, kDy, kDq, kDk, kDv };
 
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// [N,T,H,D] as cuDNN counts it: [N,H,T,D] with strides.
+// A [N,T,H,D] tensor in cuDNN's order: [N,H,T,D] with strides.
 fe::graph::Tensor_attributes heads(const char* name, int64_t uid, const Attention& a, const HeadStrides& s) {
   return fe::graph::Tensor_attributes()
       .set_name(name)
@@ -78,7 +78,7 @@ std::string text_of(const std::string& op, const Attention& a) {
                      a.out.position, a.out.head);
 }
 
-// The tensors of a node, wherever they come from.
+// The addresses of a node's tensors, packed or separate.
 struct Bound {
   void *q, *k, *v, *y, *stats, *dy = nullptr, *dq = nullptr, *dk = nullptr, *dv = nullptr;
 };
@@ -103,7 +103,7 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Attentio
     return backward ? build_backward(graph, a) : build_forward(graph, a);
   };
   problem.tensors_only = false;
-  problem.any_order = backward;  // parts of dq meet in memory in whatever order the blocks finish
+  problem.any_order = backward;  // partial sums of dq are added in memory in the order in which blocks finish
   const Bound at = tensors_of(node, a);
   std::vector<DnnTensor> tensors = {{kQ, at.q}, {kK, at.k}, {kV, at.v}, {kY, at.y}, {kStats, at.stats}};
   if (backward)
@@ -116,7 +116,9 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Attentio
 
 BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention& a) {
   if (a.n * a.h > 65535 || a.d > kWidestHead)
-    return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(node.node.op, a)));
+    return fail(ErrorCode::kUnsupported,
+                fmt::format("{} is too large: at most 65535 heads over all samples, each at most {} wide",
+                            text_of(node.node.op, a), kWidestHead));
   const auto checked = [&context, what = node.node.op] { note_enqueued(context, what); };
   const cudaStream_t stream = context.stream;
   const Bound at = tensors_of(node, a);
@@ -127,8 +129,9 @@ BoundKernel bind_flash(Context& context, const BoundNode& node, const Attention&
     });
   const Workspace workspace = workspace_of(node);
   if (workspace.bytes < a.rows() * 4)
-    return fail(ErrorCode::kBadPlan, fmt::format("attention_grad needs a workspace of {} bytes and the plan grants {}",
-                                                 a.rows() * 4, workspace.bytes));
+    return fail(ErrorCode::kBadPlan,
+                fmt::format("attention_grad needs a workspace of {} bytes but the plan provides {}", a.rows() * 4,
+                            workspace.bytes));
   const FlashGradients g{at.dy, at.q,
                          at.k,  at.v,
                          at.y,  static_cast<const float*>(at.stats),

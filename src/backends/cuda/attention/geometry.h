@@ -1,4 +1,4 @@
-// Attention's sizes and where its tensors lie. Shared by the rule and the runtime.
+// Sizes and strides of attention, shared by offer and binder.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace plimsoll::engine::cuda {
 
-inline constexpr const char* kFlashKernel = "flash";  // own; never stores T x T
-inline constexpr int64_t kWidestHead = 256;           // of the own kernels: a row in the registers of a warp
+inline constexpr const char* kFlashKernel = "flash";  // our own kernel; never stores a T x T matrix
+inline constexpr int64_t kWidestHead = 256;           // limit of our own kernels: a warp keeps a row in registers
 
-// Elements between neighbours. A head's row of D numbers is contiguous.
+// Elements between neighbours. The D elements of a head are contiguous.
 struct HeadStrides {
   int64_t sample, position, head;
 };
@@ -31,7 +31,7 @@ struct Attention {
   void* part(void* first, int64_t i) const { return static_cast<std::byte*>(first) + i * h * d * size_of(dtype); }
 };
 
-// Of a [N,T,H,D] tensor that is every `parts`-th slice of [N,T,parts,H,D]: 1 for a tensor of its own.
+// The strides of a [N,T,H,D] tensor that is one slice of [N,T,parts,H,D]; `parts` is 1 for a separate tensor.
 HeadStrides head_strides(int64_t t, int64_t h, int64_t d, int64_t parts);
 
 }  // namespace plimsoll::engine::cuda

@@ -1,5 +1,5 @@
-// Attention by own kernels: a warp keeps one row and passes over the others in tiles, with a running maximum. Nothing
-// grows with T x T. Launches report through cudaGetLastError().
+// Attention by our own kernels with online softmax: a warp keeps one row and loops over the others in tiles, with a
+// running maximum. No memory grows with T x T. The launch functions report errors through cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// y, and log(sum(exp(scores))) of each row as [N,H,T].
+// Computes y, and stats[N,H,T] = log(sum(exp(scores))) of each row.
 void flash_forward(cudaStream_t stream, const Attention& a, const void* q, const void* k, const void* v, void* y,
                    float* stats);
 
@@ -16,7 +16,7 @@ struct FlashGradients {
   const void *dy, *q, *k, *v, *y;
   const float* stats;
   void *dq, *dk, *dv;
-  float* row_sums;  // scratch: one a row
+  float* row_sums;  // scratch: one float per row
 };
 void flash_backward(cudaStream_t stream, const Attention& a, const FlashGradients& g);
 

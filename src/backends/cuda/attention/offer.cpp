@@ -1,4 +1,4 @@
-// attention and attention_grad: cuDNN in half precision from compute capability 8.0, own kernels elsewhere.
+// attention and attention_grad: cuDNN in half precision from compute capability 8.0 on, our own kernels otherwise.
 #include "backends/cuda/attention/geometry.h"
 #include "backends/cuda/convolution/geometry.h"
 #include "backends/cuda/workspace.h"
@@ -7,13 +7,13 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// cuDNN's fused attention: heads in whole 16-byte pieces, up to 128 wide both ways.
+// The limits of cuDNN's fused attention, forward and backward: heads are multiples of 16 bytes and at most 128 wide.
 bool library_takes(const Card& card, const Attention& a) {
   return is_half(a.dtype) && card.capability >= 80 && a.d % 8 == 0 && a.d <= 128 && a.t > 1;
 }
 
-// Forward it needs next to nothing. Backward the gradient of q is summed in float32, positions and widths rounded up to
-// tiles, beside two sums a row; engines keep as much again for their own order of work.
+// The forward pass needs very little workspace. The backward pass accumulates dq in float32, with positions and widths
+// rounded up to tiles, plus two sums per row; engines use the same amount again for their own scheduling.
 Bytes library_scratch(const Attention& a, bool backward) {
   const Bytes rows = a.n * a.h * align_up(a.t, 128), sums = rows * 4;
   if (!backward) return 2 * sums + kMiB;
@@ -41,8 +41,8 @@ Result<KernelOffer> offer_attention(const Card& card, const NodeView& node) {
   const Attention a(node);
   const bool backward = node.node.op == "attention_grad";
   if (!is_half(a.dtype) && a.dtype != DType::kFloat32)
-    return fail(ErrorCode::kUnsupported,
-                node.node.op + ": the GPU attends in f32, f16 and bf16, not " + std::string(name_of(a.dtype)));
+    return fail(ErrorCode::kUnsupported, node.node.op + ": the GPU computes attention in f32, f16 and bf16, not " +
+                                             std::string(name_of(a.dtype)));
   if (a.dtype == DType::kBFloat16 && !card.has_bfloat16())
     return fail(ErrorCode::kUnsupported, node.node.op + ": " + card.name + " has no bfloat16");
   if (a.d > kWidestHead)

@@ -1,12 +1,12 @@
-// Copies into shared memory that go on while a block computes; compute capability 8.0.
+// Asynchronous copies to shared memory (cp.async), which run while a block computes; compute capability 8.0.
 #pragma once
 
 #include "backends/cuda/common/device.cuh"
 
 namespace plimsoll::engine::cuda {
 
-// 16 bytes on their way into shared memory: the first `bytes` of them from `from`, which is something to read even
-// where they are none, and zeros.
+// Starts a copy of 16 bytes to shared memory: the first `bytes` from `from`, then zeros. `from` must be a valid address
+// even if `bytes` is 0.
 template <typename T>
 __device__ void copy_pack(T* to, const T* from, int bytes) {
 #if __CUDA_ARCH__ >= 800
@@ -23,7 +23,7 @@ __device__ inline void end_copies() {
 #endif
 }
 
-// Until all copies are there but those of the last kGroups, each ended by end_copies().
+// Waits until all copies are complete except those of the last kGroups groups. end_copies() ends a group.
 template <int kGroups>
 __device__ void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
@@ -31,7 +31,7 @@ __device__ void wait_for_copies() {
 #endif
 }
 
-// What a block may have of shared memory, on request.
+// The largest amount of shared memory that a block can opt in to.
 inline int most_shared() {
   int device = 0, bytes = 0;
   const bool known = cudaGetDevice(&device) == cudaSuccess &&
@@ -39,7 +39,8 @@ inline int most_shared() {
   return known ? bytes : 0;
 }
 
-// Lets a kernel have so much. All launches of a kernel ask for the same, whatever each of them takes.
+// Allows a kernel to use that amount of shared memory. All launches of a kernel set the same value, whatever each of
+// them uses.
 template <typename Kernel>
 void allow_most_shared(Kernel kernel) {
   cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_shared());

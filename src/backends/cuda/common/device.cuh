@@ -1,5 +1,5 @@
-// What the kernels share: packs of elements, float32 arithmetic on any element type, sums over warps and blocks, and
-// quick division of indices.
+// Helpers of all kernels: packs of elements, float32 arithmetic on any element type, sums over warps and blocks, and
+// fast division of indices.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -18,7 +18,7 @@ namespace plimsoll::engine::cuda {
 inline constexpr int kWarp = 32;
 inline constexpr unsigned kAllLanes = 0xffffffffu;
 
-// f.operator()<T>() with the element's type.
+// Calls f.operator()<T>() with the element's type.
 template <typename F>
 void with_element(Element element, F f) {
   if (element == Element::kF32) f.template operator()<float>();
@@ -26,12 +26,12 @@ void with_element(Element element, F f) {
   if (element == Element::kBF16) f.template operator()<__nv_bfloat16>();
 }
 
-// A launch with wrong geometry is our mistake: found where asserts are on.
+// A launch with an invalid configuration is our bug; builds with asserts catch it here.
 inline void check_launch() {
   assert(cudaPeekAtLastError() == cudaSuccess);
 }
 
-// N neighbouring elements, moved by one instruction (by several above 16 bytes).
+// N adjacent elements, moved by one instruction (by several above 16 bytes).
 template <typename T, int N>
 struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) Pack {
   T v[N];
@@ -63,7 +63,7 @@ struct Raw<16> {
   using Type = uint4;
 };
 
-// Through words of the full width: left to itself, the compiler may move the elements one by one.
+// Moves full-width words: left to itself, the compiler may move the elements one by one.
 template <int N, typename T>
 __device__ inline Pack<T, N> load_pack(const T* from) {
   constexpr int kBytes = sizeof(T) * N > 16 ? 16 : static_cast<int>(sizeof(T)) * N;
@@ -91,7 +91,7 @@ __device__ inline void store_pack(T* to, const Pack<T, N>& pack) {
   }
 }
 
-// Division by a number known before the launch, for numerators below 2^31 (Granlund and Montgomery 1994).
+// Division by a divisor known before the launch, for numerators below 2^31 (Granlund and Montgomery 1994).
 struct Divider {
   uint32_t divisor = 1, magic = 1, shift = 0;
 
@@ -102,7 +102,7 @@ struct Divider {
     magic = static_cast<uint32_t>(((uint64_t{1} << 32) * ((uint64_t{1} << shift) - divisor)) / divisor + 1);
   }
   __device__ uint32_t quotient(uint32_t n) const { return (__umulhi(n, magic) + n) >> shift; }
-  // The quotient; `n` becomes the remainder.
+  // Returns the quotient; `n` becomes the remainder.
   __device__ uint32_t split(uint32_t& n) const {
     const uint32_t q = quotient(n);
     n -= q * divisor;
@@ -117,19 +117,19 @@ __device__ inline T warp_sum(T v) {
   return v;
 }
 
-// The sum over the block, in every thread. `scratch` holds 32 numbers; all threads must come.
+// The sum over the block, returned in every thread. `scratch` has 32 elements; all threads must call it.
 template <typename T>
 __device__ inline T block_sum(T v, T* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   v = warp_sum(v);
-  __syncthreads();  // an earlier sum may still be read
+  __syncthreads();  // an earlier sum may still be in use
   if (lane == 0) scratch[warp] = v;
   __syncthreads();
   const int warps = (static_cast<int>(blockDim.x) + kWarp - 1) / kWarp;
   return warp_sum(lane < warps ? scratch[lane] : T(0));
 }
 
-// f.operator()<T, N>(): packs of 16 bytes where the channels divide into them, else single elements.
+// Calls f.operator()<T, N>() with packs of 16 bytes if the channels divide into them, else with single elements.
 template <typename F>
 void with_packs(Element element, int channels, F f) {
   with_element(element, [&]<typename T>() {

@@ -1,4 +1,4 @@
-// Element types as kernels know them: no graph in sight, so that .cu files compile quickly.
+// Element types for kernels, without graph headers so that .cu files compile quickly.
 #pragma once
 
 #include <cstdint>

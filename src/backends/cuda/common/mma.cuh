@@ -1,6 +1,6 @@
-// The matrix units of compute capability 8.0: 16 rows by 8 columns at a time, over a step of 8 numbers of float32,
-// which are rounded to tf32, or 16 of half precision. A lane's place in an instruction's fragments is (g, t): eight
-// groups of four lanes.
+// Tensor-core matrix products of compute capability 8.0 (warp-level mma): m16n8k8 for float32, rounded to tf32, and
+// m16n8k16 for half precision. A lane's position in the fragments is (g, t) = (lane / 4, lane % 4): eight groups of
+// four lanes, as in the PTX manual.
 #pragma once
 
 #include <type_traits>
@@ -9,9 +9,9 @@
 
 namespace plimsoll::engine::cuda {
 
-inline constexpr int kGroup = 8;  // columns of one instruction
+inline constexpr int kGroup = 8;  // columns (n) of one mma
 
-// Registers of the A and B fragments. Of half precision a register holds two numbers, the first in its lower half.
+// Registers of the A and B fragments. In half precision a register holds two elements, the first in its lower half.
 template <typename T>
 struct Matrix {
   static constexpr int kStep = 16;
@@ -23,11 +23,11 @@ struct Matrix {
     memcpy(&b, &v, sizeof b);
     return b;
   }
-  // The register `r` (0, 1: of the lower and upper half of a step) of numbers at(k).
+  // Register r of a fragment row (0: lower half of the k step, 1: upper half), with the elements given by at(k).
   template <typename At>
   static __device__ uint32_t along(int t, int r, At at) {
     const int k = 2 * t + 8 * r;
-    const T first = at(k), second = at(k + 1);  // in this order
+    const T first = at(k), second = at(k + 1);  // callers rely on this order
     return pack(first, second);
   }
 };
@@ -67,8 +67,8 @@ __device__ void multiply(float (&c)[4], const uint32_t (&a)[4], const uint32_t (
 #endif
 }
 
-// Four matrices of 8 by 8 numbers of half precision in shared memory, transposed; lane 8 i + r gives the address of row
-// r of matrix i.
+// Loads four 8 x 8 matrices of half precision from shared memory, transposed (ldmatrix.trans). Lane 8 i + r passes the
+// address of row r of matrix i.
 template <typename T>
 __device__ void load_transposed(const T* row, uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
   const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(row));

@@ -1,4 +1,4 @@
-// Element types of the GPU: every kernel computes in float32 and stores what the tensor holds.
+// Element types of the GPU: every kernel computes in float32 and rounds to the tensor's type when it stores.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -33,7 +33,7 @@ __device__ inline __nv_bfloat16 from_float<__nv_bfloat16>(float v) {
   return __float2bfloat16_rn(v);
 }
 
-// f(T{}) for the element type of a floating dtype; rules let no other through.
+// Calls f(T{}) with the element type of a floating dtype; offers accept no other dtypes.
 template <typename F>
 void with_number(DType dtype, F f) {
   switch (dtype) {

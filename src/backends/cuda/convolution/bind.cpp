@@ -1,8 +1,8 @@
-// conv2d and its gradients: cuDNN's engines where there is one inside the grant, im2col over few channels where that
-// is faster, own loops for the rest.
+// Binds conv2d and its gradients: to a cuDNN engine that fits the workspace, to im2col, implicit GEMM or space-to-depth
+// for few input channels if that is faster, and to direct convolution for the rest.
 //
-// Activations are NHWC, weights [O,kh,kw,C/g] ("ohwi"): to cuDNN, NCHW tensors with channels-last strides. A bias and
-// relu are part of cuDNN's graph where that is faster than a pass of their own.
+// Activations are NHWC and weights [O,kh,kw,C/g] ("ohwi"): for cuDNN these are NCHW tensors with channels-last strides.
+// Bias and relu are part of cuDNN's graph if that is faster than a kernel of their own.
 #include "backends/cuda/convolution/geometry.h"
 
 #include <fmt/format.h>
@@ -29,11 +29,11 @@ namespace fe = cudnn_frontend;
 
 namespace {
 
-enum : int64_t { kX = 1, kW, kY, kBias };  // of the forward direction, whatever is computed
+enum : int64_t { kX = 1, kW, kY, kBias };  // named after the forward pass, whichever op is computed
 
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// dims as cuDNN counts them, [N,C,H,W], lying in memory as [N,H,W,C].
+// dims are in cuDNN's order [N,C,H,W]; the memory order is [N,H,W,C].
 fe::graph::Tensor_attributes channels_last(const char* name, int64_t uid, const std::vector<int64_t>& d) {
   return fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(d).set_stride(
       {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]});
@@ -109,7 +109,7 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   DnnProblem problem;
   problem.text = text_of(op, c) + (epilogue && c.bias ? " bias" : "") + (epilogue && c.relu ? " relu" : "");
   problem.full_f32 = c.dtype == DType::kFloat32 && !context.card.has_tf32();
-  // The fastest engines for gradients add parts of a sum in memory in whatever order the blocks finish.
+  // The fastest engines for gradients add partial sums in memory in the order in which blocks finish.
   problem.any_order = op != "conv2d";
   problem.build = [op, c, epilogue](fe::graph::Graph& graph) {
     if (op == "conv2d") return build_forward(graph, c, epilogue);
@@ -158,8 +158,8 @@ double seconds_of(Context& context, Kernel& kernel) {
   });
 }
 
-// Convolution, bias and relu: in one engine or in two passes, whichever is faster; remembered like an engine is. In
-// half precision two passes round twice where there is a bias: then one engine, if there is any.
+// Convolution, bias and relu: in one engine or in two kernels, whichever is faster; the choice is remembered like an
+// engine. In half precision two kernels would round twice if there is a bias, so one engine is used if there is any.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
   auto plain_tensors = tensors_of(node), fused_tensors = plain_tensors;
@@ -201,13 +201,13 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Convolut
   return make_dnn_kernel(context, chosen.plan, tensors, workspace);
 }
 
-// Own loops count in 32 bits, as cuDNN's sizes do in effect.
+// The direct convolution indexes with 32 bits, as cuDNN in effect does.
 bool fits_int(const Convolution& c) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
   return c.n * c.h * c.w <= kMost && c.output_pixels() <= kMost && c.c <= kMost && c.o <= kMost;
 }
 
-// The sum of dy behind a weight gradient that has none of its own.
+// Adds a sum of dy after a weight gradient kernel that does not compute the bias gradient itself.
 std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& node, const Convolution& c,
                                            std::unique_ptr<Kernel> kernel) {
   if (node.node.op != "conv2d_weight_grad" || !c.bias) return kernel;
@@ -221,13 +221,13 @@ std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& no
   return std::make_unique<Sequence>(std::move(kernel), std::move(sum));
 }
 
-// By cuDNN on the space-to-depth image (space_to_depth.h), which is made here and forgotten.
+// cuDNN on the space-to-depth image (space_to_depth.h), which is written to the workspace.
 BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const Convolution& c) {
   const std::string& op = node.node.op;
   const SpaceToDepthPlan plan = plan_space_to_depth(c, op);
   const Workspace workspace = workspace_of(node);
   if (!plan.possible || workspace.bytes < plan.workspace)
-    return fail(ErrorCode::kUnsupported, text_of(op, c) + " does not run as space-to-depth");
+    return fail(ErrorCode::kUnsupported, text_of(op, c) + ": space-to-depth does not support this shape or workspace");
   auto* const space = static_cast<std::byte*>(workspace.data);
   std::byte *const image_at = space + plan.image, *const weights_at = space + plan.weights;
   const bool forward = op == "conv2d";
@@ -256,23 +256,25 @@ BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const C
 }
 
 BoundKernel bind_as_it_is(Context& context, const BoundNode& node, const Convolution& c) {
-  if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not trusted with uneven padding");
+  if (!c.padded_evenly()) return fail(ErrorCode::kUnsupported, "cuDNN is not used with asymmetric padding");
   PLIMSOLL_ASSIGN(auto kernel, bind_library(context, node, c));
   return with_bias_gradient(context, node, c, std::move(kernel));
 }
 
 using Ways = std::vector<std::pair<const char*, decltype(&bind_as_it_is)>>;
 
-// The way that tests ask for, or the fastest of several, remembered; kUnsupported where none can.
+// Binds the algorithm that a test asks for (GpuOptions::way), or the fastest, which is remembered. Returns kUnsupported
+// if no algorithm works.
 BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolution& c, const char* kind,
                          const Ways& ways) {
   if (!context.way.empty()) {
     const auto asked =
         std::find_if(ways.begin(), ways.end(), [&](const auto& way) { return context.way == way.first; });
-    BoundKernel kernel = fail(ErrorCode::kUnsupported, "no such way");
+    BoundKernel kernel = fail(ErrorCode::kUnsupported, "unknown convolution algorithm");
     if (asked != ways.end()) kernel = asked->second(context, node, c);
     if (kernel) return kernel;
-    return fail(ErrorCode::kUsage, fmt::format("{} does not run {}", text_of(node.node.op, c), context.way));
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} cannot run with algorithm {}", text_of(node.node.op, c), context.way));
   }
   const std::string key = choice_key(
       context, fmt::format("{}{}{}{} ws{} {}", text_of(node.node.op, c), c.bias ? " bias" : "", c.relu ? " relu" : "",
@@ -295,7 +297,7 @@ BoundKernel bind_fastest(Context& context, const BoundNode& node, const Convolut
   return best;
 }
 
-// Over few channels, with the bias gradient.
+// For few input channels, including the bias gradient.
 BoundKernel bind_few_channels(Context& context, const BoundNode& node, const Convolution& c) {
   Ways ways;
   if (fits_int(c))
@@ -318,10 +320,10 @@ BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution
 BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   const Convolution c(NodeView{node.graph, node.node});
   const std::string& op = node.node.op;
-  BoundKernel bound = fail(ErrorCode::kUnsupported, "own loops");
+  BoundKernel bound = fail(ErrorCode::kUnsupported, "not bound yet");
   if (node.kernel == kIm2colKernel) {
     bound = bind_few_channels(context, node, c);
-    if (bound) return bound;  // with its bias gradient
+    if (bound) return bound;  // it includes the bias gradient
   } else if (node.kernel == kCudnnKernel) {
     bound = bind_wide(context, node, c);
   } else if (node.kernel != kDirectKernel) {
@@ -329,7 +331,8 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node) {
   }
   if (!bound) {
     if (bound.error().code != ErrorCode::kUnsupported) return bound;
-    if (!fits_int(c)) return fail(ErrorCode::kUnsupported, fmt::format("{} is too large", text_of(op, c)));
+    if (!fits_int(c))
+      return fail(ErrorCode::kUnsupported, fmt::format("{} is too large for 32-bit indices", text_of(op, c)));
     bound = bind_direct(context, node, c);
   }
   return with_bias_gradient(context, node, c, std::move(*bound));

@@ -1,6 +1,6 @@
-// Convolutions over few channels as products: rows of the numbers under the kernel are written out and multiplied, a
-// piece of the images at a time. With x' the rows, forward is y = x' w', the weight gradient dw = dy' x', cut into runs
-// of rows whose results lie side by side in float32 and are added up at the end.
+// Convolutions over few input channels by im2col + GEMM: writes the im2col rows x' of some images and multiplies them
+// with cuBLASLt, one batch of images at a time. Forward: y = x' w'. Weight gradient: dw = dy^T x', split along the
+// pixels into parts (split-K) that are stored in float32 and added up at the end.
 #include "backends/cuda/convolution/im2col_launch.h"
 
 #include "backends/cuda/convolution/bind_im2col.h"
@@ -72,7 +72,7 @@ class Im2col {
                         library_);
   }
 
-  // The first piece writes all parts; a shorter last piece adds to the first of them.
+  // The first batch of images writes all parts. A shorter last batch may have fewer parts and adds to the first ones.
   BoundKernel weight_product(int64_t first, int64_t images) {
     const int64_t pixels = c_.oh * c_.ow;
     Product product;

@@ -5,7 +5,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// conv2d or conv2d_weight_grad, bias and bias gradient included, in the workspace plan_im2col() asks for.
+// conv2d or conv2d_weight_grad, including bias and bias gradient, in the workspace that plan_im2col() computes.
 BoundKernel bind_im2col(Context& context, const BoundNode& node, const Convolution& c);
 
 }  // namespace plimsoll::engine::cuda

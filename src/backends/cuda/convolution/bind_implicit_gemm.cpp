@@ -15,14 +15,16 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// Parts of a weight gradient of `numbers` an output: as many as wanted, or as the workspace holds.
+// The number of partial weight gradients (`numbers` elements per output channel): `wanted`, or fewer if the workspace
+// is smaller.
 Result<int64_t> parts_within(const BoundNode& node, int64_t wanted, int64_t outputs, int64_t numbers) {
   const int64_t parts = std::min(wanted, workspace_of(node).bytes / (outputs * numbers * 4));
-  if (parts == 0) return fail(ErrorCode::kUnsupported, node.node.op + " has no room for a sum");
+  if (parts == 0)
+    return fail(ErrorCode::kUnsupported, node.node.op + ": the workspace is too small for one partial weight gradient");
   return parts;
 }
 
-// Kernels that read the image as it is, of one kind.
+// A family of kernels that read the image without im2col.
 struct FewChannelKernels {
   const char* name;
   decltype(&implicit_gemm_takes) takes;
@@ -42,7 +44,7 @@ BoundKernel bind_few_channel_kernels(Context& context, const BoundNode& node, co
   const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);
   if (!on_matrix_units(context.card, c) || !kernels.takes(shape, element, weight_grad))
-    return fail(ErrorCode::kUnsupported, fmt::format("{} does not run {}", op, kernels.name));
+    return fail(ErrorCode::kUnsupported, fmt::format("{}: no {} kernel for this card and shape", op, kernels.name));
   const std::string name = fmt::format("{} {}", kernels.name, op);
   const int multiprocessors = context.card.multiprocessors;
   const cudaStream_t stream = context.stream;
@@ -79,7 +81,7 @@ bool takes_per_tap(const Context& context, const std::string& op, const Convolut
 
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c) {
   if (!takes_per_tap(context, node.node.op, c))
-    return fail(ErrorCode::kUnsupported, node.node.op + " does not run tap by tap");
+    return fail(ErrorCode::kUnsupported, node.node.op + ": no per-tap kernel for this card and shape");
   const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);
   PLIMSOLL_ASSIGN(const int64_t parts,

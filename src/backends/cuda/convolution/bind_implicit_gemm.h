@@ -1,4 +1,4 @@
-// Convolutions by own kernels on the matrix units: kUnsupported where the card or the sizes are not for them.
+// Binds convolutions to our own tensor-core kernels. Returns kUnsupported if the card or the shape is not supported.
 #pragma once
 
 #include "backends/cuda/convolution/geometry.h"
@@ -6,11 +6,11 @@
 
 namespace plimsoll::engine::cuda {
 
-// Implicit GEMM over few channels, read straight from the image; bias and bias gradient included.
+// Implicit GEMM over few input channels, including bias and bias gradient.
 BoundKernel bind_implicit_gemm(Context& context, const BoundNode& node, const Convolution& c);
 BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c);
 
-// The weight gradient over some dozens of channels, without a bias gradient.
+// The per-tap weight gradient over 16 to 64 input channels, without the bias gradient.
 bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c);
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c);
 

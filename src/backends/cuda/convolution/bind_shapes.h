@@ -1,4 +1,4 @@
-// The sizes that convolution kernels take as parameters, each made here from the one geometry of a convolution.
+// Converts the geometry of a convolution to the size structs that the kernels take as parameters.
 #pragma once
 
 #include "backends/cuda/convolution/geometry.h"
@@ -13,7 +13,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// Weights in kWeightLayout with `library_layout`, else row-major.
+// The weights are in kWeightLayout if `library_layout`, else row-major.
 DirectConvolution direct_shape(const Convolution& c, bool library_layout);
 ImplicitGemmShape implicit_gemm_shape(const Convolution& c);
 PooledShape pooled_shape(const Convolution& c, const PooledPlan& plan);

@@ -1,4 +1,4 @@
-// Sums over rows, one a channel, and the pass that adds a bias and clips: both read a [rows, channels] tensor once.
+// Sums over rows, one per channel, and bias + relu in place. Both read a [rows, channels] tensor once.
 #include <algorithm>
 
 #include "backends/cuda/common/numbers.cuh"
@@ -9,7 +9,8 @@ namespace {
 
 constexpr int kLanes = 32, kRowsAtOnce = 8;
 
-// Block (x, part): 32 channels of one part of the rows. Thread rows of a block add up in a fixed order.
+// Block (x, part) sums 32 channels over one part of the rows. The sums of a block's thread rows are added in a fixed
+// order.
 template <typename T, typename Out>
 __global__ void sum_rows(const T* x, int64_t rows, int64_t channels, Out* out, int64_t parts) {
   __shared__ float shared[kRowsAtOnce][kLanes + 1];

@@ -1,5 +1,7 @@
-// Convolutions by plain loops: what depthwise kernels want, and what is left where cuDNN has no engine. One thread
-// computes one number; neighbouring threads take neighbouring channels, so reads of activations are coalesced.
+// Direct convolutions, for depthwise kernels and for shapes that cuDNN has no engine for. Computes the forward pass
+// (with optional bias and relu), the input gradient and the weight gradient for any strides, dilations, padding and
+// groups. Activations are NHWC; the weight layout is given by strides. Each thread computes one element; neighbouring
+// threads compute neighbouring channels, so reads of activations are coalesced.
 #include <algorithm>
 
 #include "backends/cuda/common/numbers.cuh"
@@ -67,7 +69,8 @@ __global__ void input_grad(DirectConvolution s, const T* dy, const T* w, T* dx) 
   dx[item] = from_float<T>(sum);
 }
 
-// Thread: one weight, numbered (tap, channel, output) with the output fastest; block row: one part of the pixels.
+// Each thread computes one weight, indexed (tap, channel, output channel) with the output channel fastest. blockIdx.y
+// selects one part of the pixels (split-K).
 template <typename T, typename Out>
 __global__ void weight_grad(DirectConvolution s, const T* x, const T* dy, Out* dw, int64_t parts) {
   const int cg = s.c / s.groups;
@@ -86,7 +89,7 @@ __global__ void weight_grad(DirectConvolution s, const T* x, const T* dy, Out* d
     const int64_t from = (pixel / s.ow / s.oh * s.h + row) * s.w + column;
     sum += to_float(x[from * s.c + channel]) * to_float(dy[pixel * s.o + o]);
   }
-  // Parts are kept in the order of the items; a single part is the result, where the layout wants it.
+  // Several parts are stored in the order of the items. A single part is the result and is stored in the weight layout.
   const int64_t at =
       parts > 1 ? part * weights + item : tap * s.tap_stride + k * s.channel_stride + o * s.output_stride;
   dw[at] = from_float<Out>(sum);

@@ -1,5 +1,7 @@
-// What the own convolutions over few channels share. A block has some lines of the image in shared memory; what lies
-// under the kernel is gathered from there and multiplied on the matrix units.
+// Shared code of our convolutions over few input channels. They are implicit GEMMs: a block loads some image rows into
+// shared memory, gathers the im2col rows from there into mma fragments (common/mma.cuh) and multiplies on the tensor
+// cores. Naming: "lines" are image rows in shared memory; "numbers" are the kh * kw * c elements of an im2col row,
+// ordered (tap, channel); kNumbers is that count rounded up.
 #pragma once
 
 #include "backends/cuda/common/mma.cuh"
@@ -10,23 +12,24 @@ namespace plimsoll::engine::cuda {
 
 inline constexpr int kFewChannelThreads = 128, kFewChannelWarps = kFewChannelThreads / kWarp;
 inline constexpr int kFewChannelTiles = kFewChannelOutputs / kGroup;
-// Blocks of a kernel over so many numbers that a processor has in hand.
+// Blocks per multiprocessor of a kernel with im2col rows of kNumbers elements.
 template <int kNumbers>
 inline constexpr int kFewChannelResident = kNumbers <= 32 ? kFewChannelBlocks : kFewChannelBlocks / 2;
 
-// `count` lines, `step` rows of the image apart, `pitch` numbers apart in shared memory.
+// `count` image rows, `step` rows apart in the image, with a row pitch of `pitch` elements in shared memory.
 struct Lines {
   int count, step, pitch;
 };
 
-// Numbers of a line that lie under `pixels` pixels side by side. What lies behind them is read for pixels that are not
-// there, whose gradients are zero: it must be zero as well, because infinity times zero is not.
+// The number of elements of an image row that `pixels` adjacent output pixels read. Shared memory after them must be
+// zero-filled: it is read for output pixels beyond the edge, whose gradients are zero, but infinity times zero is NaN.
 __device__ inline int numbers_under(const ImplicitGemmShape& s, int pixels) {
   return ((pixels - 1) * s.sw + (s.kw - 1) * s.dw + 1) * s.c;
 }
 
-// The lines from (row, column) of an image, `reach` numbers of each, zeros behind them and where they leave the image;
-// a warp takes a line. There is always something to read, so that no read waits for another.
+// Loads image rows from (row, column) on, `reach` elements of each; the rest, and everything outside the image, becomes
+// zero. Each warp loads whole rows. Loads outside the image are clamped to a valid address, so that all loads are
+// independent of each other.
 template <typename T>
 __device__ void load_lines(const ImplicitGemmShape& s, const Lines& lines, int64_t image, int row, int column,
                            int reach, const T* x, T* to) {
@@ -50,19 +53,20 @@ __device__ void load_lines(const ImplicitGemmShape& s, const Lines& lines, int64
   }
 }
 
-// Where number k under the kernel lies, seen from a pixel's first. Lines are one row of the image or one tap apart.
+// The offset of element k of an im2col row from the first element of the pixel. The image rows in `lines` are one image
+// row or one tap (dh rows) apart.
 __device__ inline int place_of(const ImplicitGemmShape& s, const Lines& lines, int k) {
   const int tap = k / s.c;
   return tap / s.kw * (s.dh / lines.step) * lines.pitch + tap % s.kw * s.dw * s.c + k % s.c;
 }
 
-// The output of a tile's column in the forward pass: a lane's numbers of tiles 2j and 2j + 1 are those of four outputs
-// in a row, so that a group of four lanes writes 16 outputs side by side.
+// The output channel of a tile's column in the forward pass. The channels are permuted so that the values of one lane
+// in tiles 2j and 2j + 1 are four consecutive channels, and a group of four lanes writes 16 consecutive channels.
 __device__ inline int forward_output(int tile, int column) {
   return tile / 2 * 16 + column / 2 * 4 + tile % 2 * 2 + column % 2;
 }
 
-// A lane's share of a block's bias: where its sums begin.
+// The bias of the output channels of this lane, used to initialise its accumulators.
 template <typename T>
 class FewChannelBias {
  public:
@@ -88,7 +92,7 @@ class FewChannelBias {
   float add_[kFewChannelTiles][2];
 };
 
-// A lane's share of a block's weights and bias, kept while the block goes from stretch to stretch.
+// The weights (B fragments) and bias of this lane, kept in registers while the block runs over its segments.
 template <typename T, int kNumbers>
 class FewChannelWeights {
  public:
@@ -110,14 +114,15 @@ class FewChannelWeights {
           });
       }
 #pragma unroll
-      for (int q = 0; q < kHeld; ++q) {  // in the order along() asks for them
+      for (int q = 0; q < kHeld; ++q) {  // the elements k in the order in which along() visits them
         const int k = step * M::kStep + (kHeld == 4 ? 2 * t + q % 2 + q / 2 * 8 : t + 4 * q);
         place_[step][q] = k < s.numbers ? place_of(s, lines, k) : -1;
       }
     }
   }
 
-  // c = the outputs of 16 pixels; of this lane's group those whose first numbers are at `upper` and `lower`.
+  // c = the output channels of 16 pixels. `upper` and `lower` are the first elements of this lane group's two pixels
+  // (rows g and g + 8 of the fragment).
   __device__ void multiply(const T* upper, const T* lower, float (&c)[kFewChannelTiles][4]) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
     bias_.begin(c);
@@ -140,14 +145,16 @@ class FewChannelWeights {
 
  private:
   using M = Matrix<T>;
-  static constexpr int kSteps = kNumbers / M::kStep, kHeld = M::kStep / 4;  // numbers a lane holds of a row of a step
+  // kHeld: elements per lane and fragment row in one k step.
+  static constexpr int kSteps = kNumbers / M::kStep, kHeld = M::kStep / 4;
 
   uint32_t b_[kSteps][kFewChannelTiles][2];
   int place_[kSteps][kHeld];
   FewChannelBias<T> bias_;
 };
 
-// The outputs of a tile's 16 pixels, of which `left` are there; `to` is the first output of the first.
+// Stores the output channels of a tile's 16 pixels, of which the first `left` exist. `to` is the first pixel's first
+// channel.
 template <typename T>
 __device__ void store_pixels(const ImplicitGemmShape& s, const float (&c)[kFewChannelTiles][4], bool relu,
                              int first_output, int left, T* to) {
@@ -177,7 +184,8 @@ __device__ void store_pixels(const ImplicitGemmShape& s, const float (&c)[kFewCh
   }
 }
 
-// Where the numbers of a lane's rows of the weight gradient lie, and what stands for those behind the last.
+// For the weight gradient: the offsets of this lane's im2col elements, and the constants (1 for the bias, else 0) that
+// replace elements after the last one.
 template <typename T, int kNumbers>
 class FewChannelNumbers {
  public:
@@ -195,7 +203,8 @@ class FewChannelNumbers {
       }
   }
 
-  // Fragment of tile m of the numbers under a step's pixels; pixel(k) is the first number under pixel k.
+  // The A fragment of elements [16 m, 16 m + 16) over the pixels of one k step; pixel(k) is the first element of pixel
+  // k.
   template <typename Pixel>
   __device__ void gather(int m, Pixel pixel, uint32_t (&a)[4]) const {
     const int t = static_cast<int>(threadIdx.x) % 4;
@@ -214,8 +223,8 @@ class FewChannelNumbers {
   T otherwise_[kRows][2];
 };
 
-// A block's part of the weight gradient, [outputs, width]: the warps' sums c, one warp after the other, in shared
-// memory that nothing else is read from any more. output(tile, column) is the output of a tile's column.
+// Writes a block's partial weight gradient [outputs, width]. The warps add their accumulators c one after the other in
+// shared memory, which must no longer be in use. output(tile, column) is the output channel of a tile's column.
 template <int kNumbers, typename Output>
 __device__ void write_part(const float (&c)[kNumbers / 16][kFewChannelTiles][4], Output output, int outputs, int width,
                            float* sums, float* part) {
@@ -245,7 +254,7 @@ inline unsigned few_channel_output_blocks(const ImplicitGemmShape& s) {
   return static_cast<unsigned>((s.o + kFewChannelOutputs - 1) / kFewChannelOutputs);
 }
 
-// f.operator()<kNumbers>(): for as many numbers at least.
+// Calls f.operator()<kNumbers>() with the smallest supported kNumbers >= numbers.
 template <typename F>
 void with_numbers(int numbers, F f) {
   if (numbers <= 32)

@@ -1,3 +1,5 @@
+// Kernels around the GEMM of an im2col convolution (im2col.h): writes the im2col rows, pads the weights to the rows'
+// width, and adds up the partial weight gradients.
 #include "backends/cuda/convolution/im2col_launch.h"
 
 #include <algorithm>
@@ -9,9 +11,9 @@ namespace {
 
 constexpr int kThreads = 512, kAtOnce = 4;
 
-// A block writes the rows of one line of output pixels, as words of 4 bytes: neighbouring threads write neighbouring
-// words, and a thread keeps its place in the row, so that a pixel costs it little more than the move itself. What it
-// reads was read by its neighbours and lies in the first-level cache.
+// Each block writes the im2col rows of one row of output pixels, as 32-bit words. Neighbouring threads write
+// neighbouring words, and a thread keeps its position in the im2col row, so that a pixel costs it little more than the
+// copy itself. Neighbouring threads read the same input, so most reads hit the L1 cache.
 template <typename Bits, int N>
 __global__ void __launch_bounds__(kThreads)
     im2col(Im2colShape s, int words, Bits one, const Bits* __restrict__ x, uint32_t* __restrict__ rows) {
@@ -20,7 +22,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t image = blockIdx.x / s.oh;
   const int line = static_cast<int>(blockIdx.x % s.oh);
   const Bits* from[N];
-  int first[N];  // column of the image under the output's column 0
+  int first[N];  // image column under output column 0
   bool inside[N];
   Bits otherwise[N];
 #pragma unroll
@@ -41,7 +43,8 @@ __global__ void __launch_bounds__(kThreads)
       for (int k = 0; k < N; ++k) {
         const int at = (column + u * slots) * s.sw + first[k];
         const bool there = inside[k] && at >= 0 && at < s.w;
-        const Bits bits = __ldg(from[k] + (there ? at * s.c : 0));  // always some pixel: no read waits for another
+        const Bits bits =
+            __ldg(from[k] + (there ? at * s.c : 0));  // the address is always valid, so that all loads are independent
         values[u] |= static_cast<uint32_t>(there ? bits : otherwise[k]) << (16 * k);
       }
 #pragma unroll
@@ -117,8 +120,8 @@ void launch_sum_parts(int64_t count, int64_t outputs, int64_t numbers, int64_t w
   constexpr int kNumbers = kPack<float>;
   assert(width % kNumbers == 0);
   ColumnSums plan = plan_column_sums(1, count, outputs * width, sizeof(float));
-  plan.chunks = 1, plan.chunk_rows = count;  // few rows: no sums of sums,
-  plan.lanes = 4;                            // but narrow blocks, whose many slots share the rows
+  plan.chunks = 1, plan.chunk_rows = count;  // few rows: one chunk, without a second summation,
+  plan.lanes = 4;                            // but narrow blocks, in which many threads share the rows
   plan.tiles = (outputs * width / kNumbers + plan.lanes - 1) / plan.lanes;
   with_element(element, [&]<typename T>() {
     const Parts<T> op{parts, numbers, width, outputs * width, static_cast<T*>(dw), static_cast<T*>(db)};

@@ -1,9 +1,9 @@
-// How a convolution over few channels runs as im2col: each output pixel becomes a row of the taps * channels numbers
-// under the kernel, and what is left is a product of matrices. By shapes alone, shared by the rule and the runtime.
+// The plan of a convolution over few input channels by im2col + GEMM: each output pixel becomes a row of the taps *
+// channels elements under the kernel. The plan depends only on shapes and is shared by offer and binder.
 //
 // Rows are padded to 16 bytes. They get an extra column of ones, so the GEMM also adds the bias (forward) or sums dy
-// (bias gradient). Half precision is then rounded once, whichever engine the library takes; in float32 the bias is
-// added after the GEMM, because tf32 would round it.
+// (bias gradient). In half precision the result is then rounded only once, whichever engine the library picks. In
+// float32 the bias is added after the GEMM, because tf32 would round it.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace plimsoll::engine::cuda {
 
-// The weights are in kWeightLayout. Where cuDNN turns out faster for a problem, the runtime takes that.
-inline constexpr const char* kIm2colKernel = "unfold";  // its name in plans
+// The weights are in kWeightLayout. If cuDNN is faster for a problem, the binder uses cuDNN.
+inline constexpr const char* kIm2colKernel = "unfold";  // the kernel's name in plans (older name of im2col)
 
 inline bool is_im2col(const Convolution& c, const std::string& op) {
   constexpr int64_t kMostChannels = 4, kMostNumbers = 512;
@@ -22,26 +22,26 @@ inline bool is_im2col(const Convolution& c, const std::string& op) {
 }
 
 struct Im2colPlan {
-  int64_t numbers = 0;  // of a row that the kernel covers
-  bool one = false;     // behind them
-  int64_t width = 0;    // numbers of a row
-  int64_t images = 0;   // gathered at once; the last piece may have fewer
-  int64_t parts = 1;    // of the weight gradient, summed in float32: a piece's rows cut into that many equal runs
+  int64_t numbers = 0;  // elements of an im2col row
+  bool one = false;     // whether a column of ones follows them
+  int64_t width = 0;    // elements of a row including padding
+  int64_t images = 0;   // images per batch; the last batch may have fewer
+  int64_t parts = 1;    // partial weight gradients in float32: the rows of a batch are split into this many equal runs
   // Offsets in the workspace.
   Bytes rows = 0;
-  Bytes weights = 0;  // filled up like the rows; of the weight gradient its parts
+  Bytes weights = 0;  // padded weights, or the parts of the weight gradient
   Bytes library = 0;
   Bytes workspace = 0;
 };
 
-// The largest divisor of `number` up to `most`.
+// The largest divisor of `number` that is at most `most`.
 inline int64_t divisor_up_to(int64_t number, int64_t most) {
   int64_t divisor = std::max<int64_t>(1, std::min(number, most));
   while (number % divisor != 0) --divisor;
   return divisor;
 }
 
-// Images in a piece: all, or as many as fit `most` bytes, preferably so that all pieces are equal.
+// Images per batch: all, or as many as fit in `most` bytes, preferably so that all batches are equal.
 inline int64_t images_at_once(int64_t images, Bytes bytes_of_one, Bytes most) {
   const int64_t fit = std::clamp<int64_t>(most / bytes_of_one, 1, images);
   const int64_t even = divisor_up_to(images, fit);
@@ -49,8 +49,8 @@ inline int64_t images_at_once(int64_t images, Bytes bytes_of_one, Bytes most) {
 }
 
 inline Im2colPlan plan_im2col(const Convolution& c, bool weight_grad) {
-  // A piece of 128 MiB keeps a card busy for many times its start (32 MiB, which a large cache would hold, was 10 %
-  // slower on an H200); blocks of 64 x 64 results, some on every processor.
+  // A batch of 128 MiB keeps a card busy for many times its launch time (32 MiB, which would fit a large L2 cache, was
+  // 10 % slower on an H200). The parts give enough blocks of 64 x 64 results for all multiprocessors.
   constexpr Bytes kMostRows = 128 * kMiB, kLibrary = 4 * kMiB, kPack = 16;
   constexpr int64_t kTile = 64, kBlocks = 512, kLeastRows = 64;
   Im2colPlan plan;

@@ -1,41 +1,46 @@
+// Implicit GEMM for convolutions over few input channels, in float32 (as tf32), f16 and bf16. Computes y =
+// relu?(conv(x, w) + bias?) and partial sums of the weight gradient (split-K). x, y and dy are NHWC, w is [o, kh, kw,
+// c]. An im2col row may have at most kFewChannelNumbers elements, because a warp keeps all of its weights in registers,
+// and the image rows under a segment must fit into 48 KiB of shared memory. The caller adds up the partial sums.
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
 
 #include <algorithm>
 
 #include "backends/cuda/convolution/few_channels.cuh"
-#include "backends/cuda/convolution/stretches.cuh"
+#include "backends/cuda/convolution/row_segments.cuh"
 
 namespace plimsoll::engine::cuda {
 namespace {
 
-constexpr int kPixels = 128;                  // of a stretch
-constexpr int kRow = kFewChannelOutputs + 8;  // of gradients in shared memory: the rest spreads the rows over the banks
+constexpr int kPixels = 128;  // output pixels per segment
+// Row pitch of dy in shared memory; the 8 extra elements avoid bank conflicts.
+constexpr int kRow = kFewChannelOutputs + 8;
 constexpr int kMostShared = 48 * 1024;
 
-// The lines under a stretch of output pixels.
+// The image rows under a segment of output pixels.
 __host__ __device__ inline Lines lines_of(const ImplicitGemmShape& s) {
   return {s.kh, s.dh, ((kPixels - 1) * s.sw + (s.kw - 1) * s.dw + 1) * s.c};
 }
 
 template <typename T>
-__device__ void load_stretch(const ImplicitGemmShape& s, const Stretch& at, const T* x, T* lines) {
+__device__ void load_segment(const ImplicitGemmShape& s, const Segment& at, const T* x, T* lines) {
   load_lines(s, lines_of(s), at.image, at.line * s.sh - s.top, at.first * s.sw - s.left,
              numbers_under(s, min(kPixels, s.ow - at.first)), x, lines);
 }
 
 template <typename T, int kNumbers>
 __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbers>)
-    implicit_gemm_forward(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
+    implicit_gemm_forward(ImplicitGemmShape s, Segments segments, const T* __restrict__ x, const T* __restrict__ w,
                           const T* __restrict__ bias, bool relu, T* __restrict__ y) {
   extern __shared__ char shared[];
   T* const lines = reinterpret_cast<T*>(shared);
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   const int g = lane / 4, first_output = static_cast<int>(blockIdx.y) * kFewChannelOutputs, shift = s.sw * s.c;
   const FewChannelWeights<T, kNumbers> weights(s, lines_of(s), w, bias, first_output);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    const Stretch at = stretches.at(i, s.oh);
+  for (int i = static_cast<int>(blockIdx.x); i < segments.count; i += static_cast<int>(gridDim.x)) {
+    const Segment at = segments.at(i, s.oh);
     __syncthreads();
-    load_stretch(s, at, x, lines);
+    load_segment(s, at, x, lines);
     __syncthreads();
     const int count = min(kPixels, s.ow - at.first);
     T* const to = y + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
@@ -48,9 +53,9 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
   }
 }
 
-// The gradients of a stretch, kFewChannelOutputs of each pixel, zeros behind the last pixel.
+// Loads dy of a segment, kFewChannelOutputs channels per pixel; zeros after the last pixel.
 template <typename T>
-__device__ void load_gradients(const ImplicitGemmShape& s, const Stretch& at, int first_output, const T* dy, T* rows) {
+__device__ void load_gradients(const ImplicitGemmShape& s, const Segment& at, int first_output, const T* dy, T* rows) {
   constexpr int kWide = kPack<T>, kPacks = kFewChannelOutputs / kWide, kEach = kPixels * kPacks / kFewChannelThreads;
   const int count = min(kPixels, s.ow - at.first), outputs = min(kFewChannelOutputs, s.o - first_output);
   const T* from = dy + ((at.image * s.oh + at.line) * s.ow + at.first) * s.o + first_output;
@@ -80,7 +85,7 @@ __device__ void load_gradients(const ImplicitGemmShape& s, const Stretch& at, in
   }
 }
 
-// Of the gradients of one step's pixels, the fragments of all tiles.
+// The B fragments of all tiles for the pixels of one k step.
 template <typename T>
 __device__ void gradient_fragments(const T* rows, int lane, uint32_t (&b)[kFewChannelTiles][2]) {
   const int g = lane / 4, t = lane % 4;
@@ -93,7 +98,7 @@ __device__ void gradient_fragments(const T* rows, int lane, uint32_t (&b)[kFewCh
   } else {
 #pragma unroll
     for (int j = 0; j < kFewChannelTiles; j += 2) {
-      // The pixels' halves of two tiles.
+      // Both halves of the k step for two tiles.
       load_transposed(rows + (lane % 16) * kRow + (j + lane / 16) * kGroup, b[j][0], b[j][1], b[j + 1][0], b[j + 1][1]);
     }
   }
@@ -101,8 +106,8 @@ __device__ void gradient_fragments(const T* rows, int lane, uint32_t (&b)[kFewCh
 
 template <typename T, int kNumbers>
 __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbers>)
-    implicit_gemm_weight_grad(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x,
-                              const T* __restrict__ dy, bool one, int width, float* __restrict__ parts) {
+    implicit_gemm_weight_grad(ImplicitGemmShape s, Segments segments, const T* __restrict__ x, const T* __restrict__ dy,
+                              bool one, int width, float* __restrict__ parts) {
   using M = Matrix<T>;
   using Numbers = FewChannelNumbers<T, kNumbers>;
   extern __shared__ char shared[];
@@ -111,11 +116,11 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
   const int first_output = static_cast<int>(blockIdx.y) * kFewChannelOutputs, shift = s.sw * s.c;
   const Numbers numbers(s, lines_of(s), one);
   float c[Numbers::kRows][kFewChannelTiles][4] = {};
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    const Stretch at = stretches.at(i, s.oh);
+  for (int i = static_cast<int>(blockIdx.x); i < segments.count; i += static_cast<int>(gridDim.x)) {
+    const Segment at = segments.at(i, s.oh);
     __syncthreads();
     load_gradients(s, at, first_output, dy, gradients);
-    load_stretch(s, at, x, lines);
+    load_segment(s, at, x, lines);
     __syncthreads();
     const int count = min(kPixels, s.ow - at.first);
     for (int begin = warp * M::kStep; begin < count; begin += kFewChannelWarps * M::kStep) {
@@ -144,10 +149,10 @@ int shared_bytes(const ImplicitGemmShape& s, Element element, bool weight_grad) 
   return std::max(gradients + lines, sums);
 }
 
-// As many as a card has in hand at once: each goes from stretch to stretch.
+// As many blocks as run on the card at once; each processes several segments.
 int64_t blocks_of(const ImplicitGemmShape& s, int multiprocessors) {
   return std::clamp<int64_t>(kFewChannelBlocks * multiprocessors / few_channel_output_blocks(s), 1,
-                             Stretches(s, kPixels).count);
+                             Segments(s, kPixels).count);
 }
 
 }  // namespace
@@ -164,7 +169,7 @@ void launch_implicit_gemm_forward(const ImplicitGemmShape& shape, Element elemen
   with_element(element, [&]<typename T>() {
     with_numbers(shape.numbers, [&]<int kNumbers>() {
       implicit_gemm_forward<T, kNumbers><<<grid, kFewChannelThreads, shared, stream>>>(
-          shape, Stretches(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(w),
+          shape, Segments(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(w),
           static_cast<const T*>(bias), relu, static_cast<T*>(y));
     });
   });
@@ -182,7 +187,7 @@ void launch_implicit_gemm_weight_grad(const ImplicitGemmShape& shape, Element el
   with_element(element, [&]<typename T>() {
     with_numbers(shape.numbers + (one ? 1 : 0), [&]<int kNumbers>() {
       implicit_gemm_weight_grad<T, kNumbers><<<grid, kFewChannelThreads, shared, stream>>>(
-          shape, Stretches(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(dy), one, width, parts);
+          shape, Segments(shape, kPixels), static_cast<const T*>(x), static_cast<const T*>(dy), one, width, parts);
     });
   });
   check_launch();

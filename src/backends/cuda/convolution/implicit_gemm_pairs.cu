@@ -1,31 +1,51 @@
-// Convolutions over few channels in half precision whose kernels are too large for implicit_gemm.cu: 7 x 7 pixels of
-// three channels, the first layer of many networks. The numbers under a row of the kernel lie side by side in a line of
-// the image, and where stride times channels is even, they are read two at a time for every pixel: the two halves of a
-// register. What of a pair does not lie under the kernel counts as zero. The lines under the next stretch are on their
-// way into shared memory while a stretch is multiplied.
+// Implicit GEMM for convolutions over few input channels in half precision whose kernels are too large for
+// implicit_gemm.cu, e.g. 7 x 7 x 3, the first layer of many networks. Computes y = relu?(conv(x, w) + bias?) and the
+// partial sums of the weight gradient. x, y and dy are NHWC, w is [o, kh, kw, c]. The caller adds up the partial weight
+// gradients (launch_sum_parts); the input gradient is left to other kernels.
+//
+// A row of the kernel covers kw * c consecutive elements of an image row. The kernels read them from shared memory as
+// pairs: two half-precision values in one 32-bit register of an mma.m16n8k16 fragment. Elements of a pair outside the
+// kernel are masked to zero. Example with kw = 7, c = 3 and left = 3: an image row in shared memory starts at a
+// multiple of 8 elements of the image, so lead = 7 elements precede the kernel. Because 7 is odd, the first pair starts
+// one element before the kernel (`.` is a masked element):
+//
+//   offset in the row      0 ... 5    6   7    8   9   10  11   12  13    ...    26  27   28  29
+//   element under kernel              .   0    1   2    3   4    5   6    ...    19  20    .   .
+//   pair                              [ 0 ]    [ 1 ]    [ 2 ]    [ 3 ]    ...    [ 10 ]   [ 11 ]
+//   quad, lane t of it                0, t=0   0, t=1   0, t=2   0, t=3   ...    2, t=2   2, t=3
+//
+// A quad is four pairs, read by the four lanes of a group: 8 elements, i.e. one half of the k dimension of an mma. The
+// next output pixel reads the same pairs sw * c elements further on. Image rows are double buffered: cp.async loads the
+// rows of the next segment (row_segments.cuh) into shared memory while the current segment is multiplied.
+//
+// Supported shapes (paired_takes): dw is 1, so that a kernel row covers consecutive elements; sw * c is even, so that a
+// pair has the same alignment for every output pixel; w * c and o are multiples of 8, for 16-byte copies; strides and
+// dh are at most 64; the kernel has at most 7 rows of at most 12 pairs, because the forward pass keeps all weights in
+// registers; for the weight gradient at most 79 pairs in total, 16 per warp, and one for the bias gradient; two
+// segments fit into shared memory.
 #include <algorithm>
 
 #include "backends/cuda/convolution/few_channels.cuh"
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
-#include "backends/cuda/convolution/stretches.cuh"
+#include "backends/cuda/convolution/row_segments.cuh"
 
 namespace plimsoll::engine::cuda {
 namespace {
 
-constexpr int kPixels = 128;                      // of a stretch
-constexpr int kForwardLines = 4;                  // of output pixels at once: neighbours share lines of the image
-constexpr int kMostRows = 7;                      // of the kernel
-constexpr int kQuad = 4;                          // pairs that the four lanes of a group read side by side
-constexpr int kMostQuads = 3;                     // over a row of the kernel
-constexpr int kWeightPairs = 80;                  // of the weight gradient: 16 of each of five warps
-constexpr int kOutputs = 2 * kFewChannelOutputs;  // of a block
-constexpr int kRow = kOutputs + 8;  // of gradients in shared memory: the rest spreads the rows over the banks
-constexpr int kBlocks = 3;          // that a processor has in hand
-constexpr int kWide = 8;            // numbers copied at once
-constexpr int kMostStep = 64;       // from row to row: what is in shared memory is counted in 32 bits
+constexpr int kPixels = 128;                      // output pixels per segment
+constexpr int kForwardLines = 4;                  // output rows at once: neighbouring rows share image rows
+constexpr int kMostRows = 7;                      // kernel height
+constexpr int kQuad = 4;                          // pairs read by the four lanes of a group
+constexpr int kMostQuads = 3;                     // quads per kernel row
+constexpr int kWeightPairs = 80;                  // pairs in the weight gradient: 16 per warp, five warps
+constexpr int kOutputs = 2 * kFewChannelOutputs;  // output channels per block
+constexpr int kRow = kOutputs + 8;  // row pitch of dy in shared memory; the 8 extra elements avoid bank conflicts
+constexpr int kBlocks = 3;          // blocks per multiprocessor
+constexpr int kWide = 8;            // elements per 16-byte copy
+constexpr int kMostStep = 64;       // bound on strides and dilation, so that shared-memory sizes fit in 32 bits
 
-// Lines of the image in shared memory. They begin at a multiple of kWide numbers of the image, `lead` before the first
-// that lies under the first pixel.
+// The image rows in shared memory: `count` rows with a row pitch of `pitch` elements. Each row starts at a multiple of
+// kWide elements of the image, `lead` elements before the first element that pixel 0 reads.
 struct PairedLines {
   int count, pitch, lead;
 
@@ -34,7 +54,7 @@ struct PairedLines {
     count = (output_lines - 1) * s.sh + (s.kh - 1) * s.dh + 1;
     pitch = (lead + (kPixels - 1) * s.sw * s.c + 2 * kQuad * kMostQuads + kWide - 1) / kWide * kWide;
   }
-  // Of a pair's two numbers the first lies at an even place: where `lead` is odd, a row's first pair begins before it.
+  // Pairs start at even offsets. If `lead` is odd, the first pair of a row starts one element before the kernel.
   __host__ __device__ int odd() const { return lead % 2; }
 };
 
@@ -45,10 +65,10 @@ __host__ __device__ inline int pairs_across(const ImplicitGemmShape& s, const Pa
   return (lines.odd() + numbers_across(s) + 1) / 2;
 }
 
-// Pair `pair` of a row of the kernel.
+// Pair `pair` of a kernel row.
 struct Pair {
-  int number;          // the first of it, counted along the row
-  bool first, second;  // whether they lie under the kernel
+  int number;          // index of its first element in the kernel row; -1 if that element precedes the row
+  bool first, second;  // whether the first and second element are inside the kernel
 
   __device__ Pair(const ImplicitGemmShape& s, const PairedLines& lines, int pair) : number(2 * pair - lines.odd()) {
     first = number >= 0 && number < numbers_across(s);
@@ -69,12 +89,13 @@ __device__ void start_lines(const ImplicitGemmShape& s, const PairedLines& lines
   }
 }
 
-// Two of a block's four warps share its pixels, the other two make the other half of its outputs from the same lines.
-// The compiler knows the rows of the usual kernels: what it need not ask for every pair was a fifth of the loop.
+// Two of a block's four warps split its pixels; the other two compute the other half of its output channels from the
+// same image rows. kRows is the kernel height for common kernels: testing `row < rows` at run time took a fifth of the
+// loop.
 constexpr int kAnyRows = 0;
 template <typename T, int kQuads, int kRows>
 __global__ void __launch_bounds__(kFewChannelThreads, kBlocks)
-    paired_forward(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
+    paired_forward(ImplicitGemmShape s, Segments segments, const T* __restrict__ x, const T* __restrict__ w,
                    const T* __restrict__ bias, bool relu, T* __restrict__ y) {
   constexpr int kHalves = kOutputs / kFewChannelOutputs, kSharing = kFewChannelWarps / kHalves;
   constexpr int kSteps = ((kRows == kAnyRows ? kMostRows : kRows) * kQuads + 1) / 2;
@@ -112,12 +133,12 @@ __global__ void __launch_bounds__(kFewChannelThreads, kBlocks)
   const int groups = (s.oh + kForwardLines - 1) / kForwardLines;
   T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    const Stretch at = stretches.at(i, groups);
+    const Segment at = segments.at(i, groups);
     start_lines<kFewChannelThreads>(s, under, at.image, at.line * kForwardLines * s.sh - s.top, at.first,
                                     min(kPixels, s.ow - at.first), x, into);
   };
-  for_each_stretch(stretches, space, space + under.count * under.pitch, start, [&](int i, const T* lines) {
-    const Stretch at = stretches.at(i, groups);
+  for_each_segment(segments, space, space + under.count * under.pitch, start, [&](int i, const T* lines) {
+    const Segment at = segments.at(i, groups);
     const int first_line = at.line * kForwardLines, count = min(kPixels, s.ow - at.first), tiles = (count + 15) / 16;
     const int tiles_of_all = tiles * min(kForwardLines, s.oh - first_line);
     for (int tile = warp / kHalves; tile < tiles_of_all; tile += kSharing) {
@@ -143,17 +164,17 @@ __global__ void __launch_bounds__(kFewChannelThreads, kBlocks)
   });
 }
 
-// Numbers in shared memory for one stretch of the weight gradient.
+// Elements in shared memory for one segment of the weight gradient.
 __host__ __device__ inline int numbers_held(const PairedLines& lines) {
   return kPixels * kRow + lines.count * lines.pitch;
 }
 
-// A warp has the sums of 16 pairs with all outputs of the block: of an instruction's 16 rows, row g is the first number
-// of pair g and row g + 8 the second.
+// Each warp accumulates 16 pairs x all output channels of the block. Of the 16 rows of an mma's A fragment, row g is
+// the first element of pair g and row g + 8 its second element; the k dimension runs over output pixels.
 constexpr int kWeightThreads = kWeightPairs / 16 * kWarp;
 template <typename T>
 __global__ void __launch_bounds__(kWeightThreads, kBlocks)
-    paired_weight_grad(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
+    paired_weight_grad(ImplicitGemmShape s, Segments segments, const T* __restrict__ x, const T* __restrict__ dy,
                        bool one, int width, float* __restrict__ parts) {
   constexpr int kRows = 2, kTiles = kOutputs / kGroup;
   extern __shared__ __align__(16) char shared[];
@@ -166,7 +187,7 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
   const uint32_t ones = Matrix<T>::pack(unit, unit);
   const auto pair_of = [&](int m) { return (warp * kRows + m) * kGroup + g; };
   int place[kRows];
-  bool is_bias[kRows];  // a pair behind the last stands for the bias
+  bool is_bias[kRows];  // the pair after the last one computes the bias gradient
 #pragma unroll
   for (int m = 0; m < kRows; ++m) {
     const int pair = pair_of(m);
@@ -176,15 +197,15 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
 
   T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    const Stretch at = stretches.at(i, s.oh);
+    const Segment at = segments.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
     start_gradients<kPixels, kOutputs, kRow>(s, at, count, first_output, kWeightThreads, dy, into);
     start_lines<kWeightThreads>(s, under, at.image, at.line * s.sh - s.top, at.first, count, x, into + kPixels * kRow);
   };
   float c[kRows][kTiles][4] = {};
-  for_each_stretch(stretches, space, space + numbers_held(under), start, [&](int i, const T* gradients) {
+  for_each_segment(segments, space, space + numbers_held(under), start, [&](int i, const T* gradients) {
     const T* const lines = gradients + kPixels * kRow;
-    const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
+    const int count = min(kPixels, s.ow - segments.at(i, s.oh).first);
     for (int begin = 0; begin < count; begin += Matrix<T>::kStep) {
       uint32_t a[kRows][4];
 #pragma unroll
@@ -231,16 +252,16 @@ __global__ void __launch_bounds__(kWeightThreads, kBlocks)
     part[static_cast<int64_t>(i / rest) * width + used + i % rest] = 0.0F;
 }
 
-// Of two stretches.
+// For two segments (double buffering), two bytes per element.
 int shared_bytes(const ImplicitGemmShape& s, bool weight_grad) {
   const PairedLines lines(s, weight_grad ? 1 : kForwardLines);
   return 2 * 2 * (weight_grad ? numbers_held(lines) : lines.count * lines.pitch);
 }
 
-// Stretches of so many lines each.
-Stretches stretches_of(ImplicitGemmShape s, int lines) {
+// Segments of groups of `lines` output rows.
+Segments segments_of(ImplicitGemmShape s, int lines) {
   s.oh = (s.oh + lines - 1) / lines;
-  return Stretches(s, kPixels);
+  return Segments(s, kPixels);
 }
 
 unsigned output_blocks(const ImplicitGemmShape& s) {
@@ -248,10 +269,10 @@ unsigned output_blocks(const ImplicitGemmShape& s) {
 }
 
 int64_t blocks_of(const ImplicitGemmShape& s, int lines, int multiprocessors) {
-  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(s), 1, stretches_of(s, lines).count);
+  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(s), 1, segments_of(s, lines).count);
 }
 
-// f.operator()<T>(), for half precision.
+// Calls f.operator()<T>() with the half-precision type.
 template <typename F>
 void with_half(Element element, F f) {
   if (element == Element::kF16)
@@ -278,7 +299,7 @@ void launch_paired_forward(const ImplicitGemmShape& s, Element element, const vo
   with_half(element, [&]<typename T>() {
     const auto launch = [&](auto kernel) {
       allow_most_shared(kernel);
-      kernel<<<grid, kFewChannelThreads, shared, stream>>>(s, stretches_of(s, kForwardLines), static_cast<const T*>(x),
+      kernel<<<grid, kFewChannelThreads, shared, stream>>>(s, segments_of(s, kForwardLines), static_cast<const T*>(x),
                                                            static_cast<const T*>(w), static_cast<const T*>(bias), relu,
                                                            static_cast<T*>(y));
     };
@@ -308,7 +329,7 @@ void launch_paired_weight_grad(const ImplicitGemmShape& s, Element element, cons
   const int shared = shared_bytes(s, true);
   with_half(element, [&]<typename T>() {
     allow_most_shared(paired_weight_grad<T>);
-    paired_weight_grad<T><<<grid, kWeightThreads, shared, stream>>>(s, stretches_of(s, 1), static_cast<const T*>(x),
+    paired_weight_grad<T><<<grid, kWeightThreads, shared, stream>>>(s, segments_of(s, 1), static_cast<const T*>(x),
                                                                     static_cast<const T*>(dy), one, width, parts);
   });
   check_launch();

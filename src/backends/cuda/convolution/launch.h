@@ -1,5 +1,5 @@
-// Own kernels around convolutions. Sums are taken in float32 in an order that does not change from run to run.
-// Launches report through cudaGetLastError().
+// Direct convolutions, channel sums and bias + relu. Sums are accumulated in float32 in an order that is the same in
+// every run. The launch functions report errors through cudaGetLastError().
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// Sizes as in Convolution, and where the weight of (tap, channel in its group, output channel) lies.
+// Sizes as in Convolution. The strides locate the weight of (tap, channel within its group, output channel).
 struct DirectConvolution {
   int n, h, w, c, oh, ow, o, kh, kw, groups;
   int sh, sw, dh, dw, top, left;
@@ -20,15 +20,15 @@ void direct_forward(cudaStream_t stream, DType dtype, const DirectConvolution& c
                     const void* bias, bool relu, void* y);
 void direct_input_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* dy, const void* w,
                        void* dx);
-// `sums`: parts * kh*kw * c/groups * o floats, unused where parts is 1.
+// `sums`: parts * kh*kw * c/groups * o floats; unused if parts is 1.
 void direct_weight_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* dy,
                         void* dw, float* sums, int64_t parts);
 
-// out[c] = sum over rows of x[row, c]. `sums`: parts * channels floats, unused where parts is 1.
+// out[c] = sum over rows of x[row, c]. `sums`: parts * channels floats; unused if parts is 1.
 void channel_sum(cudaStream_t stream, DType dtype, const void* x, int64_t rows, int64_t channels, void* out,
                  float* sums, int64_t parts);
 
-// y = relu?(y + bias?), one bias a channel; bias may be null.
+// y = relu?(y + bias?), one bias per channel; bias may be null.
 void bias_relu(cudaStream_t stream, DType dtype, void* y, int64_t rows, int64_t channels, const void* bias, bool relu);
 
 }  // namespace plimsoll::engine::cuda

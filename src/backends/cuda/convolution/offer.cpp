@@ -1,7 +1,7 @@
-// conv2d and its gradients: im2col or space-to-depth over few input channels, of which cuDNN's channels-last engines
-// make little; by own loops for depthwise kernels, which are memory-bound; cuDNN for all others. cuDNN 9.14 has engines
-// that are wrong with padding that differs between opposite sides: lowering takes such padding out (Padding::kOutside),
-// and what comes here all the same goes to the loops.
+// Offers for conv2d and its gradients. Few input channels: im2col or space-to-depth, because cuDNN's channels-last
+// engines are slow for them. Depthwise: direct convolution, because it is bound by memory. All others: cuDNN. cuDNN
+// 9.14 has engines with wrong results for asymmetric padding, so lowering moves such padding out of the convolution
+// (Padding::kOutside); what is left uses direct convolution.
 #include <algorithm>
 
 #include "backends/cuda/convolution/geometry.h"
@@ -14,8 +14,8 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
-constexpr double kLoopEfficiency = 0.05;          // of the plain float32 units
-constexpr double kSpaceToDepthEfficiency = 0.22;  // of the matrix units: engines over 16 channels
+constexpr double kLoopEfficiency = 0.05;          // share of the CUDA cores' peak
+constexpr double kSpaceToDepthEfficiency = 0.22;  // share of the tensor cores' peak: engines over 16 channels
 constexpr int64_t kSplits = 16;                   // partial weight gradients in float32 that an engine may keep
 
 bool is_weight_grad(const NodeView& node) {
@@ -27,15 +27,15 @@ Bytes parts_bytes(int64_t rows, int64_t columns) {
   return parts > 1 ? parts * columns * 4 : 0;
 }
 
-// Engines copy tensors into other layouts, or sum weight gradients in parts: at most the tensors' own size, capped; and
-// they keep tables of their own, which small problems must have room for too.
+// Engines copy tensors into other layouts or sum weight gradients in parts: at most the size of the tensors, up to a
+// cap. They also keep tables of their own, so that small problems need the additional 1 MiB.
 Bytes library_scratch(const Convolution& c, const NodeView& node) {
   const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
   if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
   return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weight_elements()));
 }
 
-// Shares of the matrix units' peak seen with channels last; few channels leave most of a tile empty.
+// Measured shares of the tensor cores' peak with channels-last tensors. Few channels leave most of a tile empty.
 double efficiency_of(const Convolution& c, const NodeView& node) {
   const bool few = c.group_channels() < 8;
   if (node.node.op == "conv2d") return few ? 0.15 : 0.6;
@@ -86,7 +86,7 @@ Status check(const Card& card, const NodeView& node, const Convolution& c) {
 }  // namespace
 
 int64_t sum_parts(int64_t rows, int64_t columns) {
-  // Enough threads to fill a card, but no part so short that summing the parts costs more than the rows.
+  // Enough threads to fill a card, but no part so short that adding up the parts costs more than the rows.
   constexpr int64_t kThreads = int64_t{1} << 19, kLeastRows = 64, kMostParts = 1024, kMostFloats = 8 << 20;
   const int64_t most = std::min({kThreads / columns, rows / kLeastRows, kMostParts, kMostFloats / columns});
   return std::max<int64_t>(1, most);

@@ -1,5 +1,5 @@
-// Convolutions over few channels with the max pooling behind them, by own kernels; refused where there are none, and
-// the two stay two nodes.
+// Offers the fused kernels for convolutions over few input channels with a max pooling after them. If the offer is
+// refused, convolution and pooling stay two nodes.
 #include "backends/cuda/convolution/pooled.h"
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/workspace.h"
@@ -8,7 +8,8 @@
 namespace plimsoll::engine::cuda {
 
 Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node) {
-  constexpr double kEfficiency = 0.08;  // of the matrix units: rows of some dozen numbers leave most of them idle
+  // Share of the tensor cores' peak: im2col rows of a few dozen elements leave most of a tile idle.
+  constexpr double kEfficiency = 0.08;
   PLIMSOLL_TRY(require_compute_input(node, 0));
   const Convolution c(node);
   const bool weight_grad = node.node.op == "conv2d_pooled_weight_grad";

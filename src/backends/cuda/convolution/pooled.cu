@@ -1,9 +1,11 @@
+// Implicit GEMM of a convolution over few input channels fused with a 2 x 2 max pooling, and its weight gradient; see
+// pooled.h for the shapes and pooled_launch.h for inputs and outputs. The unpooled image is never stored.
 #include "backends/cuda/convolution/pooled_launch.h"
 
 #include <algorithm>
 
 #include "backends/cuda/convolution/few_channels.cuh"
-#include "backends/cuda/convolution/stretches.cuh"
+#include "backends/cuda/convolution/row_segments.cuh"
 
 namespace plimsoll::engine::cuda {
 namespace {
@@ -12,21 +14,22 @@ __host__ __device__ inline Lines lines_of(const PooledShape& p) {
   return {p.lines, 1, p.pitch};
 }
 
-// The lines under a stretch of pooled pixels: those of both lines of its windows.
+// Loads the image rows under a segment of pooled pixels, for both rows of its windows.
 template <typename T>
-__device__ void load_stretch(const PooledShape& p, const Stretch& at, const T* x, T* lines) {
+__device__ void load_segment(const PooledShape& p, const Segment& at, const T* x, T* lines) {
   const ImplicitGemmShape& s = p.conv;
   load_lines(s, lines_of(p), at.image, 2 * at.line * s.sh - s.top, 2 * at.first * s.sw - s.left,
              numbers_under(s, 2 * min(kPooledPixels, p.ow - at.first)), x, lines);
 }
 
-// A warp takes eight windows at a time: of an instruction's 16 rows, row g is the left pixel of window g and row g + 8
-// the right one, so that a lane has whole windows in its registers. The upper line first, then the lower.
+// Each warp computes eight windows at a time. Of the 16 rows of an mma fragment, row g is the left pixel of window g
+// and row g + 8 the right one, so that a lane has whole windows in its registers. The upper row is computed first, then
+// the lower one.
 template <typename T, int kNumbers>
 __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbers>)
-    pooled_forward(PooledShape p, Stretches stretches, const T* __restrict__ x, const T* __restrict__ w,
+    pooled_forward(PooledShape p, Segments segments, const T* __restrict__ x, const T* __restrict__ w,
                    const T* __restrict__ bias, bool relu, T* __restrict__ y, uint8_t* __restrict__ index) {
-  constexpr int kFours = kFewChannelTiles / 2;  // of neighbouring outputs that a lane has
+  constexpr int kFours = kFewChannelTiles / 2;  // groups of four adjacent output channels per lane
   const ImplicitGemmShape& s = p.conv;
   extern __shared__ char shared[];
   T* const lines = reinterpret_cast<T*>(shared);
@@ -34,10 +37,10 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
   const int g = lane / 4, t = lane % 4, first_output = static_cast<int>(blockIdx.y) * kFewChannelOutputs;
   const int shift = s.sw * s.c;
   const FewChannelWeights<T, kNumbers> weights(s, lines_of(p), w, bias, first_output);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    const Stretch at = stretches.at(i, p.oh);
+  for (int i = static_cast<int>(blockIdx.x); i < segments.count; i += static_cast<int>(gridDim.x)) {
+    const Segment at = segments.at(i, p.oh);
     __syncthreads();
-    load_stretch(p, at, x, lines);
+    load_segment(p, at, x, lines);
     __syncthreads();
     const int count = min(kPooledPixels, p.ow - at.first);
     const int64_t to = ((at.image * p.oh + at.line) * p.ow + at.first) * s.o + first_output;
@@ -80,9 +83,10 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
   }
 }
 
-// A stretch's pooled gradients and where they belong, kFewChannelOutputs of each pixel, zeros behind the last pixel.
+// Loads the pooled gradients of a segment and their positions in the windows, kFewChannelOutputs channels per pixel;
+// zeros after the last pixel.
 template <typename T>
-__device__ void load_gradients(const PooledShape& p, const Stretch& at, int first_output, const T* dy,
+__device__ void load_gradients(const PooledShape& p, const Segment& at, int first_output, const T* dy,
                                const uint8_t* index, T* rows, uint32_t* taps) {
   constexpr int kWide = kPack<T>, kPacks = kFewChannelOutputs / kWide,
                 kEach = kPooledPixels * kPacks / kFewChannelThreads;
@@ -115,12 +119,12 @@ __device__ void load_gradients(const PooledShape& p, const Stretch& at, int firs
   for (int u = 0; u < kEachWord; ++u) taps[static_cast<int>(threadIdx.x) + u * kFewChannelThreads] = words[u];
 }
 
-// The pixels of a step are those of whole windows, four after the other: pixel k is place k % 4 of window k / 4, and
-// has the window's gradient if that is where it belongs. A tile's columns are outputs four apart, so that a lane reads
-// what it needs of a window for all tiles at once.
+// The pixels of a k step are those of whole windows, four per window: pixel k is position k % 4 of window k / 4. It has
+// the window's gradient if it was the maximum, else zero. A tile's columns are output channels that are four apart, so
+// that a lane reads a window's values for all tiles at once.
 template <typename T, int kNumbers>
 __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbers>)
-    pooled_weight_grad(PooledShape p, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
+    pooled_weight_grad(PooledShape p, Segments segments, const T* __restrict__ x, const T* __restrict__ dy,
                        const uint8_t* __restrict__ index, bool one, int width, float* __restrict__ parts) {
   using M = Matrix<T>;
   using Numbers = FewChannelNumbers<T, kNumbers>;
@@ -136,18 +140,18 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
   const int shift = s.sw * s.c;
   const Numbers numbers(s, lines_of(p), one);
   float c[Numbers::kRows][kFewChannelTiles][4] = {};
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
-    const Stretch at = stretches.at(i, p.oh);
+  for (int i = static_cast<int>(blockIdx.x); i < segments.count; i += static_cast<int>(gridDim.x)) {
+    const Segment at = segments.at(i, p.oh);
     __syncthreads();
     load_gradients(p, at, first_output, dy, index, gradients, taps);
-    load_stretch(p, at, x, lines);
+    load_segment(p, at, x, lines);
     __syncthreads();
     const int count = min(kPooledPixels, p.ow - at.first);
     for (int begin = warp * kWindows; begin < count; begin += kFewChannelWarps * kWindows) {
       uint32_t b[kFewChannelTiles][2];
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
-        const int k = kWindows == 2 ? t + 4 * r : 2 * t + 8 * r;  // the first that along() asks for
+        const int k = kWindows == 2 ? t + 4 * r : 2 * t + 8 * r;  // the first k that along() calls
         const int window = (begin + k / 4) * kFewChannelOutputs / 4 + g;
         const auto four = *reinterpret_cast<const Pack<T, 4>*>(gradients + window * 4);
         const uint32_t belongs = taps[window];
@@ -179,24 +183,24 @@ __global__ void __launch_bounds__(kFewChannelThreads, kFewChannelResident<kNumbe
       parts + (static_cast<int64_t>(blockIdx.x) * s.o + first_output) * width);
 }
 
-Stretches stretches_of(const PooledShape& p) {
+Segments segments_of(const PooledShape& p) {
   ImplicitGemmShape pooled = p.conv;
   pooled.oh = p.oh, pooled.ow = p.ow;
-  return Stretches(pooled, kPooledPixels);
+  return Segments(pooled, kPooledPixels);
 }
 
 }  // namespace
 
 void launch_pooled_forward(const PooledShape& p, Element element, const void* x, const void* w, const void* bias,
                            bool relu, void* y, uint8_t* index, int multiprocessors, cudaStream_t stream) {
-  const Stretches stretches = stretches_of(p);
+  const Segments segments = segments_of(p);
   const int64_t blocks =
-      std::clamp<int64_t>(kFewChannelBlocks * multiprocessors / few_channel_output_blocks(p.conv), 1, stretches.count);
+      std::clamp<int64_t>(kFewChannelBlocks * multiprocessors / few_channel_output_blocks(p.conv), 1, segments.count);
   const dim3 grid(static_cast<unsigned>(blocks), few_channel_output_blocks(p.conv));
   with_element(element, [&]<typename T>() {
     with_numbers(p.conv.numbers, [&]<int kNumbers>() {
       pooled_forward<T, kNumbers><<<grid, kFewChannelThreads, p.shared, stream>>>(
-          p, stretches, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), relu,
+          p, segments, static_cast<const T*>(x), static_cast<const T*>(w), static_cast<const T*>(bias), relu,
           static_cast<T*>(y), index);
     });
   });
@@ -210,7 +214,7 @@ void launch_pooled_weight_grad(const PooledShape& p, Element element, const void
   with_element(element, [&]<typename T>() {
     with_numbers(p.conv.numbers + (one ? 1 : 0), [&]<int kNumbers>() {
       pooled_weight_grad<T, kNumbers><<<grid, kFewChannelThreads, p.shared, stream>>>(
-          p, stretches_of(p), static_cast<const T*>(x), static_cast<const T*>(dy), index, one, width, parts);
+          p, segments_of(p), static_cast<const T*>(x), static_cast<const T*>(dy), index, one, width, parts);
     });
   });
   check_launch();

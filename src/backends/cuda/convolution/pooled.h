@@ -1,6 +1,6 @@
-// How a convolution over few channels runs together with the max pooling of 2 x 2 behind it (conv2d_pooled), and the
-// weight gradient with the gradient of that pooling: a block has the lines under a stretch of pooled pixels in shared
-// memory. By shapes and the card alone, shared by the rule and the runtime.
+// Implicit GEMM of a convolution over few input channels fused with the 2 x 2 max pooling after it (conv2d_pooled), and
+// its weight gradient fused with the pooling gradient. A block loads the image rows under a segment of pooled pixels
+// into shared memory. The plan depends only on shapes and the card, and is shared by offer and binder.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@ inline constexpr const char* kPooledKernel = "pooled";  // weights in kWeightLay
 
 struct PooledPlan {
   bool possible = false;
-  int64_t oh = 0, ow = 0;        // of the pooled image
-  int64_t lines = 0, pitch = 0;  // of the image, under a stretch, and numbers of one
+  int64_t oh = 0, ow = 0;        // size of the pooled image
+  int64_t lines = 0, pitch = 0;  // image rows under a segment, and their row pitch in elements
   Bytes shared = 0;
-  // Of the weight gradient: its parts, summed in float32, with rows of the numbers, the sum of dy and zeros.
+  // Weight gradient: number of float32 partial sums, and the width of their rows: im2col elements, sum of dy, zeros.
   int64_t parts = 0, width = 0;
   Bytes workspace = 0;
 };
@@ -35,7 +35,8 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
   plan.oh = c.oh / 2, plan.ow = c.ow / 2;
   plan.lines = c.sh + (c.kh - 1) * c.dh + 1;
   plan.pitch = ((2 * kPixels - 1) * c.sw + (c.kw - 1) * c.dw + 1) * c.c;
-  // Lines half the banks apart: neighbouring numbers lie in neighbouring lines.
+  // The pitch is half of the banks modulo all banks, so that neighbouring elements, which are in neighbouring image
+  // rows, do not conflict.
   constexpr int64_t kBanks = 128;
   const int64_t banks = kBanks / size_of(c.dtype);
   plan.pitch += (3 * banks / 2 - plan.pitch % banks) % banks;
@@ -44,9 +45,9 @@ inline PooledPlan plan_pooled(const Card& card, const Convolution& c, const std:
     plan.shared += kPixels * kOutputs * (size_of(c.dtype) + 1);
     plan.shared = std::max<Bytes>(plan.shared, kOutputs * kNumbers * 4);
     const int64_t blocks = (c.o + kOutputs - 1) / kOutputs;
-    const int64_t stretches = c.n * plan.oh * ((plan.ow + kPixels - 1) / kPixels);
+    const int64_t segments = c.n * plan.oh * ((plan.ow + kPixels - 1) / kPixels);
     plan.parts = std::clamp<int64_t>(int64_t{kFewChannelBlocks} * card.multiprocessors / blocks, 1,
-                                     std::max<int64_t>(1, stretches));
+                                     std::max<int64_t>(1, segments));
     plan.width = (numbers + 3) / 4 * 4;
     plan.workspace = plan.parts * c.o * plan.width * 4;
   }

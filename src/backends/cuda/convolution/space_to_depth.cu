@@ -1,3 +1,5 @@
+// Rearranges images and weights for space-to-depth convolutions (space_to_depth.h): 2 x 2 pixels become the channels of
+// one pixel. Pixels outside the image and padding channels are zero. No arithmetic.
 #include "backends/cuda/convolution/space_to_depth_launch.h"
 
 #include "backends/cuda/common/device.cuh"
@@ -7,13 +9,13 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// A thread writes 16 bytes of a space-to-depth pixel. What it reads, its neighbours read too: from the first-level
-// cache.
+// Each thread writes 16 bytes of a space-to-depth pixel. Neighbouring threads read the same input, so most reads hit
+// the L1 cache.
 template <typename Bits>
 __global__ void __launch_bounds__(kThreads) space_to_depth(SpaceToDepthShape s, Divider by_packs, Divider by_width,
                                                            const Bits* __restrict__ x, Bits* __restrict__ to) {
   constexpr int N = 16 / static_cast<int>(sizeof(Bits));
-  const int64_t line = blockIdx.x;  // of all space-to-depth images
+  const int64_t line = blockIdx.x;  // row over all space-to-depth images
   const int64_t image = line / s.fh;
   const int top = 2 * static_cast<int>(line % s.fh) - s.top;
   const int packs = s.channels / N;
@@ -24,7 +26,7 @@ __global__ void __launch_bounds__(kThreads) space_to_depth(SpaceToDepthShape s, 
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       uint32_t channel = pack * N + static_cast<uint32_t>(k);
-      const auto place = static_cast<int>(by_width.split(channel));  // of four: channel / c
+      const auto place = static_cast<int>(by_width.split(channel));  // channel / c: which of the four pixels
       const int row = top + place / 2, at = 2 * column - s.left + place % 2;
       const bool there = place < 4 && row >= 0 && row < s.h && at >= 0 && at < s.w;
       const Bits bits = __ldg(x + (there ? ((image * s.h + row) * s.w + at) * s.c + channel : 0));
@@ -34,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) space_to_depth(SpaceToDepthShape s, 
   }
 }
 
-// One number of the weights: where it lies in the space-to-depth ones.
+// The index of weight (o, i, j, channel) in the space-to-depth layout.
 __device__ inline int64_t space_to_depth_place(const SpaceToDepthShape& s, int64_t o, int i, int j, int channel) {
   return ((o * s.fkh + i / 2) * s.fkw + j / 2) * s.channels + (i % 2 * 2 + j % 2) * s.c + channel;
 }
@@ -60,7 +62,7 @@ __global__ void depth_to_space_weights(SpaceToDepthShape s, int64_t elements, co
   w[at] = deep[space_to_depth_place(s, at / (static_cast<int64_t>(s.c) * s.kw * s.kh), i, j, channel)];
 }
 
-// f.operator()<Bits>() with an integer of the element's size: nothing is computed.
+// Calls f.operator()<Bits>() with an unsigned integer of the element's size, because the kernels only move bits.
 template <typename F>
 void with_bits(Element element, F f) {
   if (element == Element::kF32)

@@ -1,6 +1,6 @@
-// A convolution over few channels with stride 2 as one with stride 1 over four times as many: two by two pixels become
-// the channels of one, which gives the library's engines enough channels to work on. By shapes alone, shared by the
-// rule and the runtime.
+// Space-to-depth: a convolution over few input channels with stride 2 becomes a convolution with stride 1 over four
+// times as many channels, because 2 x 2 pixels become the channels of one pixel. This gives cuDNN's engines enough
+// channels to work on. The plan depends only on shapes and is shared by offer and binder.
 #pragma once
 
 #include "backends/cuda/convolution/geometry.h"
@@ -9,7 +9,7 @@ namespace plimsoll::engine::cuda {
 
 struct SpaceToDepthPlan {
   bool possible = false;
-  int64_t channels = 0;  // of a space-to-depth pixel: (row, column, channel), then zeros up to 16 bytes
+  int64_t channels = 0;  // channels of a space-to-depth pixel: (row, column, channel), then zeros up to 16 bytes
   int64_t kh = 0, kw = 0, h = 0, w = 0;
   // Offsets in the workspace.
   Bytes image = 0, weights = 0, library = 0;

@@ -1,27 +1,32 @@
-// The weight gradient of a convolution over some dozens of channels. A block has the lines under a stretch of output
-// pixels in shared memory and the stretch's gradients beside them; each warp multiplies the pixels under one tap of the
-// kernel with the gradients. cuDNN's kernels for so few channels leave most of the matrix units idle. Of float32 the
-// units read what tf32 holds and leave the rest: rounding first cost a tenth of the time on an H200.
+// Per-tap weight gradient of a convolution over 16, 32 or 64 input channels, with 2 to 9 kernel taps. For each tap it
+// is the GEMM dw[tap] = x^T dy over all output pixels. A block loads the image rows under a segment of output pixels
+// and the segment's dy into shared memory (double buffered), and each warp multiplies the pixels of one tap with dy.
+// Blocks split the pixels (split-K) and write float32 partial sums, which the caller adds up; the bias gradient is left
+// to the caller too. x and dy are NHWC, dw is [o, kh, kw, c]. The output channels of a pixel must be a multiple of 16
+// bytes, the size of one asynchronous copy, and two segments must fit into shared memory. cuDNN's kernels leave most of
+// the tensor cores idle for so few channels. float32 inputs are truncated to tf32 by the tensor cores: rounding them
+// first cost a tenth of the time on an H200.
 #include <algorithm>
 
 #include "backends/cuda/common/mma.cuh"
 #include "backends/cuda/convolution/implicit_gemm_launch.h"
-#include "backends/cuda/convolution/stretches.cuh"
+#include "backends/cuda/convolution/row_segments.cuh"
 
 namespace plimsoll::engine::cuda {
 namespace {
 
-constexpr int kPixels = 64;  // of a stretch
+constexpr int kPixels = 64;  // output pixels per segment
 constexpr int kMostTaps = 9;
-// Numbers behind each pixel in shared memory that spread the pixels over the banks; more behind its gradients of
-// float32, which are read two at a time.
+// Padding elements per pixel in shared memory that avoid bank conflicts. float32 gradients need more, because they are
+// read two at a time.
 constexpr int kSpread = 8;
 __host__ __device__ constexpr int gradient_spread(int size) {
   return size == 4 ? 16 : 8;
 }
-constexpr int kBlocks = 2;  // that a processor has in hand at once
+constexpr int kBlocks = 2;  // blocks per multiprocessor
 
-// Results of a block: outputs by channels of one tap, as many of a warp as its registers hold.
+// Output channels per block. For one tap, each warp accumulates a tile of these output channels by all input channels,
+// as large as its registers allow.
 template <int kChannels>
 constexpr int kOutputs = kChannels == 64 ? 32 : 64;
 
@@ -29,7 +34,7 @@ __host__ __device__ inline int columns_of(const ImplicitGemmShape& s) {
   return (kPixels - 1) * s.sw + (s.kw - 1) * s.dw + 1;
 }
 
-// Of one step's pixels, `pitch` numbers apart, the fragments of 16 channels.
+// The A fragment of 16 input channels for the pixels of one k step, `pitch` elements apart.
 template <typename T>
 __device__ void channel_fragments(const T* pixels, int pitch, int lane, uint32_t (&a)[4]) {
   if constexpr (std::is_same_v<T, float>) {
@@ -41,7 +46,8 @@ __device__ void channel_fragments(const T* pixels, int pitch, int lane, uint32_t
   }
 }
 
-// The same of 16 outputs, as two tiles: of float32 a tile has every other output.
+// The B fragments of 16 output channels, as two tiles. In float32 the even channels form one tile and the odd channels
+// the other.
 template <typename T>
 __device__ void output_fragments(const T* pixels, int pitch, int lane, uint32_t (&b)[2], uint32_t (&next)[2]) {
   if constexpr (std::is_same_v<T, float>) {
@@ -61,7 +67,7 @@ __device__ int output_of(int tile, int column) {
   return std::is_same_v<T, float> ? tile / 2 * 16 + 2 * column + tile % 2 : tile * kGroup + column;
 }
 
-// In shared memory for one stretch; the next one is on its way while a stretch is multiplied.
+// Elements in shared memory for one segment.
 __host__ __device__ inline int numbers_held(const ImplicitGemmShape& s, int size) {
   const int outputs = s.c == 64 ? kOutputs<64> : kOutputs<32>;
   return kPixels * (outputs + gradient_spread(size)) + s.kh * columns_of(s) * (s.c + kSpread);
@@ -69,7 +75,7 @@ __host__ __device__ inline int numbers_held(const ImplicitGemmShape& s, int size
 
 template <typename T, int kChannels>
 __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
-    per_tap_weight_grad(ImplicitGemmShape s, Stretches stretches, const T* __restrict__ x, const T* __restrict__ dy,
+    per_tap_weight_grad(ImplicitGemmShape s, Segments segments, const T* __restrict__ x, const T* __restrict__ dy,
                         float* __restrict__ parts) {
   constexpr int kWide = kPack<T>, kRows = kChannels / 16, kTiles = kOutputs<kChannels> / kGroup;
   constexpr int kPitch = kChannels + kSpread, kRow = kOutputs<kChannels> + gradient_spread(sizeof(T));
@@ -82,10 +88,10 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
   const int outputs = min(kOutputs<kChannels>, s.o - first_output);
   T* const space = reinterpret_cast<T*>(shared);
   const auto start = [&](int i, T* into) {
-    const Stretch at = stretches.at(i, s.oh);
+    const Segment at = segments.at(i, s.oh);
     const int count = min(kPixels, s.ow - at.first);
     start_gradients<kPixels, kOutputs<kChannels>, kRow>(s, at, count, first_output, threads, dy, into);
-    // Columns under pixels that are there: behind them are zeros, because infinity times a gradient of zero is not.
+    // Columns after those of existing pixels are zero-filled, because infinity times a zero gradient is NaN.
     const int first_column = at.first * s.sw - s.left, read = (count - 1) * s.sw + (s.kw - 1) * s.dw + 1;
     for (int line = 0; line < s.kh; ++line) {
       const int row = at.line * s.sh - s.top + line * s.dh;
@@ -100,9 +106,9 @@ __global__ void __launch_bounds__(kMostTaps* kWarp, kBlocks)
     }
   };
   float c[kRows][kTiles][4] = {};
-  for_each_stretch(stretches, space, space + numbers_held(s, sizeof(T)), start, [&](int i, const T* gradients) {
+  for_each_segment(segments, space, space + numbers_held(s, sizeof(T)), start, [&](int i, const T* gradients) {
     const T* const mine = gradients + kPixels * kRow + (tap / s.kw * columns + tap % s.kw * s.dw) * kPitch;
-    const int count = min(kPixels, s.ow - stretches.at(i, s.oh).first);
+    const int count = min(kPixels, s.ow - segments.at(i, s.oh).first);
     for (int begin = 0; begin < count; begin += kStep) {
       uint32_t a[kRows][4];
 #pragma unroll
@@ -152,7 +158,7 @@ bool per_tap_takes(const ImplicitGemmShape& shape, Element element) {
 }
 
 int64_t per_tap_parts(const ImplicitGemmShape& shape, int multiprocessors) {
-  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(shape), 1, Stretches(shape, kPixels).count);
+  return std::clamp<int64_t>(kBlocks * multiprocessors / output_blocks(shape), 1, Segments(shape, kPixels).count);
 }
 
 void launch_per_tap_weight_grad(const ImplicitGemmShape& shape, Element element, const void* x, const void* dy,
@@ -163,7 +169,7 @@ void launch_per_tap_weight_grad(const ImplicitGemmShape& shape, Element element,
   with_element(element, [&]<typename T>() {
     const auto launch = [&](auto kernel) {
       allow_most_shared(kernel);
-      kernel<<<grid, threads, shared, stream>>>(shape, Stretches(shape, kPixels), static_cast<const T*>(x),
+      kernel<<<grid, threads, shared, stream>>>(shape, Segments(shape, kPixels), static_cast<const T*>(x),
                                                 static_cast<const T*>(dy), parts);
     };
     if (shape.c == 16) launch(per_tap_weight_grad<T, 16>);

@@ -19,7 +19,7 @@ namespace plimsoll::engine {
 namespace cuda {
 namespace {
 
-// A phase captured once.
+// A phase that was captured once as a CUDA graph.
 class GraphKernel final : public Kernel {
  public:
   GraphKernel(Context& context, cudaGraphExec_t graph) : context_(context), graph_(graph) {}
@@ -29,7 +29,7 @@ class GraphKernel final : public Kernel {
   }
   void run() override {
     cudaGraphLaunch(graph_, context_.stream);
-    note_enqueued(context_, "the start of a captured phase");
+    note_enqueued(context_, "the launch of a captured phase");
   }
 
  private:
@@ -37,8 +37,8 @@ class GraphKernel final : public Kernel {
   cudaGraphExec_t graph_;
 };
 
-// A bound kernel, whose launches are looked at as soon as they are made: whatever the runtime says later on this thread
-// may be of another backend's.
+// A bound kernel that checks for launch errors right after each launch. An error that the runtime reports later on this
+// thread could belong to another backend.
 class WatchedKernel final : public Kernel {
  public:
   WatchedKernel(Context& context, std::unique_ptr<Kernel> kernel, std::string what)
@@ -59,7 +59,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(std::unique_ptr<Context> context) : context_(std::move(context)), device_(context_->card) {}
 
   ~CudaBackend() override {
-    if (cudaDeviceSynchronize() != cudaSuccess) return;  // a device that is lost takes nothing back
+    if (cudaDeviceSynchronize() != cudaSuccess) return;  // after a device failure nothing can be freed
     if (const auto dnn = load_cudnn(); dnn && context_->dnn != nullptr) (*dnn)->destroy(context_->dnn);
     if (const auto blas = load_cublas_lt(); blas && context_->blas != nullptr) (*blas)->destroy(context_->blas);
     cudaFree(context_->counters);
@@ -69,6 +69,8 @@ class CudaBackend final : public Backend {
   }
 
   const Device& device() const override { return device_; }
+  // A failure shows itself in the call that follows.
+  void enter_thread() const override { (void)cudaSetDevice(context_->card.ordinal); }
   Status check_room(Bytes bytes) const override { return cuda::check_room(*context_, bytes); }
   Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const override {
     if (space == Space::kDevice) return reserve_device_memory(*context_, bytes);
@@ -91,7 +93,7 @@ class CudaBackend final : public Backend {
   std::string counted_by() const override { return context_->held.counted_by(); }
 
   Result<std::unique_ptr<Kernel>> record(std::span<const std::unique_ptr<Kernel>> kernels) const override {
-    save_choices();  // what was tried so far survives a run that is killed
+    save_choices();  // keeps the measurements so far even if the run is killed
     cudaGraph_t graph = nullptr;
     PLIMSOLL_CUDA(cudaStreamBeginCapture(context_->stream, cudaStreamCaptureModeThreadLocal));
     for (const auto& kernel : kernels) kernel->run();
@@ -119,7 +121,7 @@ class CudaBackend final : public Backend {
   CudaDevice device_;
 };
 
-// The profile of the same name where there is one, so that a plan made elsewhere is the plan made here.
+// Uses the profile of the same name if there is one, so that a plan made elsewhere equals the plan made here.
 Result<Card> card_of(int ordinal) {
   cudaDeviceProp properties{};
   PLIMSOLL_CUDA(cudaGetDeviceProperties(&properties, ordinal));
@@ -132,7 +134,7 @@ Result<Card> card_of(int ordinal) {
   card.l2_bytes = properties.l2CacheSize;
   card.memory_bytes = static_cast<Bytes>(properties.totalGlobalMem);
   if (!card.profile.empty()) return card;
-  // No profile: rates by what the chip says of itself.
+  // Without a profile, the rates are computed from the chip's attributes.
   int clock_khz = 0, memory_khz = 0;
   cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, ordinal);
   cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, ordinal);
@@ -176,15 +178,15 @@ Error cuda_error(cudaError_t code, const std::string& what) {
                    {"nvidia-smi   shows what the driver sees; CUDA_VISIBLE_DEVICES may hide a card", "--device cpu"}};
     case cudaErrorMemoryAllocation:
       return Error{ErrorCode::kOutOfMemory,
-                   "the GPU has no room left",
+                   "the GPU is out of memory",
                    {text, "in " + what},
-                   {"a smaller --budget", "plimsoll doctor   names the processes that hold memory there"}};
+                   {"a smaller --budget", "plimsoll doctor   lists the processes that hold GPU memory"}};
     default:
       return Error{ErrorCode::kDeviceLost,
                    "the GPU failed",
-                   {text, "in " + what, "what was computed since the last checkpoint is lost; a checkpoint is whole"},
-                   {"the same command with --resume   goes on from the last checkpoint",
-                    "dmesg | grep -i xid   what the driver saw"}};
+                   {text, "in " + what, "the work since the last checkpoint is lost; the checkpoint itself is intact"},
+                   {"the same command with --resume   continues from the last checkpoint",
+                    "dmesg | grep -i xid   shows the errors that the driver logged"}};
   }
 }
 
@@ -240,7 +242,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   if (options.as_capability > 0) context->card.capability = options.as_capability;
   context->card.tf32 = options.tf32 && context->card.capability >= 80;
   context->card.memory_growth = options.memory_growth;
-  PLIMSOLL_ASSIGN(context->held, HeldMemory::open(options.ordinal));  // before the context takes its share
+  PLIMSOLL_ASSIGN(context->held, HeldMemory::open(options.ordinal));  // before the context allocates its share
   PLIMSOLL_TRY(check_room_for_context(*context));
   PLIMSOLL_CUDA(cudaSetDevice(options.ordinal));
   PLIMSOLL_CUDA(cudaStreamCreateWithFlags(&context->stream, cudaStreamNonBlocking));
@@ -261,7 +263,7 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   size_t free = 0, total = 0;
   PLIMSOLL_CUDA(cudaMemGetInfo(&free, &total));
   context->card.memory_bytes = static_cast<Bytes>(total);
-  // What a budget may be: what is free now, and what this process has taken already.
+  // The largest possible budget: the memory that is free now plus the memory this process has already allocated.
   context->card.free_bytes = static_cast<Bytes>(free) + context->held.now();
   return std::unique_ptr<Backend>(new CudaBackend(std::move(context)));
 }

@@ -1,4 +1,4 @@
-// From a bound node to the plain arguments of launch functions.
+// Converts a bound node to the plain arguments of launch functions.
 #pragma once
 
 #include <cassert>

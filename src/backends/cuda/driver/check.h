@@ -2,8 +2,8 @@
 
 #include "backends/cuda/driver/context.h"
 
-// For functions that return a Result or Status. The runtime keeps the last error for who asks next: once returned, it
-// is nobody else's.
+// For functions that return a Result or Status. The runtime stores the last error until it is read; reading it here
+// keeps it from being reported again by an unrelated call.
 #define PLIMSOLL_CUDA(call)                                                                \
   do {                                                                                     \
     if (const cudaError_t plimsoll_code = (call); plimsoll_code != cudaSuccess) {          \

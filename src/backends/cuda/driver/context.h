@@ -1,4 +1,5 @@
-// One GPU in use: its streams and library handles. Everything a binder needs to make a kernel of a planned node.
+// One GPU in use: its streams and library handles. It contains everything a binder needs to create the kernel of a
+// planned node.
 #pragma once
 
 #include <cublasLt.h>
@@ -17,36 +18,37 @@
 
 namespace plimsoll::engine::cuda {
 
-class CopyEnd;  // host_copy.cpp
+class CopyEnd;  // move/bind_host_copy.cpp
 
 struct Context {
   Card card;
   int ordinal = 0;
-  HeldMemory held;  // what this process holds of the card
-  // What could not be enqueued here. An error that a call returns at once (no room, a launch or a copy that cannot be)
-  // is this context's alone. One that the card finds while it runs (a stray address, a trap) ends CUDA's primary
-  // context, which all users of that card in the process share: each of them then learns it from its own calls, and
-  // none goes on.
+  HeldMemory held;  // memory this process has allocated on the card
+  // Errors of enqueued work. An error that a call returns at once (out of memory, a launch or copy that is not
+  // possible) concerns this context only. An error that the card finds while it runs (an invalid address, a trap)
+  // destroys CUDA's primary context, which all users of that card in the process share: each of them then gets the
+  // error from its own calls, and none can continue.
   Failures failures;
-  std::string way;                  // GpuOptions::way
-  int architecture = 0;             // that code is compiled for: the card's own, whatever `card` is taken for
-  cudaStream_t stream = nullptr;    // kernels are enqueued here, and captured from here
-  cudaStream_t copies = nullptr;    // towards the device: batches, and values that waited in the host's memory
-  cudaStream_t outgoing = nullptr;  // towards the host
-  cudnnHandle_t dnn = nullptr;      // on `stream`
-  cublasLtHandle_t blas = nullptr;  // functions through libraries.h: nothing of it is linked
-  // Zero between kernels: for kernels whose last block finishes the work of all. Whoever counts up sets back to zero.
+  std::string way;                  // see GpuOptions::way
+  int architecture = 0;             // code is compiled for the real card, whatever GpuOptions::as_capability is
+  cudaStream_t stream = nullptr;    // kernels are enqueued here and captured from here
+  cudaStream_t copies = nullptr;    // copies to the device: batches, and values offloaded to host memory
+  cudaStream_t outgoing = nullptr;  // copies to the host
+  cudnnHandle_t dnn = nullptr;      // uses `stream`
+  cublasLtHandle_t blas = nullptr;  // called through libraries.h; the library is not linked
+  // Counters that are zero between kernels, for kernels whose last block finishes the work of all blocks. A kernel that
+  // increments a counter must reset it to zero.
   unsigned* counters = nullptr;
   static constexpr int kCounters = 16384;
-  // While kernels are bound: the end of the copy that was begun last to an address.
+  // Used while kernels are bound: for each address, the end of the latest copy started to it.
   std::map<void*, std::shared_ptr<CopyEnd>> copy_ends;
 };
 
-// The error a failed call becomes: a device lost, no room, a kernel that failed.
+// Converts the code of a failed call to an error: device lost, out of memory, or kernel failure.
 Error cuda_error(cudaError_t code, const std::string& what);
-// Keeps in `context` what the runtime says of the calls this thread just made for it.
+// Records in `context` any error that the runtime reports for the calls this thread just made.
 void note_enqueued(Context& context, const std::string& what) noexcept;
-// The same for a library that failed: it often says no more than that, and the runtime may know why.
+// The same for a failed library call. A library often reports no cause, but the runtime may know it.
 void note_library_failure(Context& context, Error error) noexcept;
 
 }  // namespace plimsoll::engine::cuda

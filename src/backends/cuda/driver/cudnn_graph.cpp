@@ -26,7 +26,7 @@ Error unsupported(const std::string& problem, const std::string& why) {
       ErrorCode::kUnsupported, fmt::format("cuDNN has no engine for {}", problem), {why.substr(0, why.find('\n'))}, {}};
 }
 
-// Lets out what fe::graph::Graph keeps for itself: its list of plans.
+// Gives access to the list of execution plans, which fe::graph::Graph keeps protected.
 class OpenGraph final : public fe::graph::Graph {
  public:
   void drop(int64_t index) { plans.execution_plans[static_cast<size_t>(index)] = nullptr; }
@@ -54,7 +54,7 @@ class DnnPlan {
   bool tensors_only = true;
   std::string problem;
 
-  // cudnn-frontend's execute() is const but takes maps as if it wrote to them.
+  // cudnn-frontend's execute() is const, but takes non-const maps.
   fe::error_t execute(cudnnHandle_t handle, std::unordered_map<int64_t, void*>& tensors, void* workspace,
                       int64_t at) const {
     return graph.execute_plan_at_index(handle, tensors, workspace, at);
@@ -63,7 +63,7 @@ class DnnPlan {
 
 namespace {
 
-// cudnn-frontend returns most failures and throws some (a symbol missing, an engine that cannot be described).
+// cudnn-frontend returns most failures and throws some (a missing symbol, an engine that cannot be described).
 template <typename F>
 fe::error_t guarded(const F& f) {
   try {
@@ -73,7 +73,8 @@ fe::error_t guarded(const F& f) {
   }
 }
 
-// Sums in half precision are out, and sums in no fixed order unless the problem has no other engines.
+// Excludes engines that accumulate in half precision, and engines that sum in no fixed order unless the problem allows
+// it.
 std::vector<fe::NumericalNote_t> unwanted_notes(const DnnProblem& problem) {
   using enum fe::NumericalNote_t;
   std::vector<fe::NumericalNote_t> notes = {REDUCED_PRECISION_REDUCTION, WINOGRAD_TILE_4x4, WINOGRAD_TILE_6x6,
@@ -104,13 +105,13 @@ std::string name_of_plan(const OpenGraph& graph, int64_t index) {
 
 bool build_at(OpenGraph& graph, int64_t index, Bytes grant) {
   if (guarded([&] { return graph.build_plan_at_index(index); }).is_bad()) return false;
-  // The frontend checks the engine's own scratch; what it adds itself counts too.
+  // The frontend checks only the engine's own workspace, but the part it adds itself counts too.
   if (graph.get_workspace_size_plan_at_index(index) <= grant) return true;
   graph.drop(index);
   return false;
 }
 
-// Builds the engine that was fastest once, if it is still offered.
+// Builds the engine that was fastest in an earlier run, if cuDNN still offers it.
 bool build_remembered(DnnPlan& plan, const std::string& key, Bytes grant) {
   const auto choice = remembered_choice(key);
   if (!choice) return false;
@@ -122,7 +123,7 @@ bool build_remembered(DnnPlan& plan, const std::string& key, Bytes grant) {
   return false;
 }
 
-// The fastest of the first engines that can be built; its seconds, or infinity where none runs.
+// Tries the first few engines that can be built and keeps the fastest. Returns its seconds, or infinity if none runs.
 double build_fastest(Context& context, DnnPlan& plan, std::span<const DnnTensor> tensors, const Workspace& workspace) {
   auto addresses = address_map(tensors);
   Stopwatch stopwatch(context.stream);
@@ -131,7 +132,8 @@ double build_fastest(Context& context, DnnPlan& plan, std::span<const DnnTensor>
   std::vector<std::string> seen;
   for (int64_t i = 0; i < plan.graph.get_execution_plan_count() && timed < kMostTimed; ++i) {
     const std::string name = name_of_plan(plan.graph, i);
-    if (name.empty() || std::find(seen.begin(), seen.end(), name) != seen.end()) continue;  // modes repeat each other
+    if (name.empty() || std::find(seen.begin(), seen.end(), name) != seen.end())
+      continue;  // heuristic modes repeat each other's engines
     seen.push_back(name);
     if (plan.graph.compiles(i) && plan.index >= 0 && compiled >= kMostCompiled) continue;
     if (!build_at(plan.graph, i, workspace.bytes)) continue;
@@ -151,7 +153,7 @@ double build_fastest(Context& context, DnnPlan& plan, std::span<const DnnTensor>
   return best;
 }
 
-// Plans in use, so that equal problems share one. The kernels own them.
+// The plans in use, so that equal problems share one. The kernels own them.
 struct Shelf {
   std::mutex mutex;
   std::unordered_map<std::string, std::weak_ptr<const DnnPlan>> plans;
@@ -161,7 +163,7 @@ Shelf& shelf() {
   return all;
 }
 
-// cuDNN's own list of addresses, finalized once.
+// Runs with cuDNN's variant pack (its list of addresses), finalized once.
 class PreparedKernel final : public Kernel {
  public:
   PreparedKernel(Context& context, std::shared_ptr<const DnnPlan> plan)
@@ -188,8 +190,8 @@ class PreparedKernel final : public Kernel {
   fe::detail::backend_descriptor pack_;
 };
 
-// Through cudnn-frontend, which passes scalars and clears memory before it calls cuDNN. Its list of addresses is made
-// anew by each call: once, where the phase is captured.
+// Runs through cudnn-frontend, which passes scalars and clears memory before it calls cuDNN. Each call builds the list
+// of addresses again, but if the phase is captured this happens only once.
 class FrontendKernel final : public Kernel {
  public:
   FrontendKernel(Context& context, std::shared_ptr<const DnnPlan> plan, std::span<const DnnTensor> tensors,
@@ -245,7 +247,7 @@ Result<ChosenPlan> choose_plan(Context& context, const DnnProblem& problem, std:
   ChosenPlan chosen{plan, 0};
   if (!build_remembered(*plan, key, workspace.bytes)) {
     chosen.seconds = build_fastest(context, *plan, tensors, workspace);
-    if (plan->index < 0) return fail(unsupported(text, "none of its engines runs within the workspace granted"));
+    if (plan->index < 0) return fail(unsupported(text, "none of its engines runs within the workspace of the plan"));
     remember_choice(key, name_of_plan(plan->graph, plan->index));
   }
   shelf().plans[place] = plan;

@@ -1,8 +1,8 @@
-// A problem for cuDNN as a graph of its operations, and the engine chosen for it inside a workspace grant.
+// A cuDNN problem as a graph of cuDNN operations, and the choice of an engine that fits into the plan's workspace.
 //
-// Engines are tried in the order of cuDNN's heuristics. The first time a card meets a problem the first few are timed
-// on the very addresses they will work on, which overwrites the outputs; the winner is remembered by name
-// (engine_choices.h). Equal problems share one plan whatever their addresses are.
+// Engines are tried in the order of cuDNN's heuristics. The first time a card meets a problem, the first few engines
+// are timed on the real addresses, which overwrites the outputs. The fastest is remembered by name (engine_choices.h).
+// Equal problems share one execution plan whatever their addresses are.
 #pragma once
 
 #include <functional>
@@ -22,12 +22,12 @@ struct DnnTensor {
 };
 
 struct DnnProblem {
-  std::string text;  // everything the graph depends on; no tabs, no line ends
+  std::string text;  // everything the graph depends on; no tabs, no newlines
   std::function<void(cudnn_frontend::graph::Graph&)> build;
-  bool full_f32 = false;   // neither tf32 nor transforms that lose as much
-  bool any_order = false;  // engines whose sums come out differently from run to run in the last bits may serve
-  // No scalars passed by value and no memory cleared beforehand: cuDNN then needs nothing but the tensors, and run() is
-  // one call with a list of addresses prepared once.
+  bool full_f32 = false;   // forbids tf32 and transforms that lose as much precision
+  bool any_order = false;  // allows engines whose sums differ in the last bits from run to run
+  // The problem passes no scalars by value and clears no memory beforehand. cuDNN then needs only the tensors, and
+  // run() is one call with a variant pack prepared once.
   bool tensors_only = true;
 };
 
@@ -35,17 +35,17 @@ class DnnPlan;
 
 struct ChosenPlan {
   std::shared_ptr<const DnnPlan> plan;
-  double seconds = 0;  // 0 where it was not measured now
+  double seconds = 0;  // 0 if it was not measured now
 };
 
-// kUnsupported where no engine fits the problem and the grant.
+// Returns kUnsupported if no engine supports the problem within the workspace.
 Result<ChosenPlan> choose_plan(Context& context, const DnnProblem& problem, std::span<const DnnTensor> tensors,
                                const Workspace& workspace);
 
 BoundKernel make_dnn_kernel(Context& context, std::shared_ptr<const DnnPlan> plan, std::span<const DnnTensor> tensors,
                             const Workspace& workspace);
 
-// What a choice for `problem` is remembered under.
+// The key under which the choice for `problem` is remembered.
 std::string choice_key(const Context& context, const std::string& problem);
 
 cudnn_frontend::DataType_t dnn_type(DType dtype);

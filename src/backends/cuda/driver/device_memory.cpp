@@ -21,7 +21,7 @@ class DeviceMemory final : public Memory {
     release();
   }
 
-  // One block, or, where memory grows, a range of addresses into which room is mapped.
+  // Allocates one block, or, with memory growth, reserves a range of addresses into which memory is mapped later.
   Status take(Bytes bytes) {
     if (context_.card.memory_growth) {
       PLIMSOLL_ASSIGN(range_, MappedRange::reserve(context_, bytes + kGuard));
@@ -38,7 +38,7 @@ class DeviceMemory final : public Memory {
     return {};
   }
 
-  // Both sizes at once may not fit the card: what is kept waits in the host's memory meanwhile.
+  // Old and new size together may not fit on the card, so the kept bytes are copied through host memory.
   Status resize(Bytes bytes, Bytes keep) override {
     std::vector<std::byte> kept(static_cast<size_t>(keep));
     PLIMSOLL_TRY(read(0, kept.data(), keep));
@@ -56,7 +56,8 @@ class DeviceMemory final : public Memory {
   bool host_visible() const override { return false; }
   Bytes bytes() const override { return bytes_; }
   Bytes held_bytes() const override {
-    return range_ != nullptr ? range_->mapped() : align_up(bytes_ + kGuard, 2 * kMiB);  // the driver's granularity
+    constexpr Bytes kGranularity = 2 * kMiB;  // the driver allocates in units of this size
+    return range_ != nullptr ? range_->mapped() : align_up(bytes_ + kGuard, kGranularity);
   }
 
   Status commit(Bytes bytes) override {
@@ -84,7 +85,7 @@ class DeviceMemory final : public Memory {
     while (!pokes.empty()) {
       const auto some = pokes.first(std::min<size_t>(pokes.size(), kMostPokes));
       launch_pokes(base_, some, context_.stream);
-      note_enqueued(context_, "the scalars of a step");
+      note_enqueued(context_, "the upload of a step's scalars");
       pokes = pokes.subspan(some.size());
     }
   }
@@ -108,7 +109,7 @@ class DeviceMemory final : public Memory {
   Context& context_;
   std::byte* base_ = nullptr;
   Bytes bytes_ = 0;
-  std::unique_ptr<MappedRange> range_;  // null for one block
+  std::unique_ptr<MappedRange> range_;  // null if memory growth is off
 };
 
 class PinnedMemory final : public HostMemory {
@@ -121,9 +122,9 @@ class PinnedMemory final : public HostMemory {
       cudaGetLastError();
       return fail(
           Error{ErrorCode::kOutOfMemory,
-                fmt::format("the host gave no {} of pinned memory for offload", format_bytes(bytes)),
+                fmt::format("the host could not pin {} of memory for offload", format_bytes(bytes)),
                 {fmt::format("{}: {}", cudaGetErrorName(code), cudaGetErrorString(code))},
-                {"a smaller --host-budget", "--forbid offload", "a higher limit of locked memory (ulimit -l)"}});
+                {"a smaller --host-budget", "--forbid offload", "a higher limit on locked memory (ulimit -l)"}});
     }
     memory->registered_ = true;
     return std::unique_ptr<Memory>(std::move(memory));
@@ -134,7 +135,7 @@ class PinnedMemory final : public HostMemory {
     if (registered_) cudaHostUnregister(at(0));
   }
 
-  Status resize(Bytes, Bytes) override { return fail(ErrorCode::kInternal, "pinned memory keeps its size"); }
+  Status resize(Bytes, Bytes) override { return fail(ErrorCode::kInternal, "pinned memory cannot be resized"); }
 
  private:
   PinnedMemory(Context& context, std::byte* base, Bytes bytes) : HostMemory(base, bytes), context_(context) {}
@@ -143,8 +144,9 @@ class PinnedMemory final : public HostMemory {
   bool registered_ = false;
 };
 
-// Two batches of pinned host memory and one of device memory: the host fills one while the other is on its way, and
-// the copy into the arena, at the device's own speed, is all that the compute stream waits for.
+// Double buffering with two batches in pinned host memory and one staging batch in device memory: the host fills one
+// pinned batch while the other is being copied. The compute stream waits only for the copy from staging into the arena,
+// which runs at the speed of device memory.
 class DeviceFeed final : public Feed {
  public:
   DeviceFeed(Context& context, Bytes bytes) : context_(context), bytes_(bytes) {}
@@ -212,9 +214,9 @@ class DeviceFeed final : public Feed {
   Context& context_;
   Bytes bytes_;
   std::byte* pinned_[2] = {};
-  cudaEvent_t sent_[2] = {};  // the pinned batch has left
+  cudaEvent_t sent_[2] = {};  // recorded when the pinned batch has been copied
   std::byte* staging_ = nullptr;
-  cudaEvent_t taken_ = nullptr;  // the staged batch lies in its slots
+  cudaEvent_t taken_ = nullptr;  // recorded when the staged batch is in its slots
   int next_ = 0;
   Bytes used_ = 0;
   std::span<const Slot> slots_;

@@ -11,7 +11,7 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-constexpr const char* kEntry = "gpu-engines.txt";  // of the cache
+constexpr const char* kEntry = "gpu-engines.txt";  // file name in the cache folder
 constexpr const char* kHeading = "plimsoll engine choices 1";
 constexpr size_t kLongestLine = 4096, kMostLines = 100000;
 
@@ -24,7 +24,8 @@ Lines read_lines() {
   if (!std::getline(file, line) || line != kHeading) return {};
   while (lines.size() < kMostLines && std::getline(file, line)) {
     const auto tab = line.find('\t');
-    if (file.eof() || line.size() > kLongestLine || tab == std::string::npos) continue;  // cut short, or not ours
+    if (file.eof() || line.size() > kLongestLine || tab == std::string::npos)
+      continue;  // truncated, or not written by us
     lines[line.substr(0, tab)] = line.substr(tab + 1);
   }
   return lines;

@@ -1,5 +1,5 @@
-// Which engine was fastest for a problem, remembered across runs: a line of text each in the cache folder. A choice is
-// a hint: one that no longer exists, or a file that cannot be read or written, only costs the measurement again.
+// Remembers across runs which engine was fastest for a problem, as lines of text in the cache folder. A choice is only
+// a hint: if the engine no longer exists or the file cannot be read or written, the engines are measured again.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,12 @@
 
 namespace plimsoll::engine::cuda {
 
-// A key names the problem, the card and the library's version. Neither may hold tabs or line ends.
+// The key consists of the problem, the card and the library's version. Keys and choices must not contain tabs or
+// newlines.
 std::optional<std::string> remembered_choice(const std::string& key);
 void remember_choice(const std::string& key, const std::string& choice);
 
-// Writes what is new beside what other processes wrote meanwhile. Also done when the program ends.
+// Writes new choices and keeps those that other processes wrote in the meantime. Also called when the program ends.
 void save_choices();
 
 }  // namespace plimsoll::engine::cuda

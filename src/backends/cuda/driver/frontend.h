@@ -1,8 +1,8 @@
-// cudnn-frontend, with cuDNN loaded at run time and CUDA's runtime as linked into this program.
+// cudnn-frontend, with cuDNN loaded at run time and the CUDA runtime linked into this program.
 //
-// With NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING cudnn-frontend would open a second copy of CUDA's runtime, libcudart.so,
-// which need not be there. Its two ways to the loader are led to frontend_open() and frontend_symbol(), which answer
-// for that one library with the functions of the linked copy. Include cudnn-frontend through this header only.
+// With NV_CUDNN_FRONTEND_USE_DYNAMIC_LOADING cudnn-frontend would open a second copy of the CUDA runtime, libcudart.so,
+// which may not exist. Its two calls to the loader are redirected to frontend_open() and frontend_symbol(), which
+// return the functions of the linked copy for that library. Include cudnn-frontend through this header only.
 #pragma once
 
 #include <dlfcn.h>

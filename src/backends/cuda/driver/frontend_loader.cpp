@@ -14,7 +14,7 @@ void* cudnn_dlhandle = nullptr;
 namespace plimsoll::engine::cuda {
 namespace {
 
-static_assert(CUDART_VERSION >= 13000, "below CUDA 13 several of these functions go by other names");
+static_assert(CUDART_VERSION >= 13000, "below CUDA 13 several of these functions have other names");
 
 struct Entry {
   std::string_view name;
@@ -26,7 +26,7 @@ struct Entry {
 #function, reinterpret_cast < void*>(static_cast <decltype(&::function)>(::function)) \
   }
 
-// What cudnn-frontend 1.32 asks libcudart for.
+// The functions of libcudart that cudnn-frontend 1.32 looks up.
 const Entry kRuntime[] = {
     PLIMSOLL_ENTRY(cudaRuntimeGetVersion),
     PLIMSOLL_ENTRY(cudaGraphCreate),
@@ -73,12 +73,13 @@ const Entry kRuntime[] = {
 
 #undef PLIMSOLL_ENTRY
 
-char runtime_tag;  // its address stands for the linked runtime
+char runtime_tag;  // its address is the handle of the linked runtime
 
 }  // namespace
 
 void* frontend_open(const char* file, int flags) {
-  // It tries one major version after the other and complains when both are there: the linked one answers to its own.
+  // cudnn-frontend tries one major version after the other and complains if it finds two, so only the linked runtime's
+  // own version is answered.
   if (std::strncmp(file, "libcudart.so", 12) == 0)
     return file == "libcudart.so." + std::to_string(CUDART_VERSION / 1000) ? &runtime_tag : nullptr;
   return dlopen(file, flags);

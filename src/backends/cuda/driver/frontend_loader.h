@@ -1,9 +1,10 @@
-// What cudnn-frontend gets in place of the system's loader; see frontend.h. Apart from it, because its headers take
-// half a minute to compile.
+// The loader functions that cudnn-frontend calls instead of the system's; see frontend.h. They have their own header
+// because cudnn-frontend's headers take half a minute to compile.
 #pragma once
 
 namespace cudnn_frontend {
-extern void* cudnn_dlhandle;  // where it takes cuDNN's functions from; load_cudnn() sets it
+extern void*
+    cudnn_dlhandle;  // the library handle from which cudnn-frontend takes cuDNN's functions; load_cudnn() sets it
 }
 
 namespace plimsoll::engine::cuda {

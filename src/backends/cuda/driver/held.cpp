@@ -18,7 +18,7 @@ Bytes used_of(const Nvml& nvml, NvmlDevice device) {
   return nvml.memory_info(device, &memory) == kNvmlSuccess ? static_cast<Bytes>(memory.total - memory.free) : 0;
 }
 
-// What the driver's list says of this process, or -1.
+// The bytes that the driver's process list reports for this process, or -1 if it is not listed.
 Bytes listed(const Nvml& nvml, NvmlDevice device) {
   std::vector<NvmlProcess> processes(64);
   auto count = static_cast<unsigned>(processes.size());
@@ -73,10 +73,10 @@ Result<HeldMemory> HeldMemory::open(int ordinal) {
     held.state_->used_before = used_of(**nvml, device);
     held.state_->counted_by = "NVML";
   } else {
-    held.state_->counted_by = "cudaMemGetInfo, others' memory included, since there is no NVML";
+    held.state_->counted_by = "cudaMemGetInfo including other processes, because NVML is missing";
   }
-  // Where the driver lists this process, a backend came before this one, or the program uses the GPU itself; where it
-  // does not, now() counts from here on.
+  // If the driver already lists this process, an earlier backend or the program itself uses the GPU. If it does not,
+  // now() counts from this point on.
   if (held.state_->device != nullptr)
     held.state_->before = std::max<Bytes>(listed(**nvml, static_cast<NvmlDevice>(held.state_->device)), 0);
   return held;
@@ -90,7 +90,7 @@ Bytes HeldMemory::now() const {
     auto* device = static_cast<NvmlDevice>(state_->device);
     bytes = listed(nvml, device);
     if (bytes < 0) {
-      state_->counted_by = "NVML by the card's free memory, since the driver does not list this process";
+      state_->counted_by = "NVML from the card's free memory, because the driver does not list this process";
       bytes = used_of(nvml, device) - state_->used_before;
     }
   } else {

@@ -1,4 +1,4 @@
-// What this process holds of a GPU's memory, as the driver counts it.
+// The GPU memory that this process has allocated, as counted by the driver.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace plimsoll::engine::cuda {
 
-// What is free of a card, and which other processes hold the rest, as far as the driver tells. All 0 where there is no
-// NVML to ask.
+// The free memory of a card, and the other processes that hold the rest as far as the driver reports them. All fields
+// are 0 without NVML.
 struct CardMemory {
   Bytes free = 0, total = 0;
   std::vector<std::string> holders;  // "python3, process 4711: 12.3 GiB"
@@ -20,20 +20,21 @@ CardMemory card_memory(int ordinal);
 
 class HeldMemory {
  public:
-  // Before the first context of this process on that GPU. By NVML's list of processes where we are in it; where it
-  // cannot see us (containers, WSL) by how much less is free than was at this call.
+  // Must be called before this process creates its first context on that GPU. Counts by NVML's list of processes if it
+  // contains this process. If it does not (containers, WSL), counts how much the card's free memory fell since this
+  // call.
   static Result<HeldMemory> open(int ordinal);
 
-  Bytes before() const { return state_->before; }  // at open()
+  Bytes before() const { return state_->before; }  // allocated bytes at open()
   Bytes now() const;                               // 0 before open()
   Bytes peak() const;
   const std::string& counted_by() const { return state_->counted_by; }
 
  private:
   struct State {
-    void* device = nullptr;  // NVML's
-    Bytes used_before = 0;   // of the card, by everybody
-    Bytes before = 0;        // by this process
+    void* device = nullptr;  // the NVML device
+    Bytes used_before = 0;   // used on the card by all processes
+    Bytes before = 0;        // used by this process
     Bytes peak = 0;
     std::string counted_by;
   };

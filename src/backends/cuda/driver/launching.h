@@ -1,4 +1,5 @@
-// Kernels made of several: own launches, checked where they are made, and lists of kernels run one after the other.
+// Helpers to build kernels: `launching` wraps a launch function and checks it for errors right after the launch;
+// `Sequence` runs several kernels one after the other.
 #pragma once
 
 #include <memory>

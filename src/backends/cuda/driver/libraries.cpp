@@ -16,9 +16,9 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 struct Library {
-  const char* name;                // as people call it
+  const char* name;                // name used in messages
   std::vector<const char*> files;  // newest first
-  const char* folder;              // inside site-packages/nvidia, for CUDA 12 wheels; those of 13 share "cu13"
+  const char* folder;              // folder inside site-packages/nvidia for CUDA 12 wheels; CUDA 13 wheels share "cu13"
   std::vector<std::string> remedies;
 };
 
@@ -40,7 +40,7 @@ const Library kNvrtc = {"NVRTC",
 const Library kNvml = {"NVML",
                        {"libnvidia-ml.so.1"},
                        "",
-                       {"install NVIDIA's driver: it brings this library",
+                       {"install NVIDIA's driver, which includes this library",
                         "in a container, start it with --gpus all and the utility capability"}};
 
 std::string environment(const char* name) {
@@ -48,8 +48,8 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-// Where installers put these libraries without telling the loader: beside the program, in the toolkit, in the wheels of
-// an active Python environment.
+// Folders where installers put these libraries without registering them with the loader: next to the program, in the
+// toolkit, in the wheels of an active Python environment.
 std::vector<std::string> other_folders(const Library& library) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -75,7 +75,7 @@ std::vector<std::string> other_folders(const Library& library) {
   return folders;
 }
 
-// Opens the first file there is. Nothing is unloaded again: kernels of the library may be in captured graphs.
+// Opens the first file that exists. Libraries are never unloaded, because captured graphs may contain their kernels.
 Result<void*> open_library(const Library& library) {
   Error missing{ErrorCode::kLibraryMissing, fmt::format("{} cannot be loaded", library.name), {}, library.remedies};
   for (const char* file : library.files) {
@@ -92,7 +92,7 @@ Result<void*> open_library(const Library& library) {
   return fail(std::move(missing));
 }
 
-// Fills one slot of a table, and remembers the first name that is not there.
+// Fills the slots of a function table and remembers the first missing name.
 class Symbols {
  public:
   Symbols(const Library& library, void* handle) : library_(library), handle_(handle) {}
@@ -121,7 +121,8 @@ class Symbols {
 };
 
 Result<Cudnn> open_cudnn() {
-  // cuDNN opens these two by their plain names when an engine wants them; open already, they are found.
+  // cuDNN opens these two libraries by their plain names when an engine needs them, and finds them if they are loaded
+  // already.
   (void)load_cublas_lt();
   (void)load_nvrtc();
   PLIMSOLL_ASSIGN(void* const handle, open_library(kCudnn));
@@ -196,12 +197,14 @@ Result<Nvml> open_nvml() {
   t.process_name = symbols.optional<decltype(t.process_name)>("nvmlSystemGetProcessName");
   PLIMSOLL_TRY(symbols.status());
   if (const int code = t.init(); code != kNvmlSuccess)
-    return fail(Error{
-        ErrorCode::kLibraryMissing, fmt::format("NVML does not start: {}", t.error_string(code)), {}, kNvml.remedies});
+    return fail(Error{ErrorCode::kLibraryMissing,
+                      fmt::format("NVML could not be initialised: {}", t.error_string(code)),
+                      {},
+                      kNvml.remedies});
   return t;
 }
 
-// A library that found no room or could not run its kernel tells of the device, not of a bug.
+// If a library ran out of memory or could not run its kernel, that is a device error and not a bug of ours.
 Error library_error(std::string text, cudaError_t meaning) {
   if (meaning != cudaSuccess) return cuda_error(meaning, text);
   return {ErrorCode::kInternal, std::move(text), {}, {}};

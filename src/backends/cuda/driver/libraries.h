@@ -1,5 +1,5 @@
-// NVIDIA's libraries, loaded when first asked for: one program runs with and without them. Each table holds the
-// functions this backend calls, under the library's own names less their prefix. Tables live as long as the process.
+// NVIDIA's libraries, loaded at first use, so that one program runs with and without them. Each struct holds the
+// functions this backend calls, under the library's names without their prefix. The tables live as long as the process.
 #pragma once
 
 #include <cublasLt.h>
@@ -55,14 +55,14 @@ struct Nvrtc {
   decltype(&nvrtcGetLoweredName) get_lowered_name;
 };
 
-// NVML comes with the driver and its header with neither the driver nor every toolkit: what we use of it, declared
-// after its documentation (docs.nvidia.com/deploy/nvml-api).
+// NVML comes with the driver, but its header is in neither the driver nor every toolkit. These are the parts we use,
+// declared from its documentation (docs.nvidia.com/deploy/nvml-api).
 struct NvmlMemory {
   unsigned long long total, free, used;
 };
 struct NvmlProcess {
   unsigned pid;
-  unsigned long long used_bytes;  // all ones where the driver does not say
+  unsigned long long used_bytes;  // all ones if the driver does not report it
   unsigned gpu_instance, compute_instance;
 };
 using NvmlDevice = struct NvmlDeviceTag*;
@@ -76,17 +76,17 @@ struct Nvml {
   int (*memory_info)(NvmlDevice, NvmlMemory*);
   int (*running_processes)(NvmlDevice, unsigned* count, NvmlProcess*);
   int (*driver_version)(char* text, unsigned length);
-  int (*process_name)(unsigned pid, char* text, unsigned length);  // null where the driver has none
+  int (*process_name)(unsigned pid, char* text, unsigned length);  // null if the driver does not have it
 };
 
-// P603 where the library is not there or lacks a function; the answer is remembered. Loading cuDNN also sets the handle
-// cudnn-frontend takes its functions from.
+// Fails with P603 if the library is missing or lacks a function; the result is cached. Loading cuDNN also sets the
+// handle from which cudnn-frontend takes its functions.
 Result<const Cudnn*> load_cudnn();
 Result<const CublasLt*> load_cublas_lt();
 Result<const Nvrtc*> load_nvrtc();
 Result<const Nvml*> load_nvml();
 
-// For messages: "cuDNN: CUDNN_STATUS_NOT_SUPPORTED in <what>".
+// Builds messages such as "cuDNN: CUDNN_STATUS_NOT_SUPPORTED in <what>".
 Error cudnn_error(cudnnStatus_t status, const std::string& what);
 Error cublas_error(cublasStatus_t status, const std::string& what);
 

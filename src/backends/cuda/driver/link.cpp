@@ -1,4 +1,4 @@
-// The speed of the link between a card and pinned memory of its host.
+// Measures the speed of the link between a card and pinned host memory.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kCopied = size_t{64} << 20;
 constexpr int kRounds = 4;
 
-// What a measurement takes, given back however it ends.
+// The resources of a measurement, freed in the destructor.
 struct Bench {
   void *host = nullptr, *device = nullptr;
   cudaEvent_t begin = nullptr, end = nullptr;
@@ -32,7 +32,7 @@ struct Bench {
     PLIMSOLL_CUDA(cudaEventCreate(&end));
     return {};
   }
-  // Bytes a second of the quickest of some copies.
+  // Bytes per second of the fastest of several copies.
   Result<double> speed(void* to, const void* from) const {
     double best = 0;
     for (int i = 0; i < kRounds; ++i) {
@@ -61,7 +61,7 @@ Result<double> measure_gpu_link(int ordinal) {
 
 namespace cuda {
 
-// Measured once and remembered, in whole GB/s: the same plan the next time.
+// Measured once and remembered in whole GB/s, so that later runs get the same plan.
 Result<double> remembered_link(const Card& card, int ordinal) {
   const std::string key = "link " + card.name;
   if (const auto choice = remembered_choice(key))

@@ -4,7 +4,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// Bytes a second, each way, of a card whose profile does not say.
+// Bytes per second in the slower direction, for a card whose profile does not tell.
 Result<double> remembered_link(const Card& card, int ordinal);
 
 }  // namespace plimsoll::engine::cuda

@@ -11,7 +11,7 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// Of the driver, whose library is not linked: found through the runtime.
+// Functions of the driver. Its library is not linked, so they are looked up through the runtime.
 struct VirtualMemory {
   decltype(&cuMemGetAllocationGranularity) granularity = nullptr;
   decltype(&cuMemAddressReserve) reserve_addresses = nullptr;
@@ -25,9 +25,9 @@ struct VirtualMemory {
 
 Error no_virtual_memory(const std::string& fact) {
   return Error{ErrorCode::kLibraryMissing,
-               "--memory-growth: this GPU's driver does not map memory piece by piece",
+               "--memory-growth: this GPU's driver does not support virtual memory management",
                {fact},
-               {"leave --memory-growth out, and unset TF_FORCE_GPU_ALLOW_GROWTH"}};
+               {"omit --memory-growth and unset TF_FORCE_GPU_ALLOW_GROWTH"}};
 }
 
 Result<VirtualMemory> load_virtual_memory() {
@@ -38,7 +38,7 @@ Result<VirtualMemory> load_virtual_memory() {
     cudaDriverEntryPointQueryResult answer = cudaDriverEntryPointSymbolNotFound;
     PLIMSOLL_CUDA(cudaGetDriverEntryPointByVersion(name, &found, kSince, cudaEnableDefault, &answer));
     if (answer != cudaDriverEntryPointSuccess || found == nullptr)
-      return fail(no_virtual_memory(fmt::format("it has no {}", name)));
+      return fail(no_virtual_memory(fmt::format("the driver has no {}", name)));
     slot = reinterpret_cast<std::remove_reference_t<decltype(slot)>>(found);
     return {};
   };
@@ -58,7 +58,7 @@ const Result<VirtualMemory>& virtual_memory() {
   return table;
 }
 
-// The driver's codes are the runtime's.
+// The driver's error codes have the same values as the runtime's.
 Status check(CUresult code, const char* what) {
   if (code == CUDA_SUCCESS) return {};
   if (code == CUDA_ERROR_NOT_SUPPORTED) return fail(no_virtual_memory(what));

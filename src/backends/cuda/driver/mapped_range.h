@@ -1,6 +1,6 @@
-// Device memory at fixed addresses that takes room piece by piece, through the driver's virtual memory: a range of
-// addresses is reserved once, room is mapped into it from below and given back from above. Kernels and captured graphs
-// keep their addresses whatever is mapped behind them.
+// Device memory at fixed addresses that grows and shrinks, through the driver's virtual memory management. A range of
+// addresses is reserved once; physical memory is mapped into it from the bottom up and released from the top down.
+// Kernels and captured graphs keep their addresses whatever is mapped.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@ namespace plimsoll::engine::cuda {
 
 class MappedRange {
  public:
-  // Addresses for `bytes`, with nothing behind them.
+  // Reserves addresses for `bytes`, without physical memory.
   static Result<std::unique_ptr<MappedRange>> reserve(const Context& context, Bytes bytes);
   ~MappedRange();
   MappedRange(const MappedRange&) = delete;
@@ -21,13 +21,14 @@ class MappedRange {
   std::byte* base() const { return std::bit_cast<std::byte*>(base_); }
   Bytes mapped() const { return mapped_; }
 
-  // [0, bytes) can be used afterwards; kOutOfMemory where the card has no room, and then nothing is kept of the try.
+  // Makes [0, bytes) usable. Returns kOutOfMemory if the card has too little free memory; then nothing new stays
+  // mapped.
   Status grow(Bytes bytes);
-  // Gives back every piece that begins at `bytes` or above it. No work on them may be under way.
+  // Releases every piece that begins at or above `bytes`. No work that uses them may be in flight.
   void shrink(Bytes bytes);
 
  private:
-  // Pieces end where grow() was asked to end, rounded up, and none is larger than this.
+  // Each grow() ends a piece at the size it was asked for, rounded up. No piece is larger than this.
   static constexpr Bytes kLargestPiece = 64 * kMiB;
   struct Piece {
     unsigned long long handle = 0;
@@ -42,7 +43,7 @@ class MappedRange {
   unsigned long long base_;  // the driver's CUdeviceptr
   Bytes bytes_, granularity_;
   Bytes mapped_ = 0;
-  std::vector<Piece> pieces_;  // from base_ upwards, without gaps
+  std::vector<Piece> pieces_;  // in address order from base_, without gaps
 };
 
 }  // namespace plimsoll::engine::cuda

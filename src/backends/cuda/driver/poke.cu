@@ -1,3 +1,5 @@
+// Scalar uploads: writes a few small values into the arena. The values travel in the kernel's parameters, so no buffer
+// has to stay alive until the kernel runs. One block per value, one thread per byte, at most 16 bytes per value.
 #include "backends/cuda/driver/device_memory.h"
 
 namespace plimsoll::engine::cuda {

@@ -9,7 +9,7 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// The oldest driver of this major version (CUDA's release notes, "minimum required driver version").
+// The oldest driver for this major version (CUDA's release notes, "minimum required driver version").
 constexpr const char* kOldestDriver = CUDART_VERSION >= 13000 ? "580" : "525";
 
 std::string version_text(int version) {
@@ -37,10 +37,10 @@ Status check_driver() {
   if (version == 0)
     return fail(Error{ErrorCode::kLibraryMissing,
                       "there is no GPU this program can use",
-                      {"no NVIDIA driver answers: libcuda.so.1 is missing, or a stub of it was found"},
+                      {"no NVIDIA driver was found: libcuda.so.1 is missing, or is only a stub"},
                       {fmt::format("install NVIDIA's driver, version {} or newer", kOldestDriver),
                        "in a container: start it with --gpus all", "--device cpu"}});
-  // A driver runs programs of every minor version of its major one.
+  // A driver runs programs of every minor version of its major version.
   if (version / 1000 < CUDART_VERSION / 1000)
     return fail(Error{ErrorCode::kLibraryMissing,
                       "the GPU's driver is too old for this program",

@@ -1,4 +1,4 @@
-// What a machine must have before a GPU of it can be used: a driver that is new enough, and NVIDIA's libraries.
+// Requirements for using a GPU: a recent enough driver, and NVIDIA's libraries.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace plimsoll::engine::cuda {
 
-// P603 where there is no driver, or one too old for the runtime in this program. Makes no context.
+// Fails with P603 if there is no driver, or if it is too old for the CUDA runtime in this program. Creates no context.
 Status check_driver();
-// P603 that names every library that is missing, with what installs it.
+// Fails with a P603 that lists every missing library with its remedy.
 Status check_libraries();
-// The same one by one, and NVML, without which only the count of memory is less exact.
+// One error per missing library. Includes NVML, which is optional: without it memory is only counted less exactly.
 std::vector<Error> missing_libraries();
 
 }  // namespace plimsoll::engine::cuda

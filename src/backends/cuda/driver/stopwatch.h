@@ -1,4 +1,4 @@
-// Times pieces of work on a stream, for the choice between engines at bind time. Never inside a captured phase.
+// Times work on a stream, to choose between engines at bind time. Must not be used while a phase is being captured.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -21,8 +21,8 @@ class Stopwatch {
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 
-  // The shortest of a few runs after one that loads code; infinite where the work fails. `work` enqueues and says
-  // whether it could. Anything that takes longer than twice `bound` is not run again.
+  // The shortest of a few runs after a first run that loads the code; infinity if the work fails. `work` enqueues the
+  // work and returns whether it could. Work that takes longer than twice `bound` is not run again.
   template <typename F>
   double seconds(const F& work, double bound = std::numeric_limits<double>::infinity()) {
     constexpr int kRuns = 4;

@@ -1,4 +1,4 @@
-// From embedding nodes, and updates of their tables, to launches.
+// Binds embedding nodes and row updates of embedding matrices to launches.
 #include "backends/cuda/embedding/launch.h"
 
 #include "backends/cuda/driver/binding.h"

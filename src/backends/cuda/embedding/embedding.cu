@@ -1,4 +1,5 @@
-// embedding gathers rows; its gradient stores the sums of row_sums.cuh.
+// embedding copies the rows named by the ids; its gradient stores the sums of row_sums.cuh. Layouts and special ids are
+// described in launch.h.
 #include "backends/cuda/embedding/launch.h"
 
 #include <type_traits>
@@ -51,7 +52,7 @@ struct StoreGradient {
   }
 };
 
-// f.operator()<From, To>(): one of them is float32, or both are the same.
+// Calls f.operator()<From, To>(). Either one of them is float32, or both are the same.
 template <typename F>
 void with_elements(Element from, Element to, F f) {
   with_element(from, [&]<typename From>() {

@@ -1,4 +1,4 @@
-// Rows of a table by number, the gradient of the table, and updates of the table that take the gradient row by row.
+// embedding, its gradient, and optimizer updates of the embedding matrix that apply the gradient row by row.
 #include <algorithm>
 
 #include "backends/cuda/embedding/workspace.h"
@@ -17,7 +17,7 @@ Status check_ids(const NodeView& node, size_t i) {
   return {};
 }
 
-// A table in float32 may give rows in the compute dtype, and take its gradient from there.
+// A float32 embedding matrix may return rows in the compute dtype, and take its gradient from that dtype.
 Status check(const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 0));
   PLIMSOLL_TRY(check_ids(node, 1));
@@ -35,12 +35,12 @@ double sorting_seconds(const Card& card, const EmbeddingGrad& plan, double ids) 
 
 EmbeddingGrad plan_embedding_update(const NodeView& node) {
   const Shape& table = node.in_shape(0);
-  // Without state or decay nothing happens to a row that nobody read.
+  // Without optimizer state or weight decay, a row that no id names does not change.
   const bool every_row = node.outputs() > 1 || node.attrs().real_or("weight_decay", 0) != 0;
   return plan_embedding_grad(node.in_shape(2).elements(), table[0], table[1], every_row);
 }
 
-// Table and state are float32, dy is what the layers compute in.
+// The embedding matrix and optimizer state are float32; dy has the compute dtype.
 Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_compute_input(node, 1));
   PLIMSOLL_TRY(check_ids(node, 2));
@@ -48,7 +48,7 @@ Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node) {
     if (i != 1 && is_floating(node.in_dtype(i))) PLIMSOLL_TRY(require_input(node, i, DType::kFloat32));
   const EmbeddingGrad plan = plan_embedding_update(node);
   const auto ids = static_cast<double>(node.in(2).bytes());
-  // Planned over the old table, an update that leaves rows alone does not pass over them.
+  // If the plan places the new matrix over the old one, rows that do not change cost no traffic.
   const auto named = static_cast<double>(std::min(plan.tokens, plan.rows) * plan.width) * 4;
   const double bytes = plan.every_row ? node.traffic() : static_cast<double>(node.in(1).bytes()) + 2 * named;
   return own_offer(node.node.op, plan.bytes, sorting_seconds(card, plan, ids) + pass_seconds(card, bytes));
@@ -57,7 +57,7 @@ Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node) {
 Result<KernelOffer> offer_embedding(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(check(node));
   const auto ids = static_cast<double>(node.in(1).bytes());
-  if (node.node.op == "embedding")  // of the table only the rows that are named
+  if (node.node.op == "embedding")  // only the rows that occur in the ids are read
     return own_offer(node.node.op, 0, pass_seconds(card, 2 * static_cast<double>(node.out(0).bytes()) + ids));
   const Shape& table = node.out_shape(0);
   const EmbeddingGrad plan = plan_embedding_grad(node.in_shape(1).elements(), table[0], table[1]);

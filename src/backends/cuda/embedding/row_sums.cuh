@@ -1,13 +1,13 @@
-// For each row of a table the sum of the dy of the tokens that name it, and what is then done with it. A group of lanes
-// takes a row, no atomics on floats: every run gives the same bits. Rows with many tokens would keep their lanes long
-// after the others; the sums of whole runs of 64 tokens that name one row are therefore taken beforehand, by blocks of
-// their own, and so are the sums of 64 such runs.
+// For each row of an embedding matrix: sums dy over the tokens with that id, and passes the sum to a Finish (store it,
+// or apply an optimizer update). A group of lanes processes a row and no float atomics are used, so every run gives the
+// same bits. Rows with many tokens would delay their lanes. Therefore runs of 64 sorted tokens with the same id are
+// summed first by blocks of their own, and then runs of 64 such runs.
 //
-// A Finish takes the sums:
-//   static constexpr bool kMayLeaveRows;                      // whether a row without tokens may be as it was
-//   __device__ void prepare() const;                          // once, before any row
-//   template <int N> __device__ Held load(int64_t at) const;  // what it reads of the table besides; the sums may come
-//                                                             // later. `at` is the first of N elements
+// A Finish receives the sums:
+//   static constexpr bool kMayLeaveRows;                      // whether rows without tokens may be left unchanged
+//   __device__ void prepare() const;                          // called once, before any row
+//   template <int N> __device__ Held load(int64_t at) const;  // loads its other inputs, N elements from `at` on;
+//                                                             // called before the sums are known
 //   template <int N> __device__ void store(int64_t at, const float (&sums)[N], Held& held) const;
 #pragma once
 
@@ -19,13 +19,13 @@ namespace plimsoll::engine::cuda {
 inline constexpr int kRowThreads = 256;
 static_assert(kRowThreads == kSumThreads);
 
-// A row and its places in the sorted list; -1 for none.
+// A row and its range in the sorted list; row is -1 if there is none.
 struct RowTokens {
   int64_t row = -1;
   int begin = 0, end = 0;
 };
 
-// Which row a group of lanes has: every row in turn...
+// Assigns rows to groups of lanes: every row of the matrix in turn...
 struct EveryRow {
   int64_t rows;
   const int32_t* starts;
@@ -35,7 +35,8 @@ struct EveryRow {
     return {at, starts[at], starts[at + 1]};
   }
 };
-// ... or, by place in the sorted list, those that are named: the first place of each has it.
+// ... or only the rows that occur in the ids: a group takes a position in the sorted list and has a row if that
+// position is the row's first.
 struct NamedRows {
   int64_t count, rows;
   const int32_t* keys;
@@ -44,7 +45,7 @@ struct NamedRows {
     if (at >= count) return {};
     const int key = keys[at];
     if (key >= rows || (at > 0 && keys[at - 1] == key)) return {};
-    // Runs are mostly short: steps that double, then halve.
+    // Most runs are short: exponential search, then binary search.
     int64_t last = at, step = 1;
     while (last + step < count && keys[last + step] == key) {
       last += step;
@@ -62,7 +63,7 @@ struct NamedRows {
   }
 };
 
-// starts[row]: the first sorted token that names this row or a later one.
+// starts[row]: the first sorted token whose id is this row or a later one.
 template <typename Finish>
 __global__ void __launch_bounds__(kRowThreads)
     find_starts(int64_t tokens, int64_t rows, const int32_t* __restrict__ keys, int32_t* __restrict__ starts,
@@ -88,8 +89,8 @@ __device__ void add_pack(const T* from, float (&sums)[1][N]) {
   for (int k = 0; k < N; ++k) sums[0][k] += to_float(pack.v[k]);
 }
 
-// Sums of runs of `length` tokens that all name one row; other runs are left alone, and not read. A run is 64 items:
-// tokens, found by `order`, or, where that is null, shorter runs.
+// Sums runs of `length` tokens that all have the same id. Runs with several ids are skipped; their sums are not read. A
+// run has 64 items: tokens, indexed through `order`, or, if `order` is null, shorter runs.
 template <typename T, int N>
 __global__ void __launch_bounds__(kRowThreads)
     sum_runs(int64_t rows, int length, int packs, int lanes, const T* __restrict__ items,
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kRowThreads)
   for (int k = 0; k < N; ++k) sums[(static_cast<int64_t>(blockIdx.x) * packs + pack) * N + k] = sum[0][k];
 }
 
-// What a row adds up: tokens, runs and long runs, in the order of the sorted list.
+// The items that a row adds up, in the order of the sorted list: tokens, runs and long runs.
 template <typename T, int N>
 struct RowItems {
   const T* __restrict__ dy;
@@ -144,7 +145,7 @@ struct RowItems {
   }
 };
 
-// `lanes` threads a row; the blocks along y share its packs.
+// `lanes` threads per row; the blocks along y split its packs.
 template <typename T, int N, typename Rows, typename Finish>
 __global__ void __launch_bounds__(kRowThreads) sum_rows(Rows rows, RowItems<T, N> items, int lanes, Finish finish) {
   const int64_t at = static_cast<int64_t>(blockIdx.x) * (kRowThreads / lanes) + static_cast<int>(threadIdx.x) / lanes;
@@ -193,7 +194,8 @@ void sum_sorted_rows(const EmbeddingGrad& plan, const T* dy, const SortedTokens&
   check_launch();
 }
 
-// `split`: a row's packs are shared by as many groups of lanes as have one each, not walked by one group.
+// `split`: a row's packs are distributed over several groups of lanes, one pack per lane, instead of a loop in one
+// group.
 template <typename T, typename Finish>
 void launch_row_sums(const EmbeddingGrad& plan, const T* dy, const int32_t* ids, bool split, const Finish& finish,
                      void* workspace, cudaStream_t stream) {

@@ -1,5 +1,6 @@
-// sgd and adam of a table from the sums of row_sums.cuh: one pass over the table and its state, and no gradient. The
-// arithmetic is that of the passes, to the bit, so this file is compiled without contraction (cmake/cuda.cmake).
+// sgd and adam updates of an embedding matrix from the sums of row_sums.cuh. The matrix and its optimizer state are
+// read and written once, and the gradient is never stored. The arithmetic has the same bits as the fused element-wise
+// kernels, so this file is compiled without contraction (cmake/cuda.cmake).
 #include "backends/cuda/embedding/launch.h"
 #include "backends/cuda/embedding/row_sums.cuh"
 
@@ -54,7 +55,7 @@ struct Sgd {
 struct Adam {
   static constexpr bool kMayLeaveRows = false;
   AdamRows update;
-  float* alpha;  // in the workspace
+  float* alpha;  // one float in the workspace
 
   template <int N>
   struct Held {

@@ -1,5 +1,5 @@
-// A stable radix sort, eight bits a pass: counts of each tile's digits, then every token to its place behind the tiles
-// before.
+// Stable radix sort of token ids, eight bits per pass: first counts the digits of each tile, then scatters every token
+// to its position after the tokens of earlier tiles.
 #include "backends/cuda/common/device.cuh"
 #include "backends/cuda/embedding/sort.h"
 
@@ -11,10 +11,10 @@ constexpr int kThreads = 256, kWarps = kThreads / kWarp;
 constexpr int kRounds = kSortTile / kThreads;
 static_assert(kThreads == kDigits);
 
-// What a pass reads: the ids themselves at first, then what the pass before left.
+// The input of a pass: the ids in the first pass, later the output of the previous pass.
 struct Unsorted {
   const int32_t* keys;
-  const int32_t* order;  // null: keys are ids in their order
+  const int32_t* order;  // null in the first pass: the keys are the ids in their original order
   int64_t rows;
 
   __device__ int key(int64_t at) const {
@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kThreads) count_digits(int64_t tokens, Unsorte
   counts[static_cast<int64_t>(blockIdx.x) * kDigits + threadIdx.x] = count[threadIdx.x];
 }
 
-// The sum over all threads before this one.
+// Exclusive prefix sum over the threads of the block.
 __device__ unsigned sum_before(unsigned v, unsigned* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kWarp, warp = static_cast<int>(threadIdx.x) / kWarp;
   unsigned running = v;
@@ -57,7 +57,7 @@ __device__ unsigned sum_before(unsigned v, unsigned* scratch) {
   return before;
 }
 
-// Each warp has a stretch of the tile of its own; inside a round, equal digits keep the order of their lanes.
+// Each warp handles a contiguous part of the tile. Within a round, equal digits keep the order of their lanes.
 __global__ void __launch_bounds__(kThreads)
     scatter_by_digit(int64_t tokens, Unsorted from, int shift, const unsigned* __restrict__ counts,
                      int32_t* __restrict__ keys, int32_t* __restrict__ order) {

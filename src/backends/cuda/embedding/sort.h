@@ -1,4 +1,4 @@
-// Tokens sorted by the row they name.
+// Sorts tokens by their row of the embedding matrix.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,10 +9,10 @@
 
 namespace plimsoll::engine::cuda {
 
-// In the workspace, a number for each place of the sorted list.
+// Arrays in the workspace, one entry per position of the sorted list.
 struct SortedTokens {
-  const int32_t* keys = nullptr;   // the row, ascending; those without a row stand last, as row `plan.rows`
-  const int32_t* order = nullptr;  // the token; those of one row in their own order
+  const int32_t* keys = nullptr;   // the row, ascending; tokens with an invalid id come last, as row `plan.rows`
+  const int32_t* order = nullptr;  // the token; tokens of one row keep their order
 };
 
 SortedTokens sort_tokens(const EmbeddingGrad& plan, const int32_t* ids, void* workspace, cudaStream_t stream);

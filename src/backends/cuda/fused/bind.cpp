@@ -16,7 +16,7 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// FNV-1a, twice with different starts: names a file, guards nothing.
+// FNV-1a, twice with different start values. The digest names a cache file; nothing depends on it being unforgeable.
 std::string digest(const std::string& text) {
   const auto hash = [&](uint64_t h) {
     for (const char c : text) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -25,7 +25,8 @@ std::string digest(const std::string& text) {
   return fmt::format("{:016x}{:016x}", hash(0xcbf29ce484222325ULL), hash(0x9e3779b97f4a7c15ULL));
 }
 
-// The table of a group as its kernel reads it: int first[n + 1], long long elements[n], void* data[n][pointers].
+// The table of a group in the layout its kernel reads: int first[n + 1], long long elements[n], void*
+// data[n][pointers].
 std::vector<std::byte> table_of(const FusedKernel& pass, const BoundNode& node) {
   const size_t n = pass.parts.size(), pointers = pass.parts[0].inputs.size() + pass.parts[0].outputs.size();
   const size_t elements_at = align_up(static_cast<Bytes>(4 * (n + 1)), 8), data_at = elements_at + 8 * n;
@@ -61,8 +62,9 @@ class LoadedKernel final : public Kernel {
     pointers_.insert(pointers_.end(), node.outputs.begin(), node.outputs.end());
     pointers_.push_back(node.workspace);
     pointers_.push_back(context.counters);
-    // Blocks that all fit at once and walk down the rows together leave no last round half empty. What sums leave in
-    // the workspace was planned, so their grid stays.
+    // Without sums, the grid is limited to the blocks that are resident at once; they loop over the rows, so there is
+    // no half-empty last wave. With sums the grid stays as planned, because the workspace for partial sums was sized
+    // for it.
     int resident = 0;
     if (pass.sums == 0 &&
         cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, reinterpret_cast<const void*>(kernel),
@@ -98,9 +100,10 @@ Result<std::string> compile_source(const std::string& source, int capability) {
   PLIMSOLL_ASSIGN(const Nvrtc* nvrtc, load_nvrtc());
   nvrtcProgram program = nullptr;
   if (nvrtc->create_program(&program, source.c_str(), "pass.cu", 0, nullptr, nullptr) != NVRTC_SUCCESS)
-    return fail(ErrorCode::kInternal, "the CUDA compiler takes no program");
+    return fail(ErrorCode::kInternal, "NVRTC could not create a program");
   const std::string arch = fmt::format("--gpu-architecture=sm_{}", capability);
-  // Without contraction a value is the same wherever it is computed: recomputed ones must equal saved ones.
+  // Contraction (FMA) is off so that a value has the same bits wherever it is computed: recomputed values must equal
+  // saved ones.
   const char* options[] = {arch.c_str(), "--std=c++17", "--fmad=false"};
   const nvrtcResult result = nvrtc->compile_program(program, 3, options);
   std::string code;
@@ -116,7 +119,7 @@ Result<std::string> compile_source(const std::string& source, int capability) {
     }
     nvrtc->destroy_program(&program);
     return fail(Error{ErrorCode::kInternal,
-                      fmt::format("a kernel does not compile for sm_{}", capability),
+                      fmt::format("a fused kernel does not compile for sm_{}", capability),
                       {log.substr(0, 800)},
                       {}});
   }
@@ -124,7 +127,7 @@ Result<std::string> compile_source(const std::string& source, int capability) {
   return code;
 }
 
-// The kernel of compiled code.
+// Loads the kernel from compiled code.
 Result<cudaKernel_t> load_code(const std::string& code) {
   cudaLibrary_t library = nullptr;
   cudaKernel_t kernel = nullptr;
@@ -144,7 +147,7 @@ Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability
   const std::string file = fmt::format("pass-{}-sm{}.cubin", digest(source), capability);
   if (const auto cached = read_cache_entry(file)) {
     if (const auto kernel = load_code(*cached)) return kernels[key] = *kernel;
-    cudaGetLastError();  // whole, but not for this driver: compiled again
+    cudaGetLastError();  // the cached file is intact, but this driver rejects it: compile again
   }
   PLIMSOLL_ASSIGN(const std::string code, compile_source(source, capability));
   write_cache_entry(file, code);
@@ -155,8 +158,9 @@ Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability
 BoundKernel bind_fused(Context& context, const BoundNode& node) {
   PLIMSOLL_ASSIGN(const FusedKernel pass, make_fused_kernel(node.graph, node.node));
   if (pass.workspace(context.card) > node.workspace_bytes)
-    return fail(ErrorCode::kBadPlan, fmt::format("a pass needs a workspace of {} bytes and the plan grants {}",
-                                                 pass.workspace(context.card), node.workspace_bytes));
+    return fail(ErrorCode::kBadPlan,
+                fmt::format("a fused kernel needs a workspace of {} bytes but the plan provides {}",
+                            pass.workspace(context.card), node.workspace_bytes));
   PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_fused_kernel(pass.source, context.architecture));
   return std::unique_ptr<Kernel>(new LoadedKernel(context, kernel, pass, node));
 }

@@ -1,4 +1,5 @@
-// What each element-wise op and channel sum writes into a pass. The formulas are those of src/ops.
+// The CUDA code that each element-wise op and channel sum contributes to a fused kernel. The formulas are those of
+// src/ops. A comment after a signature lists the node's inputs (and -> outputs); `?` marks optional ones.
 #include <cmath>
 #include <limits>
 
@@ -53,7 +54,7 @@ void write_dropout(FusedWriter& w) {
   const int64_t sample = shape.rank() == 0 ? 1 : shape.elements() / shape[0];
   const std::string x = w.full(0), rng = w.raw_scalar(1), first = w.raw_scalar(2), words = w.fresh("w");
   const std::string call = fmt::format("{}u", static_cast<uint32_t>(w.attrs().integer("call")));
-  // Four neighbours share a draw; where a thread's elements are whole fours they share it here too.
+  // One Philox draw gives four adjacent elements. If a thread's elements are whole groups of four, they share the draw.
   const int drawn = w.width() % 4 == 0 && sample % 4 == 0 ? 4 : 1;
   w.before_row(fmt::format(
       "        unsigned {0}[W];\n"
@@ -148,12 +149,12 @@ void write_adam(FusedWriter& w) {  // w, g, m, v, learning_rate, iteration
            fmt::format("adam_weight({}, {}, {}, {}, {})", decayed, new_m, new_v, alpha, number(attrs.real("epsilon"))));
 }
 
-void write_keep_if(FusedWriter& w) {  // new, old, bad
+void write_keep_if(FusedWriter& w) {  // new value, old value, count of non-finite gradient elements
   const std::string fresh = w.full(0), old = w.full(1);
   w.result(0, fmt::format("{} == 0.0f ? {} : {}", w.scalar(2), fresh, old));
 }
 
-// Every element-wise op and channel sum of this backend: the only list.
+// Every element-wise op and channel sum of this backend. There is no other list.
 const std::map<std::string, FusedForm>& forms() {
   static const std::map<std::string, FusedForm> kForms = {
       {"bias_add",
@@ -189,7 +190,8 @@ const std::map<std::string, FusedForm>& forms() {
        }},
       {"gelu",
        [](FusedWriter& w) {
-         // Tails of the normal distribution matter to float32 alone: half a result is rounded far above them.
+         // The tails of the normal distribution matter only in float32; a half-precision result is rounded more
+         // coarsely.
          if (w.attrs().flag("approximate")) return unary(w, "gelu_tanh({})");
          is_half(w.output_dtype(0)) ? unary(w, "gelu_half({})") : unary(w, "gelu({})");
        }},
@@ -244,7 +246,7 @@ FusedForm fused_form(const std::string& op) {
   return found == forms().end() ? nullptr : found->second;
 }
 
-// No header of CUDA's: the compiler may be there without them. bf16 conversion is by hand below sm_80.
+// The text includes no CUDA headers, because NVRTC may be installed without them. Below sm_80 it converts bf16 by hand.
 const char* fused_prelude() {
   return
 #define PLIMSOLL_DEVICE_CODE(...) #__VA_ARGS__

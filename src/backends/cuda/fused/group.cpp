@@ -1,4 +1,5 @@
-// Groups (lower/group.cpp): a body whose nodes fall into equal parts that share no computed value.
+// Groups (lower/group.cpp): a fused body that consists of equal parts over different tensors; the parts share no
+// computed value.
 #include <algorithm>
 #include <map>
 

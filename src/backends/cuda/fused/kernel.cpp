@@ -11,8 +11,9 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr unsigned kThreads = 256;
-// Threads across the channels at most, each with 16 bytes. Sums are finished by one block for each
-// stretch of channels, so narrow stretches mean that more blocks finish, each with less to add.
+// The largest number of threads of a block along the channels, 16 bytes each. For kernels with sums it is smaller: one
+// block per range of channels adds up the partial sums at the end, so narrower ranges mean more such blocks, each with
+// less to add.
 constexpr unsigned kLanes = 32, kSummingLanes = 16;
 
 const char* type_text(DType dtype) {
@@ -63,7 +64,7 @@ bool FusedWriter::find_shape() {
   return true;
 }
 
-// Sixteen bytes of the narrowest tensor, where the channels allow it.
+// A thread reads 16 bytes of the narrowest tensor, if the number of channels allows it.
 void FusedWriter::choose_width() {
   Bytes narrowest = 4;
   const auto look = [&](ValueId id) {
@@ -73,7 +74,7 @@ void FusedWriter::choose_width() {
   for (ValueId id : inputs_) look(id);
   for (ValueId id : outputs_) look(id);
   int width = static_cast<int>(16 / narrowest);
-  if (parts_ > 0) {  // ends are looked after in the kernel
+  if (parts_ > 0) {  // the kernel handles the remainder
     kernel_.width = width;
     return;
   }
@@ -87,7 +88,7 @@ void FusedWriter::choose_width() {
 size_t FusedWriter::input_index(size_t i) {
   const auto found = std::find(inputs_.begin(), inputs_.end(), node().inputs[i]);
   if (found == inputs_.end()) {
-    refuse("reads what the same pass sums up");
+    refuse("reads a sum that the same fused kernel computes");
     return 0;
   }
   return static_cast<size_t>(found - inputs_.begin());
@@ -101,7 +102,7 @@ int FusedWriter::output_index(ValueId id) const {
 std::string FusedWriter::full(size_t i) {
   const ValueId id = node().inputs[i];
   if (const auto found = computed_.find(id); found != computed_.end()) return found->second;
-  if (!is_full(id)) refuse("reads a tensor of another shape");
+  if (!is_full(id)) refuse("reads a tensor of a different shape");
   const size_t index = input_index(i);
   loaded_[index] = true;
   return fmt::format("x{}", index);
@@ -109,7 +110,8 @@ std::string FusedWriter::full(size_t i) {
 
 std::string FusedWriter::vector(size_t i) {
   const size_t index = input_index(i);
-  if (!by_channel_ || type(i).shape.elements() != kernel_.channels) refuse("reads a vector that is not one a channel");
+  if (!by_channel_ || type(i).shape.elements() != kernel_.channels)
+    refuse("reads a vector that does not have one value per channel");
   if (const auto found = vectors_.find(index); found != vectors_.end()) return found->second;
   const std::string name = fmt::format("v{}", index);
   vectors_text_ +=
@@ -142,7 +144,8 @@ std::string FusedWriter::derived_scalar(const std::string& expression) {
 void FusedWriter::result(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const DType dtype = graph_.type(id).dtype;
-  if (dtype != DType::kFloat32 && !is_half(dtype)) refuse(fmt::format("makes {}", name_of(dtype)));
+  if (dtype != DType::kFloat32 && !is_half(dtype))
+    refuse(fmt::format("writes {}; a fused kernel writes f32, f16 or bf16", name_of(dtype)));
   const std::string name = fresh("t");
   const int index = output_index(id);
   if (index != kNone) stored_.push_back(index);
@@ -170,10 +173,9 @@ void FusedWriter::result_of_sums(size_t i, const std::string& expression) {
                          type_text(graph_.type(id).dtype), expression);
 }
 
-// The sums of a block, then, in the block that comes last, of all blocks. The block's threads share its channels: a
-// thread adds every `slices`-th row of one channel, and the slices are added in order. What the blocks left is read by
-// all threads at once, four channels each where they come in fours: the other blocks wait for nobody, but the next
-// kernel waits for this one.
+// Adds up the sums of a block, and then, in the block that finishes last, those of all blocks. Within a block, a thread
+// adds every `slices`-th row of one channel, and the slices are added in order. In the last block all threads read the
+// partial sums, four channels each if the channels come in fours, because the next kernel waits for this block.
 std::string FusedWriter::finish_text() const {
   std::string text = fmt::format(
       "  constexpr int S = {};\n"
@@ -242,7 +244,7 @@ std::string FusedWriter::finish_text() const {
   return text + "  if (first_thread) counters[blockIdx.y] = 0;\n  if (!ends) return;\n" + finish_;
 }
 
-// One tensor shape: channels across x, rows along y and the grid.
+// For one tensor shape: channels along x; rows along y and the grid.
 std::string FusedWriter::single_head() const {
   std::string text = "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -259,7 +261,7 @@ std::string FusedWriter::single_head() const {
   return text;
 }
 
-// Many: each block finds its part in the table and takes a stretch of it.
+// For many tensors: each block finds its part in the table and processes a range of it.
 std::string FusedWriter::table_head() const {
   const size_t pointers = inputs_.size() + outputs_.size();
   std::string text = fmt::format(
@@ -289,9 +291,9 @@ std::string FusedWriter::table_head() const {
 
 std::string FusedWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
-  // Rows read before the first is computed on: memory takes long to answer. More would take too many registers.
+  // Number of rows loaded before the first is used, to hide memory latency. More would need too many registers.
   const int unroll = loads <= 1 ? 8 : loads <= 3 ? 4 : 2;
-  // The last row of a part may be short.
+  // The last row of a part may be shorter.
   const char* const limit = parts_ > 0 ? ", elements - at" : "";
   std::string text = fused_prelude();
   text += fmt::format("constexpr int W = {};\nconstexpr int U = {};\n", kernel_.width, unroll);
@@ -320,8 +322,8 @@ std::string FusedWriter::assemble() const {
   text += "    for (long long r0 = begin; r0 < end; r0 += U * step) {\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
     if (loaded_[i]) text += fmt::format("      Pack<{}> p{}[U];\n", type_text(graph_.type(inputs_[i]).dtype), i);
-  // Sums begin at the end: what the kernel before wrote last may still be in the cache, and so may what the next pass
-  // reads first.
+  // Kernels with sums start at the last row: it may still be in the cache from the previous kernel, and the first rows,
+  // read last, may still be in the cache for the next kernel.
   const std::string each_row = fmt::format(
       "#pragma unroll\n"
       "      for (int u = 0; u < U; ++u) {{\n"
@@ -346,16 +348,18 @@ std::string FusedWriter::assemble() const {
 
 Status FusedWriter::plan(size_t parts) {
   parts_ = parts;
-  if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of several shapes do not run in one pass");
+  if (!find_shape()) return fail(ErrorCode::kUnsupported, "tensors of different shapes cannot share one fused kernel");
   choose_width();
   loaded_.assign(inputs_.size(), false);
   for (at_ = 0; at_ < nodes_.size(); ++at_) {
     const FusedForm form = fused_form(node().op);
-    if (form == nullptr) return fail(ErrorCode::kUnsupported, fmt::format("{} does not run in a pass", node().op));
+    if (form == nullptr)
+      return fail(ErrorCode::kUnsupported, fmt::format("{} has no form for fused kernels", node().op));
     form(*this);
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
   }
-  if (parts_ > 0 && (by_channel_ || kernel_.sums > 0)) return fail(ErrorCode::kUnsupported, "parts are flat");
+  if (parts_ > 0 && (by_channel_ || kernel_.sums > 0))
+    return fail(ErrorCode::kUnsupported, "the parts of a group cannot use channel vectors or sums");
   return {};
 }
 
@@ -413,7 +417,8 @@ FusedGrid grid_of(const FusedKernel& pass, const Card& card) {
   grid.block_y = std::max(1U, kThreads / grid.block_x);
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;
-  // Sums want few blocks, since the last one reads what all of them left; passes without sums enough to fill the card.
+  // Kernels with sums use few blocks, because the last block reads the partial sums of all of them. Kernels without
+  // sums use enough blocks to fill the card.
   const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 2 : 16) * card.multiprocessors / grid.grid_y);
   grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(needed, 1, most));
   return grid;

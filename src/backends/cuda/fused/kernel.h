@@ -1,10 +1,11 @@
-// A pass over memory: element-wise nodes, and channel sums at their end, written out as the source of one CUDA kernel.
+// A fused element-wise kernel: element-wise nodes, optionally ending in channel sums, as the source of one CUDA kernel.
 //
-// The tensors of a pass share one shape, seen as rows of `channels` elements (a pass without channel vectors sees rows
-// of `width`). A thread keeps its channels and walks down the rows: channel vectors are read once, full-size inputs
-// `width` elements at a time. Values between the nodes stay in registers, rounded to their dtype so that a fused result
-// equals an unfused one. Sums are taken per thread, per block, and over the blocks by whichever block comes last, each
-// in a fixed order: the same bits every run. The source names no sizes, so equal bodies share one compiled kernel.
+// The tensors of a fused kernel share one shape, seen as rows of `channels` elements (rows of `width` if there are no
+// channel vectors). A thread keeps its channels and loops over the rows: channel vectors are read once, full-size
+// inputs `width` elements at a time. Intermediate values stay in registers, rounded to their dtype so that a fused
+// result equals an unfused one. Sums are taken per thread, per block, and over the blocks by the block that finishes
+// last, each in a fixed order, so every run gives the same bits. The source contains no sizes, so equal bodies share
+// one compiled kernel.
 #pragma once
 
 #include <span>
@@ -20,14 +21,14 @@ struct FusedKernel {
   std::string source;  // defines extern "C" kernel `pass`
   int64_t rows = 1, channels = 1;
   int width = 1;  // elements a thread reads at once
-  int sums = 0;   // channel sums
-  // A body of equal parts over different tensors runs as one kernel that is given a table of them: for each part the
-  // positions of its inputs and outputs among the node's, and its elements.
+  int sums = 0;   // number of channel sums
+  // A body of equal parts over different tensors runs as one kernel that gets a table of the parts: for each part the
+  // positions of its inputs and outputs in the node's lists, and its number of elements.
   struct Part {
     std::vector<size_t> inputs, outputs;
     int64_t elements = 0;
   };
-  std::vector<Part> parts;  // empty: one tensor shape, inputs and outputs in the node's order
+  std::vector<Part> parts;  // empty if there is one tensor shape; inputs and outputs are then in the node's order
 
   Bytes workspace(const Card& card) const;
 };
@@ -37,20 +38,20 @@ struct FusedGrid {
 };
 FusedGrid grid_of(const FusedKernel& pass, const Card& card);
 
-// Rows a block takes of one part, and what the table may take of a kernel's parameters.
+// Rows of one part per block, and the bytes of kernel parameters that the table may use.
 inline constexpr int64_t kRowsPerBlock = 1024;
 inline constexpr size_t kMostTableBytes = 30000;
 
-// The kernel of a node of op "fused", or of a single element-wise or reduction node. Fails with kUnsupported where a
-// node cannot stand in a pass.
+// The kernel of a "fused" node, or of a single element-wise or reduction node. Fails with kUnsupported if a node cannot
+// be part of a fused kernel.
 Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node);
-// The same without its source, which is long: all that an offer asks for.
+// The same without its source, which is long; an offer does not need it.
 Result<FusedKernel> plan_fused_kernel(const Graph& graph, const Node& node);
 
 int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part);
 size_t table_bytes(size_t parts, size_t pointers);
 
-// A body named "group": equal parts over different tensors.
+// For a body named "group": equal parts over different tensors.
 Result<FusedKernel> make_group_kernel(const Graph& body, bool with_source);
 
 bool has_fused_form(const Graph& graph, const Node& node);

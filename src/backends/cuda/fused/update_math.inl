@@ -1,5 +1,6 @@
-// The arithmetic of the optimizers' updates (src/ops/optimizers.cpp), for kernels that NVRTC compiles and for those
-// compiled with the program: PLIMSOLL_DEVICE_CODE makes text or code of it. Neither may contract products and sums.
+// The arithmetic of the optimizer updates (src/ops/optimizers.cpp), shared by kernels that NVRTC compiles at run time
+// and kernels compiled with the program: PLIMSOLL_DEVICE_CODE turns it into text or code. Both must be compiled without
+// contraction (FMA).
 PLIMSOLL_DEVICE_CODE(
     __device__ inline float decayed(float w, float decay, float rate) { return w - w * decay * rate; }
 

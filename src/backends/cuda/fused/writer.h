@@ -1,4 +1,4 @@
-// Collects the text of a fused kernel while its nodes are gone through (forms.cpp says what each op writes).
+// Collects the source of a fused kernel while it goes through the nodes; forms.cpp has the code that each op writes.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,27 +17,27 @@ class FusedWriter {
               std::span<const ValueId> outputs)
       : graph_(graph), nodes_(nodes), inputs_(inputs), outputs_(outputs) {}
 
-  // With `parts` above 0, the kernel for so many sets of tensors like these.
+  // With `parts` above 0, writes a kernel for that many sets of tensors of this kind.
   Result<FusedKernel> run(bool with_source, size_t parts = 0);
 
-  // The node being written, and expressions for what it reads.
+  // The node being written, and expressions for its inputs.
   const Node& node() const { return nodes_[at_]; }
   const Attrs& attrs() const { return node().attrs; }
   const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
   DType output_dtype(size_t i) const { return graph_.type(node().outputs[i]).dtype; }
   std::string full(size_t i);                                 // an element of a full-size input
-  std::string vector(size_t i);                               // of a channel vector, as float
+  std::string vector(size_t i);                               // an element of a channel vector, as float
   std::string scalar(size_t i);                               // a scalar as float
   std::string raw_scalar(size_t i);                           // the pointer to a small input
-  std::string derived_vector(const std::string& expression);  // computed once a thread; `k` indexes the vectors
-  std::string derived_scalar(const std::string& expression);  // computed once a block
+  std::string derived_vector(const std::string& expression);  // computed once per thread; `k` indexes the vectors
+  std::string derived_scalar(const std::string& expression);  // computed once per block
 
   void result(size_t i, const std::string& expression);  // output i of the node
   void before_row(const std::string& statement) { row_ += statement; }
   std::string fresh(const char* stem) { return fmt::format("{}{}", stem, names_++); }
-  // A channel sum of an expression; its index.
+  // Adds a channel sum of an expression and returns its index.
   int sum(const std::string& expression);
-  // Output i of the node from the finished sums, which are doubles total<index>, of channel `c`.
+  // Computes output i of the node from the finished sums of channel `c`, which are the doubles total<index>.
   void result_of_sums(size_t i, const std::string& expression);
   void refuse(std::string why) {
     if (error_.empty()) error_ = fmt::format("{} {}", node().op, why);
@@ -46,7 +46,7 @@ class FusedWriter {
   int width() const { return kernel_.width; }
 
  private:
-  Status plan(size_t parts);  // all but the source
+  Status plan(size_t parts);  // everything except the source
   bool find_shape();
   void choose_width();
   size_t input_index(size_t i);
@@ -75,9 +75,9 @@ class FusedWriter {
 };
 
 using FusedForm = void (*)(FusedWriter&);
-FusedForm fused_form(const std::string& op);  // null: the op has none
+FusedForm fused_form(const std::string& op);  // null if the op has none
 
-// Text that every kernel begins with: element types and the functions the ops use.
+// The text at the start of every kernel: element types and the functions that ops use.
 const char* fused_prelude();
 
 }  // namespace plimsoll::engine::cuda

@@ -1,4 +1,4 @@
-// From loss scaling to launches.
+// Binds loss-scaling nodes to launches.
 #include "backends/cuda/loss_scale/launch.h"
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Launches of loss scaling: the count of gradients that are not finite, and its scalars.
+// Launches of loss scaling: the count of non-finite gradient elements, and the update of the loss scale's scalars.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,12 +9,12 @@
 
 namespace plimsoll::engine::cuda {
 
-// Tensors that one launch looks through: as many as a kernel's parameters hold with every driver, 4 KiB.
+// The tensors of one launch: as many as fit into 4 KiB of kernel parameters, the limit that every driver supports.
 struct CountTable {
   struct Tensor {
     const void* data;
     int64_t elements;
-    int first;  // of its blocks
+    int first;  // index of its first block
     Element element;
   };
   static constexpr int kMost = 128;
@@ -23,12 +23,12 @@ struct CountTable {
   int tensors = 0, blocks = 0;
 };
 
-// Each block leaves its count in `counts`. With `all` above 0 the block that comes last adds up so many counts from
-// `every` on, those of earlier launches among them, and writes the total; `counter` is zero before and after.
+// Each block writes its count to `counts`. If `all` > 0, the block that finishes last adds up `all` counts starting at
+// `every`, including those of earlier launches, and writes the total. `counter` is zero before and after.
 void launch_count_not_finite(const CountTable& table, unsigned* counts, const unsigned* every, int64_t all, float* to,
                              unsigned* counter, cudaStream_t stream);
 
-// Outputs may lie over the inputs they follow.
+// An output may have the same address as the input it replaces.
 struct LossScaleStep {
   const float *scale, *bad;
   const int64_t *steps, *skipped;

@@ -1,3 +1,5 @@
+// Loss scaling: counts the non-finite elements of all gradients, and updates the scale, step count and skip count on
+// the device (loss_scale/launch.h).
 #include "backends/cuda/loss_scale/launch.h"
 
 #include "backends/cuda/reduce/column_sums.cuh"
@@ -6,7 +8,7 @@ namespace plimsoll::engine::cuda {
 
 namespace {
 
-// This thread's share of what block `block` of `blocks` looks through.
+// This thread's count over its share of block `block` of `blocks`.
 template <typename T>
 __device__ unsigned count_share(const T* x, int64_t elements, int block, int blocks) {
   constexpr int N = kPack<T>;
@@ -19,7 +21,7 @@ __device__ unsigned count_share(const T* x, int64_t elements, int block, int blo
 #pragma unroll
     for (int k = 0; k < N; ++k) count += isfinite(to_float(pack.v[k])) ? 0U : 1U;
   }
-  for (; at < elements; ++at) count += isfinite(to_float(x[at])) ? 0U : 1U;  // the end of the last pack
+  for (; at < elements; ++at) count += isfinite(to_float(x[at])) ? 0U : 1U;  // the remainder of the last pack
   return count;
 }
 

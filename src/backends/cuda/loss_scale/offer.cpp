@@ -1,4 +1,5 @@
-// Loss scaling beside its passes (unscale, keep_if): one count over all gradients, and scalars.
+// The parts of loss scaling that are not element-wise (unscale and keep_if are): one count over all gradients, and
+// scalars.
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/reduce/pieces.h"
 

@@ -1,4 +1,4 @@
-// matmul nodes: cuBLASLt, and an own kernel for few columns with long sums.
+// Binds matmul nodes: to cuBLASLt, or to our split-K kernel for few columns and long sums.
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/driver/launching.h"
 #include "backends/cuda/kernels.h"

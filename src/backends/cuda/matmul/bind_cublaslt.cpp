@@ -1,5 +1,6 @@
-// cuBLASLt counts columns first: y = a b row by row is y' = b' a' column by column, and a row-major matrix read that
-// way is already its transpose. The bias, one number a column of y, is one a row of y', where the epilogue wants it.
+// cuBLASLt is column-major: the row-major y = a b is the column-major y' = b' a', and a row-major matrix read as
+// column-major is already its transpose. The bias has one value per column of y, i.e. per row of y', which is the form
+// that cuBLASLt's epilogue expects.
 #include "backends/cuda/matmul/bind_cublaslt.h"
 
 #include <fmt/format.h>
@@ -31,7 +32,7 @@ cudaDataType_t data_type(DType dtype) {
   return dtype == DType::kFloat16 ? CUDA_R_16F : dtype == DType::kBFloat16 ? CUDA_R_16BF : CUDA_R_32F;
 }
 
-// The largest power of two up to 256 that divides an address: engines with wide loads want to know.
+// The largest power of two up to 256 that divides an address; engines with wide loads need to know it.
 uint32_t alignment_of(const void* address) {
   const auto at = reinterpret_cast<std::uintptr_t>(address);
   uint32_t alignment = 256;
@@ -39,7 +40,7 @@ uint32_t alignment_of(const void* address) {
   return alignment;
 }
 
-// cuBLASLt's objects for one product on fixed addresses.
+// The cuBLASLt objects of one product at fixed addresses.
 class ProductKernel final : public Kernel {
  public:
   ProductKernel(Context& context, const CublasLt& lt, const Product& product, const ProductAddresses& at,
@@ -62,14 +63,14 @@ class ProductKernel final : public Kernel {
     if (const auto s = set(CUBLASLT_MATMUL_DESC_TRANSA, left); s != CUBLAS_STATUS_SUCCESS) return s;
     if (const auto s = set(CUBLASLT_MATMUL_DESC_TRANSB, right); s != CUBLAS_STATUS_SUCCESS) return s;
     if (const auto s = set_epilogue(); s != CUBLAS_STATUS_SUCCESS) return s;
-    // Rows and columns as they lie in memory, before the transposition.
+    // Rows and columns as stored in memory, before transposition.
     const auto [m, n, k, in, out] = std::tuple{product_.m, product_.n, product_.k, product_.dtype, product_.result};
     if (const auto s = make(left_, in, product_.tb ? k : n, product_.tb ? n : k); s != CUBLAS_STATUS_SUCCESS) return s;
     if (const auto s = make(right_, in, product_.ta ? m : k, product_.ta ? k : m); s != CUBLAS_STATUS_SUCCESS) return s;
     return make(result_, out, n, m);
   }
 
-  // Engines inside the grant, best guess first.
+  // Engines that fit the workspace, best guess first.
   std::vector<cublasLtMatmulAlgo_t> candidates() const {
     cublasLtMatmulPreference_t preference = nullptr;
     if (lt_.preference_create(&preference) != CUBLAS_STATUS_SUCCESS) return {};
@@ -77,7 +78,7 @@ class ProductKernel final : public Kernel {
       (void)lt_.preference_set_attribute(preference, name, &value, sizeof(value));
     };
     prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_.bytes));
-    // Where the sum over k is cut, parts are added in float32 whatever the result's type.
+    // With split-K, partial sums are added in float32 whatever the type of the result.
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (product_.result == DType::kFloat32) schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
@@ -149,7 +150,7 @@ class ProductKernel final : public Kernel {
   cublasLtMatmulAlgo_t algo_{};
 };
 
-// An algorithm is eight words cuBLASLt does not explain; they hold for one version of it.
+// An algorithm is eight opaque 64-bit words, which are valid for one version of cuBLASLt.
 std::string words_of(const cublasLtMatmulAlgo_t& algo) {
   std::string text;
   for (const uint64_t word : algo.data) text += fmt::format("{}{:x}", text.empty() ? "" : ",", word);
@@ -168,7 +169,7 @@ std::optional<cublasLtMatmulAlgo_t> algo_from_words(const std::string& text) {
   return *at == '\0' ? std::optional(algo) : std::nullopt;
 }
 
-// Leaves `kernel` with the fastest of its candidates; false where none runs.
+// Sets `kernel` to the fastest of its candidates. Returns false if none runs.
 bool choose_algo(Context& context, ProductKernel& kernel, const std::string& key) {
   if (const auto words = remembered_choice(key))
     if (const auto algo = algo_from_words(*words); algo && kernel.accepts(*algo)) {

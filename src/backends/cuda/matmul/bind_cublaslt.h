@@ -1,5 +1,5 @@
-// y = op(a) op(b) + bias?, relu? on row-major matrices by cuBLASLt, on fixed addresses. The fastest of its engines
-// inside the workspace is found at the first meeting and remembered (engine_choices.h).
+// y = op(a) op(b) + bias?, relu? on row-major matrices with cuBLASLt, at fixed addresses. The fastest engine that fits
+// the workspace is measured the first time a product occurs, and remembered (engine_choices.h).
 #pragma once
 
 #include "backends/cuda/driver/context.h"
@@ -10,10 +10,10 @@ namespace plimsoll::engine::cuda {
 struct Product {
   int64_t m = 0, n = 0, k = 0;
   bool ta = false, tb = false, bias = false, relu = false;
-  DType dtype = DType::kFloat32;   // of a, b and bias
-  DType result = DType::kFloat32;  // of y: dtype, or f32
-  int64_t count = 1;               // products of one size whose matrices follow each other in a, b and y
-  bool adds = false;               // y += instead of y =
+  DType dtype = DType::kFloat32;   // type of a, b and bias
+  DType result = DType::kFloat32;  // type of y: dtype, or f32
+  int64_t count = 1;               // batch count: products of equal size whose matrices are consecutive in a, b and y
+  bool adds = false;               // accumulate: y += instead of y =
 };
 
 struct ProductAddresses {
@@ -21,7 +21,7 @@ struct ProductAddresses {
   void* y;
 };
 
-// kUnsupported where cuBLASLt has no engine within the workspace. Measuring overwrites y.
+// Returns kUnsupported if cuBLASLt has no engine within the workspace. The measurement overwrites y.
 BoundKernel bind_product(Context& context, const Product& product, const ProductAddresses& at,
                          const Workspace& workspace);
 

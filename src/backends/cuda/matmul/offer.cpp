@@ -1,4 +1,4 @@
-// matmul: cuBLASLt, with a bias and relu as its epilogue; an own kernel for few columns with long sums.
+// matmul: cuBLASLt, with bias and relu in its epilogue, or our split-K kernel for few columns and long sums.
 #include <algorithm>
 
 #include "backends/cuda/kernels.h"
@@ -10,7 +10,7 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 constexpr Bytes kMostScratch = 32 * kMiB;
-constexpr Bytes kSplits = 8;  // partial results in float32 where the sum over k is cut
+constexpr Bytes kSplits = 8;  // partial results in float32 if the k dimension is split
 constexpr double kEfficiency = 0.65;
 
 }  // namespace
@@ -34,7 +34,7 @@ Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node) {
   KernelOffer offer;
   offer.kernel = "cublaslt";
   offer.workspace = granted(std::min(kMostScratch, kSplits * 4 * node.out_shape(0).elements() + kMiB));
-  // Tiles of 64 rows: a small batch multiplies mostly nothing.
+  // Tiles have 64 rows, so a small batch leaves most of a tile empty.
   const double fill = std::min(1.0, static_cast<double>(node.out_shape(0)[0]) / 64);
   offer.seconds =
       matrix_seconds(card, dtype, flops_of(node.graph, node.node), node.traffic(), kEfficiency * std::max(fill, 0.05));

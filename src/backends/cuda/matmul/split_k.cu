@@ -1,3 +1,5 @@
+// Split-K GEMM for few columns (n <= 32) and long sums (split_k.h). The first kernel writes float32 partial sums, one
+// per chunk of k; the second adds the chunks in a fixed order and applies bias and relu. All matrices are row-major.
 #include "backends/cuda/matmul/split_k_launch.h"
 
 #include "backends/cuda/common/device.cuh"
@@ -8,13 +10,14 @@ namespace {
 
 constexpr int kRows = kSplitKWarpRows, kThreads = kSplitKWarps * kWarp, kStep = kSplitKStep, kLanes = kStep / kWarp;
 
-// How many of V sums a lane is left with: half at each of five exchanges, while the number is even.
+// How many of V sums a lane is left with: half after each of five exchanges, while the count is even.
 __host__ __device__ constexpr int sums_left(int v, int offset = kWarp / 2) {
   return offset == 0 ? v : sums_left(v % 2 == 0 ? v / 2 : v, offset / 2);
 }
 
-// Adds up V numbers each over the lanes of a warp. While V is even a lane hands half of them to its partner and keeps
-// the other half, so that V sums cost about V exchanges, not 5 V. On return the lane has the sums from number `at` on.
+// Sums V values each over the lanes of a warp. While V is even, a lane gives half of them to its partner and keeps the
+// other half, so that V sums cost about V exchanges instead of 5 V. On return the lane has the sums starting at index
+// `at`.
 template <int kOffset = kWarp / 2, int V>
 __device__ inline void sum_over_lanes(float (&v)[V], int lane, int& at, float (&left)[sums_left(V, kOffset)]) {
   if constexpr (kOffset == 0) {
@@ -37,7 +40,8 @@ __device__ inline void sum_over_lanes(float (&v)[V], int lane, int& at, float (&
   }
 }
 
-// Block (chunk, tile): a warp has kRows rows of a, its lanes neighbouring terms, N >= n columns in registers.
+// Block (chunk, tile) computes partial sums over one chunk of k. A warp has kRows rows of `a`; its lanes hold adjacent
+// k, and N >= n columns in registers.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     partial_sums(int m, int n, int64_t k, int64_t chunk_terms, const T* __restrict__ a, const T* __restrict__ b,
@@ -58,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
         const int term = i * kWarp + lane;
         x[r][i] = row + r < m && term < terms ? to_float(a[(row + r) * k + first + term]) : 0.0F;
       }
-    __syncthreads();  // the step before has been read
+    __syncthreads();  // all threads have read the previous step
     for (int i = static_cast<int>(threadIdx.x); i < kStep * n; i += kThreads)
       columns[i % n][i / n] = i < terms * n ? to_float(b[first * n + i]) : 0.0F;
     __syncthreads();
@@ -82,7 +86,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block adds up 32 results: its 8 thread rows take every 8th chunk, then meet.
+// A block adds up 32 results: each of its 8 warps adds every 8th chunk, then the warps' sums are combined.
 template <typename T>
 __global__ void __launch_bounds__(kThreads) finish(int outputs, int n, int chunks, const float* __restrict__ sums,
                                                    const T* __restrict__ bias, bool relu, T* __restrict__ y) {

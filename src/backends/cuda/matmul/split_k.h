@@ -1,5 +1,5 @@
-// y[m,n] = a[m,k] b[k,n] with few columns and a long sum: all of a is read once, and the matrix units would stand idle.
-// How the sum is cut, by shapes alone.
+// Split-K GEMM: y[m,n] = a[m,k] b[k,n] with few columns and a long sum. The product is bound by reading `a` once, and
+// the tensor cores would be mostly idle. How k is split depends only on the shapes.
 #pragma once
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 
 namespace plimsoll::engine::cuda {
 
-inline constexpr const char* kSplitKKernel = "skinny";  // its name in plans
+inline constexpr const char* kSplitKKernel = "skinny";  // the kernel's name in plans (older name of split-K)
 
 inline constexpr int64_t kSplitKColumns = 32;
-inline constexpr int kSplitKWarps = 8, kSplitKWarpRows = 4;  // a block's, and the rows of a that a warp takes
-inline constexpr int kSplitKStep = 128;                      // terms of the sum that a block has in shared memory
+inline constexpr int kSplitKWarps = 8, kSplitKWarpRows = 4;  // warps per block, and rows of `a` per warp
+inline constexpr int kSplitKStep = 128;                      // terms of the sum that a block keeps in shared memory
 
 inline bool is_split_k(int64_t m, int64_t n, int64_t k) {
   constexpr int64_t kLeastTerms = 4096, kMostRows = 1024;
@@ -19,8 +19,8 @@ inline bool is_split_k(int64_t m, int64_t n, int64_t k) {
 }
 
 struct SplitKPlan {
-  int64_t tiles;        // of rows
-  int64_t chunks;       // of the sum; each leaves m * n float32 in the workspace
+  int64_t tiles;        // tiles of rows
+  int64_t chunks;       // chunks of k; each writes m * n float32 to the workspace
   int64_t chunk_terms;  // a multiple of kSplitKStep
 };
 

@@ -1,5 +1,5 @@
-// y = a b + bias?, relu? for few columns and long sums (split_k.h). float32 arithmetic; the order of additions
-// depends on shapes only.
+// y = a b + bias?, relu? for few columns and long sums (split_k.h). The arithmetic is float32; the order of additions
+// depends only on the shapes.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -16,7 +16,7 @@ struct SplitKProduct {
   const void *a, *b, *bias;  // bias may be null
   bool relu;
   void* y;
-  float* sums;  // chunks * m * n
+  float* sums;  // chunks * m * n floats of workspace
 };
 
 void launch_split_k(const SplitKProduct& product, cudaStream_t stream);

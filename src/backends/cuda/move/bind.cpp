@@ -1,4 +1,4 @@
-// From ops that move elements to launches.
+// Binds the data-movement ops (copy, concat, slice, broadcast, pad, upsample, cast, fill, reorder) to kernel launches.
 #include "backends/cuda/move/launch.h"
 
 #include <cuda_bf16.h>
@@ -34,7 +34,7 @@ BoundKernel bind_copy(Context& context, const BoundNode& node) {
 
 namespace {
 
-// Bytes of one index of the axis with all that lies inside it, and how often the axis is walked.
+// Bytes per index of the axis, including all inner axes, and the number of outer repetitions.
 struct AxisStrips {
   Bytes inner;
   int64_t outer = 1;
@@ -81,9 +81,9 @@ BoundKernel bind_slice(Context& context, const BoundNode& node) {
 
 namespace {
 
-// Axes of y with neighbours joined where x walks through them alike.
+// The axes of y, with adjacent axes merged if x has matching strides.
 Result<BroadcastShape> broadcast_shape(const Shape& x, const Shape& y) {
-  std::vector<int64_t> sizes, strides;  // from the innermost
+  std::vector<int64_t> sizes, strides;  // innermost axis first
   const size_t shift = y.rank() - x.rank();
   int64_t stride = 1;
   for (size_t i = y.rank(); i-- > 0;) {
@@ -101,7 +101,7 @@ Result<BroadcastShape> broadcast_shape(const Shape& x, const Shape& y) {
     }
   }
   if (sizes.size() > static_cast<size_t>(BroadcastShape::kAxes))
-    return fail(ErrorCode::kUnsupported, "broadcast on a GPU: more than 8 groups of axes");
+    return fail(ErrorCode::kUnsupported, "broadcast on a GPU: more than 8 axes after merging");
   BroadcastShape shape;
   shape.axes = static_cast<int>(sizes.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
@@ -228,7 +228,7 @@ BoundKernel bind_cast(Context& context, const BoundNode& node) {
                       y = output(node, 0), stream = context.stream] { launch_cast(from, to, elements, x, y, stream); });
 }
 
-// Weights [kh,kw,i,o] as a matrix [kh*kw*i, o]: the other layout is its transposition.
+// Weights [kh,kw,i,o] seen as a matrix [kh*kw*i, o]: the other layout is its transpose.
 BoundKernel bind_reorder(Context& context, const BoundNode& node) {
   const NodeView view = view_of(node);
   const std::string &from = view.in(0).layout, &to = view.attrs().text("layout");

@@ -1,13 +1,13 @@
-// Copies between the card and the host, on the queue their node names. Beside the computation they are begun on a
-// stream of their own, behind what was enqueued before; the node that waits for one holds up the compute stream until
-// it is over. Captured, they are branches of the phase's graph.
+// Copies between the card and the host, on the queue that their node names. A copy is started on a stream of its own,
+// after the work enqueued so far, and runs concurrently with the computation. The node that waits for a copy blocks the
+// compute stream until the copy is complete. In a captured phase, copies become branches of the CUDA graph.
 #include "backends/cuda/driver/binding.h"
 #include "backends/cuda/driver/check.h"
 #include "backends/cuda/driver/launching.h"
 
 namespace plimsoll::engine::cuda {
 
-// Two events: the compute stream has come to the copy, and the copy is over.
+// Two events: the compute stream has reached the copy, and the copy is complete.
 class CopyEnd {
  public:
   CopyEnd() = default;
@@ -64,7 +64,8 @@ BoundKernel bind_host_copy(Context& context, const BoundNode& node) {
   const auto bytes = static_cast<size_t>(view_of(node).in(0).bytes());
   return launching(context, node.node.op, [=, stream = context.stream, from = input(node, 0), to = output(node, 0)] {
     if (end != nullptr) cudaStreamWaitEvent(stream, end->over, 0);
-    if (from != to) cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);  // where no plan laid it over
+    if (from != to)
+      cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);  // unless output and input share memory
   });
 }
 

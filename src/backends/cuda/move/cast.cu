@@ -1,5 +1,5 @@
-// cast between any two dtypes: eight elements a thread. To integers numbers are truncated and kept in range, a NaN
-// becomes 0; 64-bit integers pass into each other bit by bit.
+// cast between any two dtypes, eight elements per thread. Casts to integers truncate and clamp to the range; a NaN
+// becomes 0. Casts between 64-bit integers keep the bits.
 #include <limits>
 #include <type_traits>
 
@@ -21,7 +21,7 @@ inline constexpr bool kIsHalf = std::is_same_v<T, __half> || std::is_same_v<T, _
 template <typename T>
 inline constexpr bool kIsWide = std::is_same_v<T, int64_t> || std::is_same_v<T, uint64_t>;
 
-// The number in a type that holds it exactly, and is quick: float32 for what fits, integers as they are.
+// Widens a value to a fast type that represents it exactly: float32 if it fits; integers stay as they are.
 template <typename T>
 __device__ auto widened(T x) {
   if constexpr (kIsHalf<T>)
@@ -49,7 +49,7 @@ __device__ To to_integer(From x) {
     }
     return static_cast<To>(x);
   } else {
-    // The largest integer may be no floating number: compare with the power of two above it.
+    // The largest integer may not be representable in floating point, so compare with the power of two above it.
     constexpr auto kAbove = static_cast<From>(kMost / 2 + 1) * From(2);
     if (isnan(x)) return 0;
     if (x >= kAbove) return kMost;
@@ -73,7 +73,7 @@ __device__ To convert(From value) {
   } else if constexpr (std::is_same_v<To, double>) {
     return static_cast<double>(x);
   } else if constexpr (std::is_same_v<To, __half> && sizeof(Number) >= 4 && !std::is_same_v<Number, float>) {
-    return __double2half(static_cast<double>(x));  // through float32 it would be rounded twice
+    return __double2half(static_cast<double>(x));  // going through float32 would round twice
   } else if constexpr (kIsHalf<To>) {
     return from_float<To>(static_cast<float>(x));
   } else {
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads) cast(int64_t elements, const From* x
   for (int64_t i = at; i < elements; ++i) y[i] = convert<To>(x[i]);
 }
 
-// f.operator()<T>()
+// Calls f.operator()<T>() with the C++ type of `number`.
 template <typename F>
 void with_number(Number number, F f) {
   switch (number) {

@@ -1,4 +1,5 @@
-// Copies of strips, fills, broadcasts, padding and transposition: in the widest words that alignment allows.
+// Copies of strips, fills, broadcasts, padding and transposition, with the widest words that alignment allows. The
+// kernels only move bits.
 #include "backends/cuda/move/launch.h"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The widest word that divides all of `lengths` (bytes, addresses).
+// The widest word in bytes that divides all of `lengths` (bytes, addresses).
 template <typename... Lengths>
 int word_for(Lengths... lengths) {
   const uint64_t all = (uint64_t{16} | ... | static_cast<uint64_t>(lengths));
@@ -22,7 +23,7 @@ uint64_t address(const void* p) {
   return reinterpret_cast<uintptr_t>(p);
 }
 
-// f.operator()<Word>()
+// Calls f.operator()<Word>() with a word type of `bytes` bytes.
 template <typename F>
 void with_word(int bytes, F f) {
   if (bytes == 16) f.template operator()<uint4>();
@@ -32,13 +33,13 @@ void with_word(int bytes, F f) {
   if (bytes == 1) f.template operator()<uint8_t>();
 }
 
-// What several copies of one launch have in common is the word; lengths are in words.
+// The copies of one launch share the word size; lengths are in words.
 struct Copies {
   struct One {
     const void* from;
     void* to;
     int64_t count, words, from_pitch, to_pitch;
-    Divider by_words;  // where words and count * words stay below 2^31
+    Divider by_words;  // valid if words and count * words are below 2^31
     bool small;
   } one[kCopiesAtOnce];
 };
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Sizes and strides in words of y; the innermost axis is either whole words of x or one element repeated.
+// Sizes and strides in words of y. The innermost axis is either whole words of x, or one element repeated.
 struct BroadcastWalk {
   int axes;
   int64_t sizes[BroadcastShape::kAxes], strides[BroadcastShape::kAxes];
@@ -110,7 +111,7 @@ __device__ int64_t source_of(const BroadcastWalk& walk, Index item) {
   return at;
 }
 
-// Part is what is read at once: the whole word, or one element that fills it.
+// Part is the type of one read: a whole word, or one element that is repeated to fill a word.
 template <typename Word, typename Part, bool kSmall>
 __global__ void __launch_bounds__(kThreads)
     broadcast(BroadcastWalk walk, int64_t words, const Part* __restrict__ x, Word* __restrict__ y) {
@@ -146,10 +147,10 @@ constexpr int kTile = 64, kTileColumns = 32, kTileRows = 8;
 
 struct Moves {
   Transposition of[kMovesAtOnce];
-  int first[kMovesAtOnce];  // tile of each, counted through
+  int first[kMovesAtOnce];  // index of each matrix's first tile among all tiles
   int count = 0;
 
-  // The last whose first tile is not behind `tile`.
+  // The last matrix whose first tile is at or before `tile`.
   __device__ int holding(int tile) const {
     int at = 0;
     for (int half = kMovesAtOnce / 2; half > 0; half /= 2)
@@ -243,13 +244,13 @@ void launch_fill(void* to, uint64_t pattern, int element_bytes, int64_t elements
 void launch_broadcast(const BroadcastShape& shape, int element_bytes, const void* x, void* y, cudaStream_t stream) {
   const int last = shape.axes - 1;
   const bool repeats = last >= 0 && shape.strides[last] == 0;
-  // Whole words must fit the innermost axis of y and, where x is not repeated there, every step in x.
+  // Whole words must fit the innermost axis of y and, unless x is repeated there, every stride of x.
   uint64_t lengths = last < 0 ? 0 : static_cast<uint64_t>(shape.sizes[last] * element_bytes);
   if (last < 0) lengths = static_cast<uint64_t>(element_bytes);
   if (!repeats)
     for (int i = 0; i < last; ++i) lengths |= static_cast<uint64_t>(shape.strides[i] * element_bytes);
   const int bytes = word_for(lengths, address(x), address(y));
-  const int each = bytes / element_bytes;  // elements of a word
+  const int each = bytes / element_bytes;  // elements per word
   BroadcastWalk walk{};
   walk.axes = shape.axes;
   int64_t words = 1;

@@ -1,4 +1,5 @@
-// upsample2d by whole factors and its gradient. Both gather: a thread owns a pack of channels of one pixel it writes.
+// upsample2d by integer factors and its gradient. Both gather: a thread computes a pack of channels of one output
+// pixel.
 #include <algorithm>
 
 #include "backends/cuda/common/device.cuh"
@@ -10,8 +11,9 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The two input positions an output position reads, and the second one's weight: pixel centres at half-integers, edges
-// clamped, as tf.image.resize. In whole numbers of 1 / (2 * factor), so that no position is rounded.
+// The two input positions that an output position reads, and the weight of the second one. Pixel centres are at
+// half-integers and edges are clamped, as in tf.image.resize. Positions are integers in units of 1 / (2 * factor), so
+// none is rounded.
 struct Taps {
   int low, high;
   float weight;
@@ -23,11 +25,11 @@ struct Taps {
     high = min(floor + 1, size - 1);
     weight = static_cast<float>(position - floor * unit) / static_cast<float>(unit);
   }
-  // What the output position takes from input position `from`.
+  // The weight with which the output position reads input position `from`.
   __device__ float on(int from) const { return (low == from ? 1.0F - weight : 0.0F) + (high == from ? weight : 0.0F); }
 };
 
-// Thread -> (row, column, pack) of the image that is written; blockIdx.y and a loop count images.
+// Maps a thread to (row, column, pack) of the image that is written; blockIdx.y and a loop run over images.
 struct Pixels {
   Divider packs, columns;
   int rows;
@@ -103,7 +105,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// launch(grid, pixels) for an image of rows x columns pixels.
+// Calls launch(grid, pixels) for an image of rows x columns pixels.
 template <int N, typename F>
 void over_pixels(const Upsampling& g, int rows, int columns, F launch) {
   const int64_t items = static_cast<int64_t>(rows) * columns * (g.c / N);

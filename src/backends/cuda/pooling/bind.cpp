@@ -1,4 +1,4 @@
-// From pooling nodes to launches.
+// Binds pooling nodes to launches.
 #include "backends/cuda/pooling/launch.h"
 
 #include "backends/cuda/driver/binding.h"

@@ -1,5 +1,5 @@
-// Pooling over whole images: a block owns some packs of channels of one image; its threads share the pixels, and a tree
-// in shared memory joins what they found.
+// Global average and max pooling over NHWC images, and their gradients. A block processes some packs of channels of one
+// image; its threads split the pixels and combine their results by a tree reduction in shared memory.
 #include <cmath>
 
 #include "backends/cuda/common/device.cuh"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// `lanes` threads side by side over channels, the others over pixels; both powers of two.
+// `lanes` threads along the channels, the others along the pixels; both are powers of two.
 struct ChannelLanes {
   int lanes, tiles;
 };
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(y + image * g.c + channel, mean);
 }
 
-// A NaN wins only as the first pixel, as where pixels are compared one after the other.
+// A NaN is the maximum only if it is the first pixel, as when pixels are compared one after the other.
 struct Best {
   float value;
   int at;
@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(kThreads) global_max(GlobalPool g, int lanes, 
   store_pack(index + image * g.c + channel, places);
 }
 
-// One thread a pack of dx; blockIdx.x counts inside an image, blockIdx.y and the loop images.
+// One thread per pack of dx. blockIdx.x indexes within an image; blockIdx.y and the loop run over images.
 template <typename T, int N, bool kMax>
 __global__ void __launch_bounds__(kThreads) global_grad(GlobalPool g, Divider packs, const T* __restrict__ dy,
                                                         const int32_t* __restrict__ index, T* __restrict__ dx) {

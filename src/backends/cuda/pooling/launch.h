@@ -1,5 +1,5 @@
-// Launches of the pooling kernels. Images are [n,h,w,c], dense, 16-byte aligned; every element of the outputs is
-// written, nothing else is. Sums and comparisons are float32, in the same order on every run.
+// Launches of the pooling kernels. Images are [n,h,w,c], dense and 16-byte aligned. Every element of the outputs is
+// written, and nothing else. Sums and comparisons are float32, in the same order in every run.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,12 +12,12 @@ namespace plimsoll::engine::cuda {
 
 struct PoolWindow {
   int64_t n = 0;
-  int h = 0, w = 0, c = 0;  // the image
-  int oh = 0, ow = 0;       // what is made of it
+  int h = 0, w = 0, c = 0;  // size of the image
+  int oh = 0, ow = 0;       // size of the pooled image
   int kh = 0, kw = 0, sh = 0, sw = 0, top = 0, left = 0;
 };
 
-// `index` is the position in the window, row-major, first of ties.
+// `index` is the row-major position of the maximum in its window; the first one if several are equal.
 void launch_max_pool(const PoolWindow& g, Element element, const void* x, void* y, uint8_t* index, cudaStream_t stream);
 void launch_max_pool_grad(const PoolWindow& g, Element element, const void* dy, const uint8_t* index, void* dx,
                           cudaStream_t stream);

@@ -1,11 +1,11 @@
-// Pooling by our own kernels: each passes once over what it reads and writes, and needs no workspace.
+// Pooling by our own kernels. Each reads its input and writes its output once, and needs no workspace.
 #include "backends/cuda/own_kernel.h"
 
 namespace plimsoll::engine::cuda {
 
 namespace {
 
-constexpr int64_t kLargestImage = int64_t{1} << 30;  // elements: kernels count inside an image in 32 bits
+constexpr int64_t kLargestImage = int64_t{1} << 30;  // elements: kernels index within an image with 32 bits
 
 int64_t image_elements(const Shape& shape) {
   return shape.elements() / shape[0];

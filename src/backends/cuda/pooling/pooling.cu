@@ -1,8 +1,8 @@
-// Windows over NHWC images. A thread owns a pack of channels at one output pixel (of a 2x2 block of pixels where the
-// gradient's stride is 2), so that all accesses are 16 bytes wide and neighbouring threads touch neighbouring bytes.
+// Max and average pooling over NHWC images, and their gradients. A thread processes a pack of channels at one output
+// pixel (at a 2x2 block of pixels for gradients with stride 2), so that all accesses are 16 bytes wide and coalesced.
 //
-// Overlapping windows read each pixel several times. Threads are numbered so that a block covers a patch of four rows:
-// then most of these reads are served by the first-level cache.
+// Overlapping windows read each pixel several times. Threads are numbered so that a block covers a patch of four rows;
+// most of these reads then hit the L1 cache.
 #include "backends/cuda/pooling/launch.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kPatchRows = 4;
 
-// Which pixel and channels a thread works on: patch row fastest after the channels.
+// Maps a thread to its pixel and channels. After the channels, the row within a patch varies fastest.
 struct Tiling {
   int height = 0, width = 0, rows = 1;
-  Divider packs, row, column, strip;  // by packs of a pixel, rows of a patch, columns, strips of an image
-  uint32_t items = 0;                 // of all images of one launch
+  Divider packs, row, column, strip;  // divide by packs per pixel, rows per patch, columns, strips per image
+  uint32_t items = 0;                 // over all images of one launch
 
   Tiling(int64_t images, int h, int w, int channel_packs, int patch_rows)
       : height(h), width(w), rows(patch_rows), packs(channel_packs), row(patch_rows), column(w) {
@@ -58,7 +58,7 @@ struct MaxOfWindow {
 
   __device__ void begin() {
 #pragma unroll
-    for (int i = 0; i < N; ++i) tap[i] = 255;  // no window has that position: nothing seen yet
+    for (int i = 0; i < N; ++i) tap[i] = 255;  // no window has this position: nothing read yet
   }
   __device__ void take(const Pack<T, N>& pack, int at) {
 #pragma unroll
@@ -105,7 +105,7 @@ struct MeanOfWindow {
   }
 };
 
-// kSize is the window's height and width where it is square and known, else 0.
+// kSize is the height and width of a square window known at compile time, else 0.
 template <typename T, int N, int kSize, typename Window>
 __global__ void __launch_bounds__(kThreads)
     pool_forward(PoolWindow g, Tiling tiling, int64_t first_image, const T* __restrict__ x, Window window) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   const auto inside = [&](int row, int column) { return row >= 0 && row < g.h && column >= 0 && column < g.w; };
   if constexpr (kSize != 0) {
     Pack<T, N> held[kSize][kSize];
-    // There is always some pixel to read, so that no read waits for another.
+    // Loads outside the image are clamped to a valid pixel, so that all loads are independent of each other.
 #pragma unroll
     for (int i = 0; i < kSize; ++i)
 #pragma unroll
@@ -143,13 +143,13 @@ __global__ void __launch_bounds__(kThreads)
   window.end(((image * g.oh + p.y) * g.ow + p.x) * g.c + p.pack * N, rows * columns);
 }
 
-// The gradient of non-overlapping (kSize 2) or overlapping (kSize 3) windows at stride 2. A thread owns the pixels
-// (2i, 2j) to (2i+1, 2j+1), counted in the padded image; windows i and, of size 3, i-1 reach them.
+// The gradient of non-overlapping (kSize 2) or overlapping (kSize 3) windows with stride 2. A thread processes the
+// pixels (2i, 2j) to (2i+1, 2j+1) of the padded image. Window i covers them, and for kSize 3 also window i-1.
 template <typename T, int N, int kSize>
 __global__ void __launch_bounds__(kThreads)
     max_pool_grad_by_two(PoolWindow g, Tiling tiling, int64_t first_image, const T* __restrict__ dy,
                          const uint8_t* __restrict__ index, T* __restrict__ dx) {
-  constexpr int kReach = kSize - 1;  // windows an axis
+  constexpr int kReach = kSize - 1;  // windows per axis
   const uint32_t item = blockIdx.x * kThreads + threadIdx.x;
   if (item >= tiling.items) return;
   const auto p = tiling.place(item);
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kThreads)
     }
 }
 
-// Windows that reach a row or column: `first` to `last`.
+// The windows that cover a row or column: `first` to `last`.
 struct Reach {
   int first, last;
   __device__ Reach(int at, int before, int size, int stride, int count) {
@@ -209,7 +209,7 @@ struct Reach {
   }
 };
 
-// Any window and stride: each pixel of dx looks at the windows that reach it.
+// Any window and stride: each pixel of dx gathers from the windows that cover it.
 template <typename T, int N, bool kMax>
 __global__ void __launch_bounds__(kThreads)
     pool_grad(PoolWindow g, Tiling tiling, int64_t first_image, const T* __restrict__ dy,
@@ -248,7 +248,7 @@ __global__ void __launch_bounds__(kThreads)
   store_pack(dx + ((image * g.h + row) * g.w + column) * g.c + p.pack * N, result);
 }
 
-// launch(tiling, first image) for as many images at a time as 31 bits can count.
+// Calls launch(tiling, first image) for as many images at a time as 31-bit indices allow.
 template <typename F>
 void for_images(const PoolWindow& g, int height, int width, int packs, int patch_rows, F launch) {
   const int64_t strips = (height + patch_rows - 1) / patch_rows;

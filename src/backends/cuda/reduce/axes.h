@@ -1,4 +1,4 @@
-// reduce_to as sums over one axis after the other, and the workspace they need.
+// reduce_to as a sequence of sums over one axis each, and the workspace they need.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace plimsoll::engine::cuda {
 
-// The innermost axis first; between the steps stands float32 in the workspace.
+// The innermost axis first. Intermediate results are float32 in the workspace.
 struct Reduction {
   struct Step {
     int64_t outer = 1, rows = 1, columns = 1;
-    Bytes from = -1, to = -1;  // offsets in the workspace; -1: the node's own input and output
+    Bytes from = -1, to = -1;  // offsets in the workspace; -1 means the node's own input or output
   };
   std::vector<Step> steps;
-  Bytes partials = 0;  // their offset
+  Bytes partials = 0;  // offset of the partial sums
   Bytes workspace = 0;
 };
 
@@ -24,7 +24,7 @@ inline Reduction plan_reduction(const Shape& x, const Shape& y, Bytes element_by
     int64_t size;
     bool kept;
   };
-  std::vector<Axis> axes;  // neighbours of one kind joined, axes of 1 left out
+  std::vector<Axis> axes;  // adjacent axes of the same kind are merged; axes of size 1 are left out
   const size_t shift = x.rank() - y.rank();
   for (size_t i = 0; i < x.rank(); ++i) {
     if (x[i] == 1) continue;

@@ -1,4 +1,4 @@
-// From sums to launches.
+// Binds sums to launches.
 #include "backends/cuda/reduce/launch.h"
 
 #include "backends/cuda/driver/binding.h"
@@ -8,7 +8,7 @@ namespace plimsoll::engine::cuda {
 
 namespace {
 
-// The weights of weighted_sum and its gradient: input 2, where there is one.
+// The weights of weighted_sum and its gradient: input 2, if there is one.
 struct Weights {
   const float* data = nullptr;
   int64_t rows_per_weight = 1;

@@ -1,9 +1,9 @@
-// Sums over the middle axis of [outer, rows, columns]: a block owns a tile of columns and a chunk of rows. With several
-// chunks, each leaves its sums in the workspace and the last one to come adds them up in order.
+// Sums over the middle axis of [outer, rows, columns]: a block sums a tile of columns over a chunk of rows. With
+// several chunks, each writes its sums to the workspace, and the block that finishes last adds them up in order.
 //
-// An op has kSums sums side by side:
-//   template <int N> __device__ void add(int64_t row, int64_t column, float (&sums)[kSums][N]) const;  // row: of all
-//   __device__ void store(int sum, int64_t at, float value) const;                                    // outer, column
+// An op computes kSums sums at once (`row` counts over all of outer x rows; `at` is outer * columns + column):
+//   template <int N> __device__ void add(int64_t row, int64_t column, float (&sums)[kSums][N]) const;
+//   __device__ void store(int sum, int64_t at, float value) const;
 #pragma once
 
 #include "backends/cuda/common/device.cuh"
@@ -11,7 +11,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// Whether this block is the last of `count` to come here; the others' writes are then visible to it.
+// Whether this block is the last of `count` to arrive; the other blocks' writes are then visible to it.
 __device__ inline bool is_last_block(unsigned* counter, unsigned count) {
   __shared__ bool last;
   __threadfence();
@@ -25,7 +25,7 @@ __device__ inline bool is_last_block(unsigned* counter, unsigned count) {
   return last;
 }
 
-// Adds up what the slots of a block hold; the result is in the threads of slot 0.
+// Adds up the sums of all slots of a block; the threads of slot 0 get the result.
 template <int kSums, int N>
 __device__ void join_slots(float (&sums)[kSums][N], float* shared, int lanes) {
   const int slot = static_cast<int>(threadIdx.x) / lanes;

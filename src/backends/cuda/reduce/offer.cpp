@@ -1,4 +1,4 @@
-// Sums in two stages: blocks write partial sums into the workspace, the last one adds them up.
+// Sums in two stages: blocks write partial sums to the workspace, and the block that finishes last adds them up.
 #include "backends/cuda/own_kernel.h"
 #include "backends/cuda/reduce/axes.h"
 

@@ -1,5 +1,6 @@
-// How sums are cut into pieces: by shapes alone, so that the workspace planned for a card elsewhere is the one used
-// here. Each piece writes a partial sum into the workspace; the last to finish adds the partial sums up, in order.
+// How sums are cut into pieces. It depends only on shapes, so that a plan made for a card elsewhere has the workspace
+// that is used here. Each piece writes a partial sum to the workspace; the block that finishes last adds the partial
+// sums in order.
 #pragma once
 
 #include <algorithm>
@@ -8,13 +9,14 @@
 namespace plimsoll::engine::cuda {
 
 inline constexpr int kSumThreads = 256;
-inline constexpr int64_t kSumBlocks = 512;  // enough to fill a large card; more would only lengthen the last addition
+// Enough to fill a large card; more would only make the final addition longer.
+inline constexpr int64_t kSumBlocks = 512;
 
-// Sums over the middle axis of [outer, rows, columns]. Threads stand `lanes` wide over packs of columns.
+// Sums over the middle axis of [outer, rows, columns]. A block is `lanes` threads wide, over packs of columns.
 struct ColumnSums {
   int64_t outer = 1, rows = 1, columns = 1;
   int pack = 1, lanes = 1;
-  int64_t tiles = 1;  // of lanes * pack columns
+  int64_t tiles = 1;  // tiles of lanes * pack columns
   int64_t chunks = 1, chunk_rows = 1;
 
   int64_t partials() const { return chunks > 1 ? outer * chunks * columns : 0; }
@@ -37,7 +39,7 @@ inline ColumnSums plan_column_sums(int64_t outer, int64_t rows, int64_t columns,
   return plan;
 }
 
-// Blocks for the sum of all elements of something.
+// Number of blocks for a sum over all elements.
 inline int64_t total_sum_blocks(int64_t elements) {
   return std::clamp<int64_t>(elements / (int64_t{kSumThreads} * 16), 1, kSumBlocks);
 }
@@ -45,7 +47,7 @@ inline int64_t total_sum_bytes(int64_t elements) {
   return total_sum_blocks(elements) * static_cast<int64_t>(sizeof(double));
 }
 
-// Blocks that look through one tensor for elements that are not finite; each leaves a count of four bytes.
+// Number of blocks that count the non-finite elements of one tensor; each writes a count of four bytes.
 inline int64_t count_blocks(int64_t elements) {
   return std::clamp<int64_t>(elements / (int64_t{kSumThreads} * 64), 1, kSumBlocks);
 }

@@ -1,5 +1,5 @@
-// Sums of everything: blocks stride over the elements, and the last one to finish adds up what all have found, in
-// double precision and in order.
+// Sums over all elements and over one axis. For a total, blocks stride over the elements, and the block that finishes
+// last adds up the partial sums of all blocks in double precision and in order.
 #include <type_traits>
 
 #include "backends/cuda/reduce/column_sums.cuh"
@@ -8,7 +8,7 @@ namespace plimsoll::engine::cuda {
 
 namespace {
 
-// An op gives the terms of elements [at, at + N) and stores the total.
+// An op returns the terms of elements [at, at + N) and stores the total.
 template <int N, typename Op>
 __global__ void __launch_bounds__(kSumThreads) total_sum(int64_t elements, Op op, double* partials, unsigned* counter) {
   __shared__ double scratch[kWarp];
@@ -22,7 +22,7 @@ __global__ void __launch_bounds__(kSumThreads) total_sum(int64_t elements, Op op
 #pragma unroll
     for (int k = 0; k < N; ++k) sums[k] += terms[k];
   }
-  for (; at < elements && N > 1; ++at) {  // the end of the last pack
+  for (; at < elements && N > 1; ++at) {  // the remainder of the last pack
     float term[1];
     op.template terms<1>(at, term);
     sums[0] += term[0];
@@ -120,7 +120,7 @@ struct AxisSum {
   }
 };
 
-// A warp or a block a row: sums over the innermost axis.
+// Sums over the innermost axis: one warp or one block per row.
 template <typename From, typename To, bool kBlock>
 __global__ void __launch_bounds__(kSumThreads)
     row_sums(int64_t rows, int64_t columns, const From* __restrict__ x, To* __restrict__ to) {
@@ -165,7 +165,7 @@ __global__ void spread_weights(int64_t rows, const float* dtotal, const float* s
 
 __global__ void clip_factor(const float* squared_norm, float limit, float* to) {
   const float norm = sqrtf(*squared_norm);
-  *to = norm <= limit ? 1.0F : limit / norm;  // a NaN stays one
+  *to = norm <= limit ? 1.0F : limit / norm;  // NaN is preserved
 }
 
 }  // namespace

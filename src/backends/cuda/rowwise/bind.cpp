@@ -1,4 +1,4 @@
-// From nodes that work row by row to launches.
+// Binds row-wise nodes to launches.
 #include "backends/cuda/rowwise/launch.h"
 
 #include "backends/cuda/driver/binding.h"

@@ -1,6 +1,6 @@
-// Launches of the kernels that work row by row: a row is the last axis of a dense tensor, 16-byte aligned at its start.
-// Where an op allows it, the output may lie exactly over the input. Losses, statistics, gamma, beta and dense targets
-// are float32 whatever the element. Sums are taken in a fixed order.
+// Launches of the row-wise kernels. A row is the last axis of a dense tensor whose start is 16-byte aligned. If the op
+// allows it, the output may have the address of the input. Losses, statistics, gamma, beta and dense targets are
+// float32 whatever the element type. Sums are taken in a fixed order.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,16 +19,16 @@ struct Rows {
 void launch_softmax(const Rows& g, Element element, const void* x, void* y, cudaStream_t stream);
 void launch_softmax_grad(const Rows& g, Element element, const void* dy, const void* y, void* dx, cudaStream_t stream);
 
-// gamma, beta: null where the layer has none.
+// gamma and beta are null if the layer has none.
 void launch_layer_norm(const Rows& g, Element element, float epsilon, const void* x, const float* gamma,
                        const float* beta, void* y, float* mean, float* rstd, cudaStream_t stream);
 void launch_layer_norm_input_grad(const Rows& g, Element element, const void* dy, const void* x, const float* mean,
                                   const float* rstd, const float* gamma, void* dx, cudaStream_t stream);
 
-// The target of a row: a label, or one float a column; smoothed.
+// The target of a row, with label smoothing: a label, or one float per column.
 struct Target {
   const int32_t* labels = nullptr;
-  const float* dense = nullptr;  // where labels is null
+  const float* dense = nullptr;  // used if labels is null
   float smoothing = 0;
 };
 
@@ -43,7 +43,7 @@ void launch_cross_entropy_grad(const Rows& g, Element element, const float* dlos
 
 enum class PointLoss : uint8_t { kSquared, kAbsolute, kBinaryFromLogits, kBinaryFromProbabilities };
 
-// Losses of single elements, averaged over the row.
+// Element-wise losses, averaged over the row.
 void launch_point_loss(const Rows& g, Element element, PointLoss kind, float smoothing, const void* x,
                        const float* target, float* loss, cudaStream_t stream);
 void launch_point_loss_grad(const Rows& g, Element element, PointLoss kind, float smoothing, const float* dloss,

@@ -1,4 +1,5 @@
-// Layer normalisation of rows, and its gradient to the input. The variance is taken around the mean, not from squares.
+// Layer normalisation of rows and its input gradient. The variance is computed from differences to the mean, not from
+// sums of squares.
 #include "backends/cuda/rowwise/rows.cuh"
 
 namespace plimsoll::engine::cuda {

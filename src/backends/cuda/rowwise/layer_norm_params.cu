@@ -1,4 +1,4 @@
-// The gradients of layer normalisation's gamma and beta: two sums over all rows in one pass.
+// The gradients of layer normalisation's gamma and beta: two sums over all rows in one kernel.
 #include "backends/cuda/reduce/column_sums.cuh"
 
 namespace plimsoll::engine::cuda {

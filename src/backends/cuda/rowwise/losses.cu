@@ -1,4 +1,5 @@
-// Losses of rows from probabilities and of single elements, as Keras on TensorFlow computes them, and `match`.
+// Losses of rows of probabilities and element-wise losses, as Keras on TensorFlow computes them, and the metric op
+// `match`.
 #include "backends/cuda/rowwise/rows.cuh"
 
 namespace plimsoll::engine::cuda {
@@ -11,12 +12,12 @@ constexpr float kMost = 1.0F - kEpsilon;
 __device__ float clip(float p) {
   return fminf(fmaxf(p, kEpsilon), kMost);
 }
-// As tf.clip_by_value: the bounds themselves pass the gradient on.
+// As in tf.clip_by_value, the bounds themselves pass the gradient.
 __device__ bool inside(float p) {
   return p >= kEpsilon && p <= kMost;
 }
 
-// With labels the row is clipped and then normalised, with dense targets the other way round.
+// With labels the row is clipped and then normalised; with dense targets it is normalised and then clipped.
 template <typename T>
 struct CrossEntropy {
   static constexpr int kInputs = 1;
@@ -137,7 +138,7 @@ struct MeanPointLossGrad {
   }
 };
 
-// The first of equal maxima; a thread visits its columns in order, edges excepted.
+// The first of equal maxima. A thread visits its columns in order, except for the edges.
 struct First {
   float most = -INFINITY;
   int column = 0x7fffffff;
@@ -169,7 +170,7 @@ struct Match {
     const float* t = kKind == MatchKind::kSparse ? nullptr : target + (at < 0 ? 0 : at) * row.columns();
     float answer = 0;
     if constexpr (kKind == MatchKind::kBinary) {
-      float right = 0;  // whole numbers: exact up to 2^24 columns
+      float right = 0;  // counts integers, exact up to 2^24 columns
       row.visit([&](const float(&v)[1], int column) {
         right += (v[0] > threshold ? 1.0F : 0.0F) == t[column] ? 1.0F : 0.0F;
       });
@@ -191,7 +192,7 @@ struct Match {
   }
 };
 
-// f.operator()<kind>()
+// Calls f.operator()<kind>().
 template <typename F>
 void with_point_loss(PointLoss kind, F f) {
   if (kind == PointLoss::kSquared) f.template operator()<PointLoss::kSquared>();

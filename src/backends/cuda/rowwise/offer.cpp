@@ -1,4 +1,5 @@
-// Rows: softmax, layer normalisation, losses and match. A row is read once where it fits registers or shared memory.
+// Row-wise ops: softmax, layer normalisation, losses and match. A row is read from memory once if it fits into
+// registers or shared memory.
 #include <algorithm>
 #include <vector>
 
@@ -11,10 +12,10 @@ namespace {
 
 constexpr int64_t kLongestRow = int64_t{1} << 30;
 
-// Inputs of one compute dtype, and the output they become.
+// The inputs that share one compute dtype.
 struct FullSize {
   std::vector<size_t> inputs;
-  bool output = true;  // output 0 has their dtype too
+  bool output = true;  // whether output 0 has the same dtype
 };
 
 FullSize full_size_of(const std::string& op) {

@@ -1,13 +1,13 @@
-// One frame for all kernels that work row by row. An op is a struct with
+// The common structure of all row-wise kernels. An op is a struct with
 //
-//   static constexpr int kInputs;                      // rows it visits side by side, all of type T
+//   static constexpr int kInputs;                      // number of input rows it visits together, all of type T
 //   const T* inputs[kInputs];
 //   template <typename R, typename G> __device__ void run(R& row, const G& group, int64_t at) const;
 //
-// `group` are the threads that share the row: part of a warp for short rows, a block for long ones. `row` visits each
-// element once a call, and keeps what it read in registers or shared memory where the row fits: then a row is read from
-// memory once, however often it is visited. A thread visits the same elements every time, so what it writes last may
-// lie over what was read.
+// `group` is the set of threads that share the row: part of a warp for short rows, a block for long ones. `row` visits
+// each element once per call, and keeps the elements in registers or shared memory if the row fits. Then a row is read
+// from memory once, however often it is visited. A thread visits the same elements each time, so in its last visit it
+// may overwrite the input.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 
 namespace plimsoll::engine::cuda {
 
-// A power of two of neighbouring lanes. All lanes of the warp must take part in what combines.
+// A power-of-two number of adjacent lanes. All lanes of the warp must call the combining functions.
 struct LaneGroup {
   int rank, size;
 
@@ -43,7 +43,7 @@ struct BlockGroup {
   __device__ T combine(T v, T neutral, Join join) const {
     T* shared = reinterpret_cast<T*>(scratch);
     for (int offset = kWarp / 2; offset > 0; offset /= 2) v = join(v, __shfl_xor_sync(kAllLanes, v, offset));
-    __syncthreads();  // an earlier result may still be read
+    __syncthreads();  // an earlier result may still be in use
     if (rank % kWarp == 0) shared[rank / kWarp] = v;
     __syncthreads();
     v = rank % kWarp < size / kWarp ? shared[rank % kWarp] : neutral;
@@ -63,10 +63,11 @@ struct BlockGroup {
 
 inline constexpr int kInShared = -1, kReadAgain = 0;
 
-extern __shared__ uint4 row_packs[];  // 16 bytes a pack and input
+extern __shared__ uint4 row_packs[];  // 16 bytes per pack and input
 
-// A thread's share of kInputs rows: packs of N, kHeld of them in registers (or kInShared, or kReadAgain at each visit),
-// and, where a row may begin or end inside a pack, up to one single element (kEdges; groups of at least 2N threads).
+// One thread's share of kInputs rows: packs of N elements. kHeld of them are kept in registers, or kHeld is kInShared
+// or kReadAgain (read from memory at each visit). If rows may begin or end inside a pack, the thread also has up to one
+// single element (kEdges; needs groups of at least 2N threads).
 template <typename T, int N, int kHeld, bool kEdges, int kInputs>
 class RowShare {
  public:
@@ -111,7 +112,7 @@ class RowShare {
     return columns_;
   }
 
-  // f(values, column) for each element of the share.
+  // Calls f(values, column) for each element of the share.
   template <typename F>
   __device__ void visit(F f) const {
     walk([&](const Pack<T, N>(&packs)[kInputs], int column) {
@@ -132,7 +133,7 @@ class RowShare {
       }
   }
 
-  // out[column] = f(values, column); the row `out` is aligned as the inputs are.
+  // out[column] = f(values, column). The row `out` has the same alignment as the inputs.
   template <typename F>
   __device__ void write(T* out, F f) const {
     walk([&](const Pack<T, N>(&packs)[kInputs], int column) {
@@ -161,7 +162,7 @@ class RowShare {
     for (int i = 0; i < kInputs; ++i) to[i] = load_pack<N>(rows_[i] + head_ + pack * N);
   }
 
-  // Only the thread that put it there looks at it: no barrier is needed.
+  // Each thread reads only the elements it stored itself, so no barrier is needed.
   __device__ static T* kept(int pack, int input) {
     return reinterpret_cast<T*>(row_packs + pack * kInputs + input);
   }
@@ -194,7 +195,7 @@ class RowShare {
   T single_[kInputs];
 };
 
-// The target of one row, smoothed. Row -1: of lanes without a row.
+// The smoothed target of one row. Row -1 is for lanes without a row.
 struct RowTarget {
   const float* dense;
   int label;
@@ -212,15 +213,15 @@ struct RowTarget {
   }
 };
 
-constexpr int kLaneBlock = 256;  // threads of a block whose warps have rows of their own
+constexpr int kLaneBlock = 256;  // threads per block if each warp has its own rows
 
-// Several rows a block, `lanes` threads each.
+// Several rows per block, `lanes` threads per row.
 template <typename T, int N, int kHeld, typename Op>
 __global__ void __launch_bounds__(kLaneBlock) rows_by_lanes(Rows g, int lanes, Op op) {
   const int rank = static_cast<int>(threadIdx.x) % lanes;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (kLaneBlock / lanes) + static_cast<int>(threadIdx.x) / lanes;
   const LaneGroup group{rank, lanes};
-  const bool there = row < g.rows;  // lanes without a row come along: their warp combines with them
+  const bool there = row < g.rows;  // lanes without a row take part, because warp shuffles need all lanes
   const T* rows[Op::kInputs];
 #pragma unroll
   for (int i = 0; i < Op::kInputs; ++i) rows[i] = op.inputs[i] + (there ? row : 0) * g.columns;
@@ -228,7 +229,7 @@ __global__ void __launch_bounds__(kLaneBlock) rows_by_lanes(Rows g, int lanes, O
   op.run(share, group, there ? row : -1);
 }
 
-// One row a block.
+// One row per block.
 template <typename T, int kHeld, int kThreads, typename Op>
 __global__ void __launch_bounds__(kThreads) rows_by_blocks(Rows g, Op op) {
   __shared__ float scratch[kWarp];
@@ -241,7 +242,7 @@ __global__ void __launch_bounds__(kThreads) rows_by_blocks(Rows g, Op op) {
   op.run(share, BlockGroup{rank, kThreads, scratch}, row);
 }
 
-// Lanes for a row of single elements: about four elements each.
+// Number of lanes for a row of single elements: about four elements per lane.
 inline int lanes_for(int columns) {
   int lanes = 1;
   while (lanes * 4 < columns && lanes < kWarp) lanes *= 2;
@@ -255,14 +256,14 @@ void launch_by_lanes(const Rows& g, int lanes, const Op& op, cudaStream_t stream
   check_launch();
 }
 
-// Shared memory a block may take while a second one finds room beside it: their reads and arithmetic overlap.
+// The shared memory a block may use so that two blocks fit on a multiprocessor and overlap loads with arithmetic.
 inline int half_of_shared_memory() {
   static const int bytes = [] {
     int device = 0, in_all = 0, a_block = 0;
     cudaGetDevice(&device);
     cudaDeviceGetAttribute(&in_all, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
     cudaDeviceGetAttribute(&a_block, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-    constexpr int kReserved = 2048;  // the driver's and our own static share
+    constexpr int kReserved = 2048;  // used by the driver and by our static shared memory
     return std::min(in_all / 2, a_block) - kReserved;
   }();
   return bytes;
@@ -289,7 +290,7 @@ void launch_rows(const Rows& g, const Op& op, cudaStream_t stream) {
   check_launch();
 }
 
-// For ops that visit a row once, or seldom have long ones.
+// For ops that visit a row once, or rarely have long rows.
 template <typename T, typename Op>
 void launch_rows_once(const Rows& g, const Op& op, cudaStream_t stream) {
   if (g.columns <= 8 * kWarp) return launch_by_lanes<T, 1, kReadAgain>(g, lanes_for(g.columns), op, stream);

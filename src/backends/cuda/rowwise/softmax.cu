@@ -1,4 +1,4 @@
-// softmax, and cross-entropy from logits: the row's largest element and the sum of exponentials relative to it.
+// softmax, and cross-entropy from logits. Both use the row's maximum and the sum of exponentials relative to it.
 #include "backends/cuda/rowwise/rows.cuh"
 
 namespace plimsoll::engine::cuda {
@@ -9,7 +9,8 @@ struct Exponentials {
   float most, sum;
 };
 
-// One visit where each costs a read of memory: a thread keeps its sum relative to the largest element so far.
+// If each visit reads memory, uses a single visit (online softmax): a thread keeps its sum relative to its maximum so
+// far.
 template <typename R, typename G>
 __device__ Exponentials exponentials(const R& row, const G& group) {
   float most = -INFINITY, sum = 0;

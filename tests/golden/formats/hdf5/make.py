@@ -1,4 +1,4 @@
-"""Makes the HDF5 files beside this script, and expected.json with what h5py reads from them. Needs h5py and ml_dtypes:
+"""Makes the HDF5 files beside this script, and expected.json with the values that h5py reads from them. Needs h5py and ml_dtypes:
 
     .venv/bin/python tests/golden/formats/hdf5/make.py
 """
@@ -16,7 +16,7 @@ RAMP = np.arange(-20, 40).reshape(6, 10)
 
 
 def low_level(file, name, array, configure):
-    """A dataset whose creation properties h5py has no argument for."""
+    """Makes a dataset with creation properties for which h5py has no argument."""
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     configure(properties)
     kind, space = h5py.h5t.py_create(array.dtype, logical=True), h5py.h5s.create_simple(array.shape)
@@ -84,7 +84,7 @@ def links(file):
 
 
 def large_heap(file):
-    """The mark of bfloat16 lies behind many other texts."""
+    """Writes the bfloat16 mark after many other texts."""
     file.create_dataset("text", data=["some text"] * 1000, dtype=h5py.string_dtype())
     file.create_dataset("bfloat16", data=RAMP[3].astype(ml_dtypes.bfloat16)).attrs["dtype"] = "bfloat16"
 
@@ -103,7 +103,7 @@ def many_members(file):
 
 
 def read(file):
-    """Path and values of every dataset; None for elements that are no numbers."""
+    """Returns path and values of every dataset; None for elements that are not numbers."""
     found = {}
 
     def visit(path, item):

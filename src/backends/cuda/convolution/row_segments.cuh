@@ -1,4 +1,5 @@
-// Output pixels of a convolution as blocks take them: a line of an image, or a stretch of it where it is long.
+// Row segments: the tiles of output pixels that thread blocks work on. A segment is a row of the output image, or, if
+// the row is long, up to `pixels` consecutive pixels of it.
 #pragma once
 
 #include "backends/cuda/common/async_copy.cuh"
@@ -6,27 +7,27 @@
 
 namespace plimsoll::engine::cuda {
 
-struct Stretch {
+struct Segment {
   int64_t image;
   int line, first;
 };
 
-// The stretches of all lines, one after the other.
-struct Stretches {
+// All segments of all rows, in order.
+struct Segments {
   int pixels, per_line, count;
 
-  Stretches(const ImplicitGemmShape& s, int most)
+  Segments(const ImplicitGemmShape& s, int most)
       : pixels(most), per_line((s.ow + most - 1) / most), count(s.n * s.oh * per_line) {}
-  __device__ Stretch at(int i, int oh) const {
+  __device__ Segment at(int i, int oh) const {
     const int line = i / per_line;
     return {line / oh, line % oh, (i - line * per_line) * pixels};
   }
 };
 
-// Begins the copies of the gradients of a stretch's pixels, of which `count` are there: kOutputs of each from the first
-// of a block, a row of kRow each, zeros for what is not there.
+// Starts the asynchronous copies of dy for one segment: kOutputs channels per pixel from `first_output` on, with a
+// shared-memory row pitch of kRow elements. Pixels from `count` on and channels beyond s.o are filled with zeros.
 template <int kPixels, int kOutputs, int kRow, typename T>
-__device__ void start_gradients(const ImplicitGemmShape& s, const Stretch& at, int count, int first_output, int threads,
+__device__ void start_gradients(const ImplicitGemmShape& s, const Segment& at, int count, int first_output, int threads,
                                 const T* dy, T* to) {
   constexpr int kWide = kPack<T>, kPacks = kOutputs / kWide;
   const int outputs = min(kOutputs, s.o - first_output);
@@ -39,16 +40,16 @@ __device__ void start_gradients(const ImplicitGemmShape& s, const Stretch& at, i
   }
 }
 
-// A block's stretches, one after the other: start(i, to) begins the copies of what stretch i needs, use(i, at) works on
-// them. They lie in two places in turn, so that the next ones are on their way while a stretch is worked on.
+// Runs over a block's segments with double buffering: start(i, to) starts the copies that segment i needs, use(i, at)
+// computes on them while the copies of the next segment are in flight.
 template <typename T, typename Start, typename Use>
-__device__ void for_each_stretch(const Stretches& stretches, T* here, T* next, Start start, Use use) {
+__device__ void for_each_segment(const Segments& segments, T* here, T* next, Start start, Use use) {
   const auto begin = [&](int i, T* to) {
-    if (i < stretches.count) start(i, to);
+    if (i < segments.count) start(i, to);
     end_copies();
   };
   begin(static_cast<int>(blockIdx.x), here);
-  for (int i = static_cast<int>(blockIdx.x); i < stretches.count; i += static_cast<int>(gridDim.x)) {
+  for (int i = static_cast<int>(blockIdx.x); i < segments.count; i += static_cast<int>(gridDim.x)) {
     begin(i + static_cast<int>(gridDim.x), next);
     wait_for_copies<1>();
     __syncthreads();

@@ -1,0 +1,325 @@
+#include "api/model_state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "api/model_options.h"
+#include "api/saved_config.h"
+#include "api/words.h"
+#include "base/digest.h"
+#include "base/suggest.h"
+#include "data/checks.h"
+#include "execute/progress.h"
+#include "execute/state_file.h"
+#include "model/config.h"
+
+namespace plimsoll::engine {
+namespace {
+
+// A session compares what the process holds before and after it is made: one at a time is made.
+std::mutex& creation() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+// A description with the file that it was loaded from, if there is one. State of the file's optimizer is for the same
+// optimizer alone.
+Result<OpenModel> open_described(const DescribedModel& described, const ModelOptions& overrides) {
+  const Description& description = described.description;
+  if (described.file.empty()) return open_description(description, "", overrides);
+  PLIMSOLL_ASSIGN(KerasArchive archive, open_keras(described.file));
+  PLIMSOLL_ASSIGN(Model model, Model::create(description, overrides));
+  nlohmann::json config = description.config;
+  if (description.compile_config.is_object()) config["compile_config"] = description.compile_config;
+  const auto optimizer = [](const nlohmann::json& of) {
+    const nlohmann::json* compiled = member(of, "compile_config");
+    const nlohmann::json* found = compiled != nullptr ? member(*compiled, "optimizer") : nullptr;
+    return found != nullptr ? *found : nlohmann::json();
+  };
+  const bool same_optimizer = optimizer(config) == optimizer(archive.config);
+  std::string text = config == archive.config ? archive.config_text : config.dump();
+  text = saved_config(config, std::move(text), overrides, model, has_loss_scale_state(archive));
+  return OpenModel{described.file, std::move(archive), std::move(text), std::move(model), same_optimizer};
+}
+
+}  // namespace
+
+Logs logs_of(const std::vector<Metric>& metrics) {
+  std::vector<plimsoll::MetricValue> list;
+  for (const Metric& metric : metrics) list.push_back({metric.name, metric.value});
+  return Logs(std::move(list));
+}
+
+ModelState::ModelState(std::unique_ptr<Run> run)
+    : run_(std::move(run)), reader_(run_->model(), run_->request().graph.data) {}
+
+Result<std::unique_ptr<Run>> ModelState::plan_run(const DescribedModel& described, const plimsoll::Options& options,
+                                                  Bytes resident_before, WrapBackend wrap_backend) {
+  PLIMSOLL_ASSIGN(RunOptions made, run_options(options));
+  made.resident_before = resident_before;
+  made.wrap_backend = std::move(wrap_backend);
+  PLIMSOLL_ASSIGN(OpenModel open, open_described(described, made.overrides));
+  if (!options.trains) {
+    // Without a loss there is nothing to evaluate; without a file the weights come from the caller.
+    const auto& outputs = open.model.outputs();
+    const bool loss = std::any_of(outputs.begin(), outputs.end(), [](const Port& port) { return port.has_loss; });
+    if (!loss) made.mode = Mode::kPredict;
+    made.weights_from_caller = true;
+  }
+  PLIMSOLL_ASSIGN(auto run, Run::open(std::move(open), std::move(made)));
+  PLIMSOLL_TRY(run->search());
+  return run;
+}
+
+Result<plimsoll::Plan> ModelState::plan_only(const DescribedModel& described, const plimsoll::Options& options,
+                                             Bytes resident_before) {
+  PLIMSOLL_ASSIGN(const auto run, plan_run(described, options, resident_before));
+  plimsoll::Plan plan = plan_data(*run);
+  if (!plan.fits) plan.remedies = in_api_words(does_not_fit(run->request(), run->found())).remedies;
+  return plan;
+}
+
+Result<std::unique_ptr<ModelState>> ModelState::create(const DescribedModel& described,
+                                                       const plimsoll::Options& options, Bytes resident_before,
+                                                       WrapBackend wrap_backend) {
+  const std::lock_guard lock(creation());
+  PLIMSOLL_ASSIGN(auto run, plan_run(described, options, resident_before, std::move(wrap_backend)));
+  if (!run->found().fits) return fail(does_not_fit(run->request(), run->found()));
+  PLIMSOLL_TRY(run->backend().check_room(0));  // a card that can only be planned for has none
+  PLIMSOLL_TRY(run->start());
+  std::unique_ptr<ModelState> state(new ModelState(std::move(run)));
+  PLIMSOLL_TRY(state->load_nested(described.nested));
+  return state;
+}
+
+Status ModelState::load_nested(const std::vector<NestedWeights>& nested) {
+  for (const auto& [file, prefix] : nested) {
+    PLIMSOLL_ASSIGN(const KerasArchive archive, open_keras(file));
+    if (!archive.weights) continue;
+    for (const Weight& weight : run_->model().weights()) {
+      if (!weight.file_path.starts_with(prefix) || !session().has_persistent(weight.name)) continue;
+      const std::string path = weight.file_path.substr(prefix.size());
+      PLIMSOLL_TRY(session().store(
+          weight.name, [&](const TensorView& view) { return archive.weights->read_into(path, view.type, view.data); }));
+    }
+  }
+  return {};
+}
+
+Status ModelState::check_trains() const {
+  if (run_->options().mode == Mode::kTrain) return {};
+  return fail(
+      Error{ErrorCode::kUsage, "this model was made with Options::trains = false", {}, {"options.trains = true"}});
+}
+
+Status ModelState::check_between(const char* call) const {
+  if (fitting_) return fail(ErrorCode::kUsage, fmt::format("{} inside a callback of fit()", call));
+  if (window_ > 0)
+    return fail(ErrorCode::kUsage,
+                fmt::format("{} inside a window of {} samples: apply() has to end it first", call, window_));
+  return {};
+}
+
+Status ModelState::begin(int64_t samples) {
+  PLIMSOLL_TRY(check_trains());
+  if (window_ > 0)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("a window of {} samples is under way, {} of them were given", window_, done_),
+                      {},
+                      {"accumulate() the rest, then apply()"}});
+  PLIMSOLL_TRY(check_between("begin()"));
+  const int64_t most = cut().effective;
+  if (samples < 1 || samples > most)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("begin({}): a window has from 1 to {} samples", samples, most),
+                      {fmt::format("Options::batch_size {} x gradient_accumulation_steps {}",
+                                   run_->options().batch_size, run_->request().accumulation_steps)},
+                      {}});
+  return start(samples);
+}
+
+Status ModelState::start(int64_t samples) {
+  PLIMSOLL_TRY(run_->begin(samples));
+  window_ = samples;
+  done_ = 0;
+  return {};
+}
+
+Status ModelState::accumulate(const Batch& batch) {
+  if (window_ == 0) return fail(ErrorCode::kUsage, "accumulate() without begin(): no window is under way");
+  PLIMSOLL_ASSIGN(const BoundBatch bound, reader_.bind(batch, run_->options().batch_size, true));
+  if (bound.samples > window_ - done_)
+    return fail(ErrorCode::kUsage, fmt::format("the window was begun for {} samples, this batch makes {}", window_,
+                                               done_ + bound.samples));
+  if (cut().micro == cut().effective && bound.samples < window_)
+    return fail(Error{ErrorCode::kUsage,
+                      "this model was planned for windows of one batch each",
+                      {},
+                      {"options.gradient_accumulation_steps above 1", "step() for each batch"}});
+  PLIMSOLL_TRY(run_->prepare(session().plan().gradient_phase(), bound.samples));
+  return run_batch(bound);
+}
+
+Result<Logs> ModelState::apply() {
+  if (window_ == 0) return fail(ErrorCode::kUsage, "apply() without begin(): no window is under way");
+  if (done_ != window_)
+    return fail(ErrorCode::kUsage,
+                fmt::format("apply(): the window was begun for {} samples, {} were given", window_, done_));
+  return finish();
+}
+
+Result<Logs> ModelState::step(const Batch& batch) {
+  PLIMSOLL_TRY(check_trains());
+  PLIMSOLL_TRY(check_between("step()"));
+  const int64_t most = run_->options().batch_size;
+  PLIMSOLL_ASSIGN(const BoundBatch bound, reader_.bind(batch, most, true));
+  PLIMSOLL_TRY(run_->prepare(session().plan().gradient_phase(), bound.samples));
+  PLIMSOLL_TRY(start(bound.samples));
+  PLIMSOLL_TRY(run_batch(bound));
+  return finish();
+}
+
+Status ModelState::run_batch(const BoundBatch& batch) {
+  const Status status =
+      run_->accumulate(batch.samples, [&](const BatchRequest& piece, const BatchBuffers& into) -> Status {
+        reader_.copy(batch, piece.first, piece.count, 0, into);
+        return {};
+      });
+  if (status)
+    done_ += batch.samples;
+  else
+    window_ = done_ = 0;  // what it has summed is of no use; the next begin() clears it
+  return status;
+}
+
+Result<Logs> ModelState::finish() {
+  const int64_t samples = window_;
+  window_ = done_ = 0;
+  PLIMSOLL_TRY(run_->apply());
+  PLIMSOLL_ASSIGN(const Sums* sums, session().collect());
+  EpochSums own(session().tallies());
+  own.add(session().tallies(), *sums, samples);
+  Logs logs = logs_of(own.means(session().tallies()));
+  if (std::isfinite(logs.loss())) return logs;
+  return fail(Error{ErrorCode::kDataNotFinite,
+                    fmt::format("the loss is {}: training has diverged", logs.loss()),
+                    {"every element of the batch is finite", "the weights are not to be used any more"},
+                    {"a smaller learning rate: optimizers::Adam({.learning_rate = 1e-4})",
+                     "inputs near 1: layers::Rescaling(1.0 / 255)"}});
+}
+
+const Weight* ModelState::find_weight(const std::string& name) const {
+  const auto& list = run_->model().weights();
+  const auto found = std::find_if(list.begin(), list.end(), [&](const Weight& weight) { return weight.name == name; });
+  return found != list.end() && session().has_persistent(name) ? &*found : nullptr;
+}
+
+namespace {
+
+Error no_weight(const std::string& name, const Model& model) {
+  std::vector<std::string> names;
+  for (const Weight& weight : model.weights()) names.push_back(weight.name);
+  Error error{ErrorCode::kUsage, fmt::format("the model has no weight '{}'", name), {}, {}};
+  if (const std::string meant = suggestion(name, names); !meant.empty())
+    return error.remedy("did you mean '" + meant + "'?");
+  return error.remedy("weights() lists their names");
+}
+
+}  // namespace
+
+std::vector<WeightInfo> ModelState::weights() const {
+  std::vector<WeightInfo> list;
+  for (const Weight& weight : run_->model().weights())
+    if (const PersistentSlot* slot = session().slot(weight.name))
+      list.push_back({weight.name, weight.shape.dims, std::string(keras_name(slot->type.dtype)), weight.trainable});
+  return list;
+}
+
+Result<Array> ModelState::weight(const std::string& name) const {
+  const Weight* weight = find_weight(name);
+  if (weight == nullptr) return fail(no_weight(name, run_->model()));
+  PLIMSOLL_ASSIGN(const HostView values, session().look());
+  const TensorView view = values[name];
+  return Array::copy_of({view.data, view.elements(), keras_name(view.type.dtype), weight->shape.dims});
+}
+
+Status ModelState::set_weight(const std::string& name, const ArrayView& values) {
+  const Weight* weight = find_weight(name);
+  if (weight == nullptr) return fail(no_weight(name, run_->model()));
+  const std::string label = fmt::format("weight '{}'", name);
+  if (!values.given()) return fail(ErrorCode::kDataShape, label + ": no array is given");
+  PLIMSOLL_ASSIGN(const DType dtype, check_view(values, label));
+  if (values.shape() != weight->shape.dims)
+    return fail(ErrorCode::kDataShape, fmt::format("{} has the shape {}, the array has {}", label,
+                                                   shape_text(weight->shape.dims), shape_text(values.shape())));
+  if (const auto at = first_not_finite(dtype, values.data(), values.elements()))
+    return fail(ErrorCode::kDataNotFinite,
+                fmt::format("{}: element {} is {}", label, *at, element_text(dtype, values.data(), *at)));
+  return session().store(name, [&](const TensorView& view) -> Status {
+    convert_elements(dtype, values.data(), view.type.dtype, view.data, view.elements());
+    return {};
+  });
+}
+
+double ModelState::learning_rate() const {
+  const OptimizerState& state = run_->optimizer();
+  const Optimizer& optimizer = run_->model().optimizer();
+  return optimizer.schedule.is_null() ? state.learning_rate : learning_rate_at(optimizer, state.iteration);
+}
+
+Status ModelState::set_learning_rate(double rate) {
+  PLIMSOLL_TRY(check_trains());
+  if (!run_->model().optimizer().schedule.is_null())
+    return fail(Error{ErrorCode::kUsage,
+                      "a schedule sets the learning rate of this model's optimizer",
+                      {},
+                      {"an optimizer with a constant rate: optimizers::Adam({.learning_rate = 1e-3})"}});
+  if (!std::isfinite(rate) || rate < 0)
+    return fail(ErrorCode::kUsage, fmt::format("a learning rate is a number above or equal to 0, got {}", rate));
+  run_->optimizer().learning_rate = rate;
+  return {};
+}
+
+Status ModelState::save(const std::string& path) const {
+  if (window_ > 0)
+    return fail(ErrorCode::kUsage,
+                fmt::format("save() inside a window of {} samples: apply() has to end it first", window_));
+  if (!path.ends_with(".keras"))
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("save(\"{}\"): the file is a .keras file", path),
+                      {},
+                      {fmt::format("save(\"{}.keras\")", path)}});
+  return run_->save(path);
+}
+
+// Which model a state belongs to: the architecture and the optimizer, whatever the batch or the budget.
+nlohmann::json ModelState::identity() const {
+  Digest digest;
+  for (const Weight& weight : run_->model().weights()) {
+    const std::string text = fmt::format("{}:{};", weight.name, to_text(weight.shape));
+    digest.add(std::as_bytes(std::span(text)));
+  }
+  return {{"model", run_->model().name()}, {"weights", digest.text()}, {"precision", run_->options().precision}};
+}
+
+Status ModelState::save_checkpoint(const std::string& path) const {
+  if (window_ > 0)
+    return fail(ErrorCode::kUsage,
+                fmt::format("save_checkpoint() inside a window of {} samples: apply() has to end it first", window_));
+  return write_state(session(), run_->optimizer(), identity(), path);
+}
+
+Status ModelState::load_checkpoint(const std::string& path) {
+  PLIMSOLL_TRY(check_between("load_checkpoint()"));
+  PLIMSOLL_ASSIGN(run_->optimizer(), read_state(session(), identity(), path));
+  return {};
+}
+
+plimsoll::Plan ModelState::plan() const {
+  return plan_data(*run_);
+}
+
+}  // namespace plimsoll::engine

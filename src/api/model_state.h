@@ -1,0 +1,80 @@
+// What a plimsoll::Model is: a run, and where in a window, a fit or an epoch it stands.
+#pragma once
+
+#include "api/batch.h"
+#include "api/described.h"
+#include "api/run.h"
+#include "plimsoll/model.h"
+
+namespace plimsoll::engine {
+
+class ModelState {
+ public:
+  using WrapBackend = decltype(RunOptions::wrap_backend);
+  using TakeRows = std::function<Result<void>(size_t output, const ArrayView&)>;
+
+  // `resident_before`: the bytes of host memory that the process held before it called us.
+  static Result<std::unique_ptr<ModelState>> create(const DescribedModel& description, const plimsoll::Options& options,
+                                                    Bytes resident_before, WrapBackend wrap_backend = {});
+  // A run that is planned, but holds no memory.
+  static Result<std::unique_ptr<Run>> plan_run(const DescribedModel& description, const plimsoll::Options& options,
+                                               Bytes resident_before, WrapBackend wrap_backend = {});
+  static Result<plimsoll::Plan> plan_only(const DescribedModel& description, const plimsoll::Options& options,
+                                          Bytes resident_before);
+
+  Result<History> fit(plimsoll::Model& self, const Data& data, const plimsoll::FitOptions& options);
+  Result<Logs> step(const Batch& batch);
+  Status begin(int64_t samples);
+  Status accumulate(const Batch& batch);
+  Result<Logs> apply();
+  Result<Logs> evaluate(const Data& data, const std::atomic<bool>* stop = nullptr);
+  Status predict(const Data& data, const TakeRows& take);
+  Result<std::vector<Array>> predict(const Data& data);
+
+  std::vector<WeightInfo> weights() const;
+  Result<Array> weight(const std::string& name) const;
+  Status set_weight(const std::string& name, const ArrayView& values);
+  double learning_rate() const;
+  Status set_learning_rate(double rate);
+  Status save(const std::string& path) const;
+  Status save_checkpoint(const std::string& path) const;
+  Status load_checkpoint(const std::string& path);
+
+  plimsoll::Plan plan() const;
+  Run& run() { return *run_; }
+  const Run& run() const { return *run_; }
+
+ private:
+  friend class FitBridge;
+  explicit ModelState(std::unique_ptr<Run> run);
+
+  const BatchPlan& cut() const { return session().plan().batch; }
+  Session& session() const { return run_->session(); }
+  Status load_nested(const std::vector<NestedWeights>& nested);
+  Status check_trains() const;  // P201 unless it was made to train
+  // P201 inside a window or a fit, where `call` cannot be made.
+  Status check_between(const char* call) const;
+  Status start(int64_t samples);
+  Status run_batch(const BoundBatch& batch);
+  Result<Logs> finish();
+  const Weight* find_weight(const std::string& name) const;
+  nlohmann::json identity() const;
+  Status check_fit(const Data& data, const plimsoll::FitOptions& options) const;
+  Status check_monitor(const char* option, const std::string& metric, bool validates) const;
+  Result<FitOptions> fit_options(const plimsoll::FitOptions& options, bool validates);
+  template <typename Use>
+  Status for_each_batch(const Data& data, bool targets, const Use& use);
+
+  std::unique_ptr<Run> run_;
+  BatchReader reader_;
+  // The window under way: its samples, 0 between windows, and how many of them were given.
+  int64_t window_ = 0, done_ = 0;
+  bool fitting_ = false;  // a fit is under way: a callback may call
+};
+
+Logs logs_of(const std::vector<Metric>& metrics);
+
+// The public plan of a run.
+plimsoll::Plan plan_data(const Run& run);
+
+}  // namespace plimsoll::engine
