@@ -101,7 +101,7 @@ struct SGDOptions {
   std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
   std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
   std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
-  std::string name = "SGD";                    ///< The optimizer's name in the saved file.
+  std::string name = {};                       ///< The optimizer's name in the saved file; "": Keras's automatic name.
 };
 /// Arguments of Adam().
 struct AdamOptions {
@@ -113,7 +113,7 @@ struct AdamOptions {
   std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
   std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
   std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
-  std::string name = "adam";                   ///< The optimizer's name in the saved file.
+  std::string name = {};                       ///< The optimizer's name in the saved file; "": Keras's automatic name.
 };
 /// Arguments of AdamW().
 struct AdamWOptions {
@@ -125,7 +125,7 @@ struct AdamWOptions {
   std::optional<double> clipnorm = {};         ///< The largest norm of each weight's gradient.
   std::optional<double> clipvalue = {};        ///< The largest magnitude of an element of a gradient.
   std::optional<double> global_clipnorm = {};  ///< The largest norm of all gradients together.
-  std::string name = "adamw";                  ///< The optimizer's name in the saved file.
+  std::string name = {};                       ///< The optimizer's name in the saved file; "": Keras's automatic name.
 };
 
 Optimizer SGD(const SGDOptions& options = {});       ///< Stochastic gradient descent, with or without momentum.

@@ -2,6 +2,7 @@
 
 #include "api/config_json.h"
 #include "base/json.h"
+#include "formats/keras/layer_paths.h"
 
 namespace plimsoll {
 namespace {
@@ -18,7 +19,7 @@ Optimizer optimizer(const std::string& class_name, json config) {
 // An optimizer with what all of them have; `options` is the struct of any of them.
 template <typename Options>
 Optimizer optimizer_of(const char* class_name, const Options& options, json config) {
-  config["name"] = options.name;
+  config["name"] = options.name.empty() ? engine::keras_snake_case(class_name) : options.name;
   config["learning_rate"] = Access::json(options.learning_rate);
   config["weight_decay"] = optional_json(options.weight_decay);
   config["clipnorm"] = optional_json(options.clipnorm);

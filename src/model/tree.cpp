@@ -155,8 +155,8 @@ Status Walk::child(const Json& object, const std::string& name, const std::vecto
   const KerasObject keras = keras_object(object);
   const std::string where = fmt::format("layer '{}' ({})", join(names), keras.name);
   if (keras.name.empty()) return bad(fmt::format("layer '{}': it must have a class_name", join(names)));
-  for (const auto& one : tree.children)
-    if (one.name == name) return bad(fmt::format("{}: another layer has the same name", where));
+  if (!tree.child_by_name.emplace(name, tree.children.size()).second)
+    return bad(fmt::format("{}: another layer has the same name", where));
   Config c(object, where, issues_);
   c.ignore({"module", "class_name", "config", "registered_name", "build_config", "compile_config", "name",
             "inbound_nodes", "shared_object_id"});
@@ -227,17 +227,16 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
 
 Result<TensorRef> Walk::resolve(const NamedTensor& tensor, bool from_ports, const std::string& where,
                                 const ModelTree& tree) const {
-  for (size_t i = 0; i < tree.children.size(); ++i) {
-    if (tree.children[i].name != tensor.layer) continue;
-    const auto& c = tree.children[i];
-    auto node = static_cast<size_t>(tensor.node);
-    // Keras counts the calls of a nested Functional model from 1 in input_layers and output_layers, from 0 elsewhere.
-    if (from_ports && c.kind == Kind::kModel && !result_.models[c.index].sequential && node > 0) --node;
-    if (static_cast<size_t>(tensor.tensor) >= outputs_of(tree, i))
-      return bad(fmt::format("{}: layer '{}' has no output {}", where, tensor.layer, tensor.tensor));
-    return TensorRef{i, node, static_cast<size_t>(tensor.tensor)};
-  }
-  return bad(fmt::format("{}: there is no layer '{}'", where, tensor.layer));
+  const auto found = tree.child_by_name.find(tensor.layer);
+  if (found == tree.child_by_name.end()) return bad(fmt::format("{}: there is no layer '{}'", where, tensor.layer));
+  const size_t i = found->second;
+  const auto& c = tree.children[i];
+  auto node = static_cast<size_t>(tensor.node);
+  // Keras counts the calls of a nested Functional model from 1 in input_layers and output_layers, from 0 elsewhere.
+  if (from_ports && c.kind == Kind::kModel && !result_.models[c.index].sequential && node > 0) --node;
+  if (static_cast<size_t>(tensor.tensor) >= outputs_of(tree, i))
+    return bad(fmt::format("{}: layer '{}' has no output {}", where, tensor.layer, tensor.tensor));
+  return TensorRef{i, node, static_cast<size_t>(tensor.tensor)};
 }
 
 // Like functional_from_config: goes over the layers repeatedly and makes every call whose inputs exist.

@@ -2,6 +2,7 @@
 // in an executable order. Layers are parsed, but shapes are not known yet.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,7 @@ struct ModelTree {
   bool sequential = false;
   bool trainable = true;
   std::vector<Child> children;
+  std::map<std::string, size_t> child_by_name;
   std::vector<Call> calls;
   std::vector<TensorRef> inputs, outputs;
   std::vector<std::string> input_names, output_names;
