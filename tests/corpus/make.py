@@ -2,14 +2,15 @@
 
     python3 tests/corpus/make.py [--plimsoll build/plimsoll] [FILE...]
 
-Seeds are small and valid. A FILE (.keras, .json, .plan, .plimsoll, .npy, .npz, .idx) is something that once broke a parser:
-of a .keras whose name begins with h5 the weights are taken, of a plan its graphs too.
+Seeds are small and valid, except those whose name begins with bad. A FILE (.keras, .json, .plan, .plimsoll, .npy, .npz, .safetensors,
+.idx) is something that once broke a parser: of a .keras whose name begins with h5 the weights are taken, of a plan its graphs too.
 """
 
 import argparse
 import io
 import json
 import pathlib
+import struct
 import subprocess
 import sys
 import tempfile
@@ -81,8 +82,87 @@ def put_golden():
                     put("idx", "z-" + path.name, b"z" + path.read_bytes())
 
 
+def safetensors(header, data=b"", length=None):
+    text = header if isinstance(header, bytes) else compact(header)
+    return struct.pack("<Q", len(text) if length is None else length) + text + data
+
+
+def put_safetensors():
+    def array(dtype, shape, begin, end):
+        return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+    pair = {"__metadata__": {"format": "np"}, "y": array("I64", [2], 0, 16), "x": array("U8", [2, 3], 16, 22)}
+    widths = {"BOOL": 1, "I8": 1, "U8": 1, "I16": 2, "U16": 2, "F16": 2, "BF16": 2, "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8}
+    types, end = {}, 0
+    for name, width in widths.items():
+        types[name.lower()] = array(name, [1, 2], end, end + 2 * width)
+        end += 2 * width
+    most = 2**63 - 1
+    for name, data in {
+        "pair": safetensors(pair, bytes(range(22))),
+        "padded": safetensors(compact(pair) + b"   ", bytes(22)),  # as save_file writes it: up to a multiple of 8
+        "types": safetensors(types, bytes(end)),
+        "scalar": safetensors({"x": array("F32", [], 0, 4)}, bytes(4)),
+        "no-elements": safetensors({"x": array("F32", [0, 3], 0, 0)}),
+        "no-arrays": safetensors({}),
+        "bad-length-beyond-the-file": safetensors(pair, bytes(22), 1 << 20),
+        "bad-length-of-64-bits": safetensors(pair, bytes(22), 2**64 - 1),
+        "bad-length-0": safetensors(pair, bytes(22), 0),
+        "bad-cut-short": safetensors(pair, bytes(20)),
+        "bad-offsets-beyond-the-file": safetensors({"x": array("U8", [8], 2**40, 2**40 + 8)}, bytes(8)),
+        "bad-offsets-swapped": safetensors({"x": array("U8", [8], 8, 0)}, bytes(8)),
+        "bad-offsets-overflow": safetensors({"x": array("U8", [most], 1, most)}, bytes(8)),
+        "bad-offsets-negative": safetensors({"x": array("U8", [8], -8, 0)}, bytes(8)),
+        "bad-shape-overflow": safetensors({"x": array("F64", [2**32, 2**32, 2**32], 0, 0)}),
+        "bad-shape-overflow-with-0": safetensors({"x": array("F64", [0, 2**62, 2**62], 0, 0)}),
+        "bad-shape-negative": safetensors({"x": array("F32", [-1, -2], 0, 8)}, bytes(8)),
+        "bad-type": safetensors({"x": array("F8_E4M3", [8], 0, 8)}, bytes(8)),
+        "bad-entry": safetensors({"x": [], "y": {}, "z": {"dtype": 1, "shape": {}, "data_offsets": "0"}}),
+        "bad-nested": safetensors(b"[" * 4096),
+        "bad-same-name": safetensors(b'{"x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},"x":{}}', bytes(1)),
+    }.items():
+        put("safetensors", f"{name}.safetensors", data)
+
+
+def edited_checkpoint(data, edit):
+    """With other JSON in its header; tensors stay where the table says."""
+    length = struct.unpack_from("<Q", data, 8)[0]
+    header = json.loads(data[24 : 24 + length])
+    edit(header)
+    text = compact(header).ljust(length)
+    assert not any(data[24 + length : 24 + len(text)])  # longer only by the zeros before the first tensor
+    start = data[:8] + struct.pack("<Q", len(text))
+    return start + struct.pack("<II", zlib.crc32(text, zlib.crc32(start)), 0) + text + data[24 + len(text) :]
+
+
+def put_checkpoints(data):
+    def slot(at):
+        def edit(header):
+            header["header"]["plan"]["persistent"][-1][-1] = at
+
+        return edit
+
+    def tensor(key, value):
+        def edit(header):
+            header["tensors"][0][key] = value
+
+        return edit
+
+    put("checkpoint", "mlp.plimsoll", data)
+    for name, edit in {
+        "bad-slot-outside": slot(2**40),
+        "bad-slot-overflow": slot(2**63 - 256),
+        "bad-slot-negative": slot(-65536),
+        "bad-tensor-outside": tensor("offset", 2**63 - 1),
+        "bad-tensor-shape": tensor("shape", [2**32, 2**32]),
+        "bad-plan-none": lambda header: header["header"].update(plan=None),
+        "bad-header-list": lambda header: header.update(header=[]),
+    }.items():
+        put("checkpoint", f"{name}.plimsoll", edited_checkpoint(data, edit))
+
+
 def put_own(plimsoll):
-    """Makes plans and a checkpoint with Plimsoll."""
+    """Makes plans and checkpoints with Plimsoll."""
     mlp, x, y = GOLDEN / "mlp.keras", GOLDEN / "mlp_x.npy", GOLDEN / "mlp_y.npy"
     common = ["--batch-size", "8", "--budget", "256MiB", "--device", "cpu"]
     with tempfile.TemporaryDirectory() as folder:
@@ -93,7 +173,7 @@ def put_own(plimsoll):
         subprocess.run([plimsoll, "fit", mlp, "--data", f"{x},{y}", *common, "--epochs", "1", "--checkpoint", folder, "--quiet"],
                        check=True, stdout=subprocess.DEVNULL)
         for path in pathlib.Path(folder).glob("*.plimsoll"):
-            put("checkpoint", "mlp.plimsoll", path.read_bytes())
+            put_checkpoints(path.read_bytes())
 
 
 def put_file(path):
@@ -103,7 +183,8 @@ def put_file(path):
     elif path.suffix == ".plan":
         put_plan(path.name, path.read_bytes())
     else:
-        target = {".keras": "zip", ".plimsoll": "checkpoint", ".json": "architecture", ".npy": "npy", ".npz": "npz", ".idx": "idx", ".gz": "idx"}
+        target = {".keras": "zip", ".plimsoll": "checkpoint", ".json": "architecture", ".npy": "npy", ".npz": "npz",
+                  ".safetensors": "safetensors", ".idx": "idx", ".gz": "idx"}
         put(target[path.suffix], path.name, path.read_bytes())
 
 
@@ -113,6 +194,7 @@ def main():
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     given = parser.parse_args()
     put_golden()
+    put_safetensors()
     if given.plimsoll:
         put_own(given.plimsoll)
     for path in given.files:

@@ -1,4 +1,5 @@
-// Opens a checkpoint whose header checksum has been corrected, and reads its small tensors.
+// Opens a checkpoint whose header checksum has been corrected, reads its small tensors, and then reads its plan as
+// --resume does.
 #include "formats/checkpoint/checkpoint.h"
 
 #include <zlib.h>
@@ -6,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "plan/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace plimsoll::engine::fuzz {
@@ -26,19 +28,31 @@ std::vector<uint8_t> with_checksum(Input input) {
   return bytes;
 }
 
+void read_tensors(const Checkpoint& checkpoint) {
+  Bytes left = 4 * kMiB;
+  for (const auto& entry : checkpoint.tensors()) {
+    const Bytes bytes = entry.type.bytes();
+    if (bytes > std::min<Bytes>(kMiB, left)) continue;
+    left -= bytes;
+    std::vector<std::byte> buffer(static_cast<size_t>(bytes));
+    check_error(checkpoint.read_into(entry.name, entry.type, buffer.data()));
+  }
+}
+
+void read_plan(const nlohmann::json& header) {
+  if (!header.is_object() || !header.contains("plan")) return;
+  const auto plan = plan_from_json(header.at("plan"));
+  check_error(plan);
+  if (plan) (void)validate(*plan);  // kInternal is what a wrong plan gives, by contract
+}
+
 void run(Input input) {
   const InputFile file(with_checksum(input));
   const auto checkpoint = open_checkpoint(file.path());
   check_error(checkpoint);
   if (!checkpoint) return;
-  Bytes left = 4 * kMiB;
-  for (const auto& entry : checkpoint->tensors()) {
-    const Bytes bytes = entry.type.bytes();
-    if (bytes > std::min<Bytes>(kMiB, left)) continue;
-    left -= bytes;
-    std::vector<std::byte> buffer(static_cast<size_t>(bytes));
-    check_error(checkpoint->read_into(entry.name, entry.type, buffer.data()));
-  }
+  read_tensors(*checkpoint);
+  read_plan(checkpoint->header());
 }
 
 }  // namespace
