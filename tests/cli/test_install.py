@@ -58,10 +58,20 @@ def test_no_installed_file_names_the_source_or_build_folder(installed):
         assert str(BUILD) not in text and str(program.ROOT) not in text, path
 
 
-def test_a_project_outside_builds_and_runs(installed, tmp_path):
+def test_a_project_outside_trains_and_keras_agrees(installed, tmp_path):
     configure(tmp_path, f"-DCMAKE_PREFIX_PATH={installed}")
     run("cmake", "--build", tmp_path)
-    assert run(tmp_path / "outside").strip() == f"plimsoll {version()}, batch size 8, error P201"
+    ended = subprocess.run([tmp_path / "outside"], capture_output=True, text=True, timeout=program.TIMEOUT, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert re.fullmatch(rf"plimsoll {version()}, (4\d) misuses refused", ended.stdout.strip()), ended.stdout
+    keras = pytest.importorskip("keras")
+    numpy = pytest.importorskip("numpy")
+    model = keras.models.load_model(tmp_path / "outside.keras")
+    assert int(model.optimizer.iterations) == 30
+    image = numpy.fromfile(tmp_path / "image.bin", "float32").reshape(-1, 8, 8, 1)
+    age = numpy.fromfile(tmp_path / "age.bin", "float32").reshape(-1, 3)
+    ours = numpy.fromfile(tmp_path / "predicted.bin", "float32").reshape(-1, 1)
+    numpy.testing.assert_allclose(model.predict([image, age], verbose=0), ours, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("wanted, compatible", (("1.0.0", True), ("0.1", False), ("2", False)))
