@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds, tests and times everything on a machine with a GPU, also PyTorch and JAX, and prints a table of ratios.
 #
-#   bench/gpu/run.sh [tests] [memcheck] [ours] [peers] [autotune] [autotune-large] [table]        default: tests ours peers table
+#   bench/gpu/run.sh [tests] [outside] [memcheck] [ours] [peers] [autotune] [autotune-large] [table]        default: tests outside ours peers table
 #
 # Does not need oneDNN. If build-bundle has programs (scripts/gpu_bundle.sh makes it on another machine), nothing is built. Models come
 # from bench/gpu/make_models.py, which needs Keras; run it on a machine with Keras and copy its files to build-models.
@@ -11,7 +11,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 out=${OUT:-build-gpu-results}
 mkdir -p "$out"
-[ $# -gt 0 ] || set -- tests ours peers table
+[ $# -gt 0 ] || set -- tests outside ours peers table
 
 programs=build-bundle
 if [ ! -x "$programs/step_bench" ]; then
@@ -56,6 +56,15 @@ for part; do
       for test in "$programs"/test_*; do
         [ "$test" = "$programs/test_ops" ] || in_shards 1 "$out/$(basename "$test").log" "$test" || failed=1
       done ;;
+    outside)
+      # A project outside the tree and the examples, through the installed C++ library.
+      { cmake --install "$programs" --prefix build-gpu-installed &&
+        cmake -S tests/outside -B build-gpu-outside -G Ninja -DCMAKE_PREFIX_PATH="$PWD/build-gpu-installed" &&
+        cmake --build build-gpu-outside; } >"$out/outside.log" 2>&1 || { failed=1; tail -5 "$out/outside.log"; }
+      (cd build-gpu-outside && ./outside gpu) || failed=1
+      for example in "$programs"/example_*; do
+        "$example" >"$out/example.log" 2>&1 || { failed=1; echo "$(basename "$example") failed:"; tail -3 "$out/example.log"; }
+      done ;;
     memcheck)
       in_shards 12 "$out/memcheck.log" compute-sanitizer --tool memcheck --error-exitcode 1 "$programs/test_ops" --gtest_filter='*gpu*' || failed=1 ;;
     ours)
@@ -80,7 +89,7 @@ for part; do
     autotune-large)
       python3 bench/gpu/peers.py --works resnet50,gpt2 --precisions bf16 --peers autotune-library >>"$out/peers.jsonl" 2>>"$out/peers.err" ;;
     table) python3 bench/gpu/table.py "$out" | tee "$out/results.md" ;;
-    *) echo "error: unknown part '$part'; use tests, memcheck, ours, peers, autotune, autotune-large or table" >&2; exit 2 ;;
+    *) echo "error: unknown part '$part'; use tests, outside, memcheck, ours, peers, autotune, autotune-large or table" >&2; exit 2 ;;
   esac
 done
 exit $failed
