@@ -16,7 +16,7 @@ int main() {
   }));
   model =
       require(model.compile({.optimizer = optimizers::SGD({.learning_rate = 0.0, .momentum = 0.9}), .loss = "mse"}));
-  auto trained = require(Model::create(model, {.batch_size = 32, .budget = "128MiB"}));
+  auto trained = require(Model::create(model, {.batch_size = 32, .budget = "1GiB"}));
 
   double best = std::numeric_limits<double>::infinity();
   for (uint64_t step = 0; step < 400 && best > 0.002; ++step) {

@@ -23,7 +23,7 @@ int main() {
   model = require(model.compile(
       {.optimizer = optimizers::Adam({.learning_rate = 1e-3}), .loss = losses::SparseCategoricalCrossentropy()}));
   auto trained = require(Model::create(
-      model, {.batch_size = batch_size, .gradient_accumulation_steps = accumulation_steps, .budget = "256MiB"}));
+      model, {.batch_size = batch_size, .gradient_accumulation_steps = accumulation_steps, .budget = "1GiB"}));
 
   const int64_t window = accumulation_steps * batch_size;
   for (int epoch = 0; epoch < 2; ++epoch) {

@@ -22,7 +22,7 @@ int main() {
   model = require(
       model.compile({.optimizer = "adam", .loss = losses::SparseCategoricalCrossentropy(), .metrics = {"accuracy"}}));
 
-  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "512MiB"}));
+  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "1GiB"}));
   std::fputs(trained.plan().text.c_str(), stdout);
 
   const History history = require(trained.fit(Data::arrays(x_train, y_train), {.epochs = 2}));

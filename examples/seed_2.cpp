@@ -23,7 +23,7 @@ int main() {
   }));
   model = require(model.compile({.optimizer = "adam", .loss = losses::SparseCategoricalCrossentropy()}));
 
-  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "160MiB"}));
+  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "160MiB", .device = "cpu"}));
   std::fputs(trained.plan().text.c_str(), stdout);
 
   for (uint64_t step = 0; step < 3; ++step) {

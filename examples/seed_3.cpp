@@ -24,7 +24,7 @@ int main() {
   }));
   model = require(model.compile({.optimizer = "adam", .loss = losses::SparseCategoricalCrossentropy()}));
 
-  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "256MiB"}));
+  auto trained = require(Model::create(model, {.batch_size = batch_size, .budget = "1GiB"}));
   std::fputs(trained.plan().text.c_str(), stdout);
 
   const History history = require(trained.fit(Data::arrays(x_train, y_train)));

@@ -39,7 +39,7 @@ int main() {
   model = require(
       model.compile({.optimizer = "adam", .loss = losses::SparseCategoricalCrossentropy(), .metrics = {"accuracy"}}));
   {
-    auto head = require(Model::create(model, {.batch_size = 32, .budget = "256MiB"}));
+    auto head = require(Model::create(model, {.batch_size = 32, .budget = "2GiB"}));
     const History history = require(head.fit(Data::arrays(pictures, labels), {.epochs = 3}));
     std::printf("head alone: loss %g\n", history.epochs.back().loss());
     require(head.save("head.keras"));
@@ -49,7 +49,7 @@ int main() {
   model = require(model.compile({.optimizer = optimizers::Adam({.learning_rate = 1e-5}),
                                  .loss = losses::SparseCategoricalCrossentropy(),
                                  .metrics = {"accuracy"}}));
-  auto whole = require(Model::create(model, {.batch_size = 32, .budget = "256MiB"}));
+  auto whole = require(Model::create(model, {.batch_size = 32, .budget = "2GiB"}));
   const History history = require(whole.fit(Data::arrays(pictures, labels), {.epochs = 2}));
   std::printf("all layers: loss %g\n", history.epochs.back().loss());
   std::remove("backbone.keras");

@@ -24,7 +24,7 @@ int main() {
                                  .loss = {{"price", "mse"}, {"kind", losses::SparseCategoricalCrossentropy()}},
                                  .loss_weights = {{"price", 0.5}, {"kind", 1.0}}}));
 
-  auto trained = require(Model::create(model, {.batch_size = 32, .budget = "256MiB"}));
+  auto trained = require(Model::create(model, {.batch_size = 32, .budget = "1GiB"}));
   const Data data = Data::arrays({{"picture", pictures}, {"facts", facts}}, {{"price", prices}, {"kind", kinds}});
   for (const Logs& epoch : require(trained.fit(data, {.epochs = 3})).epochs)
     std::printf("loss %g (price %g, kind %g)\n", epoch.loss(), *epoch.find("price_loss"), *epoch.find("kind_loss"));

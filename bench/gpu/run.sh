@@ -63,6 +63,7 @@ for part; do
         cmake --build build-gpu-outside; } >"$out/outside.log" 2>&1 || { failed=1; tail -5 "$out/outside.log"; }
       (cd build-gpu-outside && ./outside gpu) || failed=1
       for example in "$programs"/example_*; do
+        [ "$(basename "$example")" != example_seed_2 ] || continue  # its budget is one of the CPU's
         "$example" >"$out/example.log" 2>&1 || { failed=1; echo "$(basename "$example") failed:"; tail -3 "$out/example.log"; }
       done ;;
     memcheck)

@@ -136,7 +136,9 @@ TEST(Fit, AShuffleIsANewOrderThatTheSeedDecides) {
     return weights_of(model);
   };
   EXPECT_NE(trained(true, 1), trained(false, 1));
-  if (!on_gpu()) EXPECT_EQ(trained(true, 1), trained(true, 1));
+  if (!on_gpu()) {
+    EXPECT_EQ(trained(true, 1), trained(true, 1));
+  }
   EXPECT_NE(trained(true, 1), trained(true, 2));
 }
 

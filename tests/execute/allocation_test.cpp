@@ -88,7 +88,7 @@ TEST(Allocation, AThousandStepsDoNotGrow) {
     options.batch_size = 4;
     options.forced->micro = prefetch == 1 ? 2 : 4;
     options.forced->prefetch = prefetch;
-    const auto run = run_of(small_cnn(), Adam(), SparseCategoricalCrossentropy(), options);
+    const auto run = run_of(small_cnn(), optimizers::Adam(), losses::SparseCategoricalCrossentropy(), options);
     MemoryData data(run->open.model, 4000, 1, false, {0, -1, true, 1, {}});
     Growth growth;
     require(fit(*run->session, data.source(), nullptr, run->state, {}, growth));

@@ -69,7 +69,8 @@ class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std:
   }
 
   static std::unique_ptr<ModelRun> start(const nlohmann::json& optimizer) {
-    return run_of(network(), {optimizer.dump()}, MeanSquaredError(), options());
+    return run_of(network(), optimizers::Custom(optimizer["class_name"].get<std::string>(), optimizer["config"].dump()),
+                  losses::MeanSquaredError(), options());
   }
 };
 

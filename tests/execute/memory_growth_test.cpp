@@ -23,7 +23,7 @@ std::unique_ptr<ModelRun> make_run(const std::shared_ptr<PretendState>& state) {
     options.wrap_backend = [&](std::unique_ptr<Backend> host) {
       return std::make_unique<PretendGpu>(std::move(host), state);
     };
-  return run_of(small_cnn(), Adam(0.01), SparseCategoricalCrossentropy(), options);
+  return run_of(small_cnn(), optimizers::Adam(0.01), losses::SparseCategoricalCrossentropy(), options);
 }
 
 Bytes pages(Bytes bytes) {

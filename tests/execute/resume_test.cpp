@@ -28,9 +28,9 @@ std::unique_ptr<ModelRun> make_run(int prefetch) {
   options.forced->prefetch = prefetch;
   options.data.sample_weights = true;
   Description description;
-  description.config = nlohmann::json::parse(small_cnn().config());
-  description.compile_config = {{"optimizer", nlohmann::json::parse(Adam(0.01).config)},
-                                {"loss", nlohmann::json::parse(SparseCategoricalCrossentropy().config)},
+  description.config = nlohmann::json::parse(small_cnn().to_json());
+  description.compile_config = {{"optimizer", nlohmann::json::parse(optimizers::Adam(0.01).to_json())},
+                                {"loss", nlohmann::json::parse(losses::SparseCategoricalCrossentropy().to_json())},
                                 {"metrics", {"accuracy"}},
                                 {"weighted_metrics", {"accuracy"}}};
   return std::make_unique<ModelRun>(require(open_description(description, "", {})), options);

@@ -90,7 +90,7 @@ void use(Model& model, const Samples& samples) {
   write("image.bin", samples.image);
   write("age.bin", samples.age);
   write("predicted.bin", require(model.predict(samples.all()))[0]);
-  Model loaded = require(Model::load("outside.keras", {.batch_size = kBatch, .budget = "1GiB"}));
+  Model loaded = require(Model::load("outside.keras", {.batch_size = kBatch, .budget = "2GiB"}));
   check(loaded.iterations() == model.iterations(), "iterations are loaded");
   const double gap = require(loaded.evaluate(samples.all())).loss() - require(model.evaluate(samples.all())).loss();
   check(std::abs(gap) < 1e-5, "a loaded model evaluates alike");
@@ -166,7 +166,7 @@ void misuse(Model& model, const Samples& samples) {
 
 int main(int argc, char** argv) {
   const Samples samples;
-  const Options options{.batch_size = kBatch, .budget = "1GiB", .device = argc > 1 ? argv[1] : "auto"};
+  const Options options{.batch_size = kBatch, .budget = "2GiB", .device = argc > 1 ? argv[1] : "auto"};
   Model model = train(samples, options);
   use(model, samples);
   misuse(model, samples);
