@@ -22,12 +22,15 @@ class ConfigValue {
   std::string to_json() const;
 
  protected:
+  /// @cond internal
   explicit ConfigValue(const std::string& keras_name);
+  explicit ConfigValue(const char* keras_name) : ConfigValue(std::string(keras_name != nullptr ? keras_name : "")) {}
   explicit ConfigValue(std::shared_ptr<const engine::ConfigJson> json) : json_(std::move(json)) {}
   // Without move operations an object that was moved from keeps its value.
   ConfigValue(const ConfigValue&) = default;
   ConfigValue& operator=(const ConfigValue&) = default;
   ~ConfigValue() = default;
+  /// @endcond
 
  private:
   friend struct engine::Access;

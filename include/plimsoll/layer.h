@@ -22,8 +22,8 @@ struct DescribedLayer;  // a layer's class and configuration
 /// It holds no numbers. Copies are the same tensor; a tensor may be used in several models.
 class Tensor {
  public:
-  Tensor(const Tensor&) = default;
-  Tensor& operator=(const Tensor&) = default;
+  Tensor(const Tensor&) = default;             ///< The same tensor.
+  Tensor& operator=(const Tensor&) = default;  ///< The same tensor.
 
  private:
   friend struct engine::Access;
@@ -38,8 +38,8 @@ class Tensor {
 /// functional(), which return an error that names the layer.
 class Layer {
  public:
-  Layer(const Layer&) = default;
-  Layer& operator=(const Layer&) = default;
+  Layer(const Layer&) = default;             ///< The same layer: calls of both share its weights.
+  Layer& operator=(const Layer&) = default;  ///< The same layer: calls of both share its weights.
 
   /// Calls the layer on one tensor and returns its first output.
   Tensor operator()(const Tensor& input) const;

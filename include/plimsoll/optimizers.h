@@ -22,15 +22,19 @@ class Schedule : public ConfigValue {
 /// A learning rate: a number or a Schedule.
 class LearningRate : public ConfigValue {
  public:
-  LearningRate(double rate);                                         // NOLINT: a number is a learning rate
-  LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT: a schedule is a learning rate
+  /// The same rate at every step.
+  LearningRate(double rate);  // NOLINT(google-explicit-constructor)
+  /// A rate that depends on the step.
+  LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT(google-explicit-constructor)
 };
 
 /// An optimizer; made by a function in plimsoll::optimizers, or implicitly from a Keras name, "adam".
 class Optimizer : public ConfigValue {
  public:
-  Optimizer(const char* keras_name) : Optimizer(std::string(keras_name)) {}  // NOLINT: a name is an optimizer
-  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}      // NOLINT: a name is an optimizer
+  /// The optimizer of this Keras name.
+  Optimizer(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The optimizer of this Keras name.
+  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;

@@ -13,9 +13,11 @@ namespace plimsoll {
 /// plimsoll::regularizers.
 class Regularizer : public ConfigValue {
  public:
-  Regularizer();                                                                 ///< No penalty.
-  Regularizer(const char* keras_name) : Regularizer(std::string(keras_name)) {}  // NOLINT: a name is a regularizer
-  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}        // NOLINT: a name is a regularizer
+  Regularizer();  ///< No penalty.
+  /// The regularizer of this Keras name.
+  Regularizer(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The regularizer of this Keras name.
+  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;
