@@ -22,9 +22,9 @@ class ConfigValue {
   std::string to_json() const;
 
  protected:
-  /// The one that Keras has by this name.
+  /// @cond internal
   explicit ConfigValue(const std::string& keras_name);
-  /// An object with this configuration.
+  explicit ConfigValue(const char* keras_name) : ConfigValue(std::string(keras_name != nullptr ? keras_name : "")) {}
   explicit ConfigValue(std::shared_ptr<const engine::ConfigJson> json) : json_(std::move(json)) {}
   // Without move operations an object that was moved from keeps its value.
   /// Copies share their configuration.
@@ -32,6 +32,7 @@ class ConfigValue {
   /// Copies share their configuration.
   ConfigValue& operator=(const ConfigValue&) = default;
   ~ConfigValue() = default;
+  /// @endcond
 
  private:
   friend struct engine::Access;

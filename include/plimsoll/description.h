@@ -46,15 +46,16 @@ class PerOutput {
   /// One value for all outputs.
   template <typename One>
   requires std::convertible_to<One, T> PerOutput(const One& one)
-      : value_(T(one)) {}  // NOLINT: one value for all outputs
-  /// One value per output.
-  PerOutput(std::initializer_list<T> list) : value_(std::vector<T>(list)) {}  // NOLINT: one value per output
-  /// One value per output.
-  PerOutput(const std::vector<T>& list) : value_(list) {}  // NOLINT: one value per output
-  /// Values by the name of the output.
-  PerOutput(std::initializer_list<std::pair<std::string, T>> named) : value_(Named(named)) {}  // NOLINT: by name
-  /// Values by the name of the output.
-  PerOutput(const Named& named) : value_(named) {}  // NOLINT: by name
+      : value_(T(one)) {}  // NOLINT(google-explicit-constructor)
+  /// One value per output, in their order.
+  PerOutput(std::initializer_list<T> list) : value_(std::vector<T>(list)) {}  // NOLINT(google-explicit-constructor)
+  /// One value per output, in their order.
+  PerOutput(const std::vector<T>& list) : value_(list) {}  // NOLINT(google-explicit-constructor)
+  /// Values by the names of the outputs.
+  PerOutput(std::initializer_list<std::pair<std::string, T>> named)
+      : value_(Named(named)) {}  // NOLINT(google-explicit-constructor)
+  /// Values by the names of the outputs.
+  PerOutput(const Named& named) : value_(named) {}  // NOLINT(google-explicit-constructor)
 
   /// Nothing, one value, a list, or named values.
   const std::variant<std::monostate, T, std::vector<T>, Named>& value() const { return value_; }
@@ -71,15 +72,16 @@ class Metrics {
   using Named = std::vector<std::pair<std::string, std::vector<Metric>>>;  ///< An output's name and its metrics.
 
   Metrics() = default;  ///< None.
-  /// A list of metrics.
-  Metrics(std::initializer_list<Metric> list) : value_(std::vector<Metric>(list)) {}  // NOLINT: a list
-  /// A list of metrics.
-  Metrics(const std::vector<Metric>& list) : value_(list) {}  // NOLINT: a list
-  /// Metrics by the name of the output.
-  Metrics(std::initializer_list<std::pair<std::string, std::vector<Metric>>> named)  // NOLINT: by output
-      : value_(Named(named)) {}
-  /// Metrics by the name of the output.
-  Metrics(const Named& named) : value_(named) {}  // NOLINT: by output
+  /// A list.
+  Metrics(std::initializer_list<Metric> list)
+      : value_(std::vector<Metric>(list)) {}  // NOLINT(google-explicit-constructor)
+  /// A list.
+  Metrics(const std::vector<Metric>& list) : value_(list) {}  // NOLINT(google-explicit-constructor)
+  /// Lists by the names of the outputs.
+  Metrics(std::initializer_list<std::pair<std::string, std::vector<Metric>>> named)
+      : value_(Named(named)) {}  // NOLINT(google-explicit-constructor)
+  /// Lists by the names of the outputs.
+  Metrics(const Named& named) : value_(named) {}  // NOLINT(google-explicit-constructor)
 
   /// A list, or lists by output.
   const std::variant<std::vector<Metric>, Named>& value() const { return value_; }
@@ -106,10 +108,8 @@ struct CompileOptions {
 /// would have made it (P204 for what makes no sense, P205 with a list of everything that is not supported).
 class Description {
  public:
-  /// Copies share the model's description.
-  Description(const Description&) = default;
-  /// Copies share the model's description.
-  Description& operator=(const Description&) = default;
+  Description(const Description&) = default;             ///< The same model.
+  Description& operator=(const Description&) = default;  ///< The same model.
 
   /// A model as Keras's `model.to_json()` writes it. `compile_config` is the JSON of `model.get_compile_config()`, or
   /// empty for a model that is not compiled. Errors: P204 and P205.
@@ -151,12 +151,12 @@ class Description {
 /// An entry of sequential(): an input, a layer, or a whole model.
 class SequentialItem {
  public:
-  /// What layers::Input() returns.
-  SequentialItem(const Tensor& input) : item_(input) {}  // NOLINT: made by layers::Input()
+  /// An input, made by layers::Input().
+  SequentialItem(const Tensor& input) : item_(input) {}  // NOLINT(google-explicit-constructor)
   /// A layer.
-  SequentialItem(const Layer& layer) : item_(layer) {}  // NOLINT: a layer is an entry
-  /// A whole model.
-  SequentialItem(const Description& model) : item_(model) {}  // NOLINT: a model is an entry
+  SequentialItem(const Layer& layer) : item_(layer) {}  // NOLINT(google-explicit-constructor)
+  /// A whole model as a layer.
+  SequentialItem(const Description& model) : item_(model) {}  // NOLINT(google-explicit-constructor)
 
   /// The tensor, layer or model.
   const std::variant<Tensor, Layer, Description>& value() const { return item_; }

@@ -13,10 +13,10 @@ namespace plimsoll {
 /// How a weight begins. Implicitly made from a Keras name, "he_normal", or from a function in plimsoll::initializers.
 class Initializer : public ConfigValue {
  public:
-  /// The one that Keras has by this name.
-  Initializer(const char* keras_name) : Initializer(std::string(keras_name)) {}  // NOLINT: a name is an initializer
-  /// The one that Keras has by this name.
-  Initializer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is an initializer
+  /// The initializer of this Keras name.
+  Initializer(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The initializer of this Keras name.
+  Initializer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;

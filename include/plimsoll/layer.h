@@ -22,10 +22,8 @@ struct DescribedLayer;  // a layer's class and configuration
 /// It holds no numbers. Copies are the same tensor; a tensor may be used in several models.
 class Tensor {
  public:
-  /// A copy is the same tensor.
-  Tensor(const Tensor&) = default;
-  /// A copy is the same tensor.
-  Tensor& operator=(const Tensor&) = default;
+  Tensor(const Tensor&) = default;             ///< The same tensor.
+  Tensor& operator=(const Tensor&) = default;  ///< The same tensor.
 
  private:
   friend struct engine::Access;
@@ -40,10 +38,8 @@ class Tensor {
 /// functional(), which return an error that names the layer.
 class Layer {
  public:
-  /// A copy shares the weights.
-  Layer(const Layer&) = default;
-  /// A copy shares the weights.
-  Layer& operator=(const Layer&) = default;
+  Layer(const Layer&) = default;             ///< The same layer: calls of both share its weights.
+  Layer& operator=(const Layer&) = default;  ///< The same layer: calls of both share its weights.
 
   /// Calls the layer on one tensor and returns its first output.
   Tensor operator()(const Tensor& input) const;

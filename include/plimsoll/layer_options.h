@@ -24,14 +24,14 @@ template <size_t Rank>
 class Size {
  public:
   Size() = default;  ///< Not given.
-  /// The same size along all dimensions.
-  Size(int64_t all) : given_(true) {  // NOLINT: one number for all dimensions
+  /// One number for all dimensions.
+  Size(int64_t all) : given_(true) {  // NOLINT(google-explicit-constructor)
     values_.fill(all);
   }
-  /// One size per dimension.
+  /// One number per dimension.
   template <std::convertible_to<int64_t>... Each>
   requires(sizeof...(Each) == Rank && Rank > 1) Size(Each... each)
-      : values_{static_cast<int64_t>(each)...}, given_(true) {}  // NOLINT: one per dimension
+      : values_{static_cast<int64_t>(each)...}, given_(true) {}  // NOLINT(google-explicit-constructor)
 
   bool given() const { return given_; }                                ///< False for `{}`.
   const std::array<int64_t, Rank>& values() const { return values_; }  ///< One per dimension.
@@ -51,9 +51,9 @@ struct Sides {
 class Margins1D {
  public:
   /// The same on both sides.
-  Margins1D(int64_t all) : sides_{all, all} {}  // NOLINT: the same on both sides
-  /// Each side on its own.
-  Margins1D(int64_t before, int64_t after) : sides_{before, after} {}  // NOLINT: before and after
+  Margins1D(int64_t all) : sides_{all, all} {}  // NOLINT(google-explicit-constructor)
+  /// Before and after.
+  Margins1D(int64_t before, int64_t after) : sides_{before, after} {}  // NOLINT(google-explicit-constructor)
   const Sides& sides() const { return sides_; }                        ///< Before and after.
 
  private:
@@ -65,12 +65,12 @@ class Margins1D {
 class Margins2D {
  public:
   /// The same on all sides.
-  Margins2D(int64_t all) : Margins2D(all, all) {}  // NOLINT: the same on all sides
-  /// The same on opposite sides.
-  Margins2D(int64_t height, int64_t width)  // NOLINT: the same on opposite sides
-      : sides_{Sides{height, height}, Sides{width, width}} {}
-  /// Each side on its own.
-  Margins2D(const Sides& height, const Sides& width) : sides_{height, width} {}  // NOLINT: each on its own
+  Margins2D(int64_t all) : Margins2D(all, all) {}  // NOLINT(google-explicit-constructor)
+  /// The same on opposite sides: above and below, left and right.
+  Margins2D(int64_t height, int64_t width)
+      : sides_{Sides{height, height}, Sides{width, width}} {}  // NOLINT(google-explicit-constructor)
+  /// Each side on its own: top and bottom, left and right.
+  Margins2D(const Sides& height, const Sides& width) : sides_{height, width} {}  // NOLINT(google-explicit-constructor)
   const std::array<Sides, 2>& sides() const { return sides_; }                   ///< Of the height and of the width.
 
  private:

@@ -12,10 +12,10 @@ namespace plimsoll {
 /// A loss function. Implicitly made from a Keras name, "mse", or from a function in plimsoll::losses.
 class Loss : public ConfigValue {
  public:
-  /// The one that Keras has by this name.
-  Loss(const char* keras_name) : Loss(std::string(keras_name)) {}  // NOLINT: a name is a loss
-  /// The one that Keras has by this name.
-  Loss(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is a loss
+  /// The loss of this Keras name.
+  Loss(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The loss of this Keras name.
+  Loss(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;
@@ -26,10 +26,10 @@ class Loss : public ConfigValue {
 /// skipped.
 class Metric : public ConfigValue {
  public:
-  /// The one that Keras has by this name.
-  Metric(const char* keras_name) : Metric(std::string(keras_name)) {}  // NOLINT: a name is a metric
-  /// The one that Keras has by this name.
-  Metric(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is a metric
+  /// The metric of this Keras name.
+  Metric(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The metric of this Keras name.
+  Metric(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;

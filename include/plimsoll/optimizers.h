@@ -22,19 +22,19 @@ class Schedule : public ConfigValue {
 /// A learning rate: a number or a Schedule.
 class LearningRate : public ConfigValue {
  public:
-  /// A constant rate.
-  LearningRate(double rate);  // NOLINT: a number is a learning rate
-  /// A rate that changes with the steps.
-  LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT: a schedule is a learning rate
+  /// The same rate at every step.
+  LearningRate(double rate);  // NOLINT(google-explicit-constructor)
+  /// A rate that depends on the step.
+  LearningRate(const Schedule& schedule) : ConfigValue(schedule) {}  // NOLINT(google-explicit-constructor)
 };
 
 /// An optimizer; made by a function in plimsoll::optimizers, or implicitly from a Keras name, "adam".
 class Optimizer : public ConfigValue {
  public:
-  /// The one that Keras has by this name.
-  Optimizer(const char* keras_name) : Optimizer(std::string(keras_name)) {}  // NOLINT: a name is an optimizer
-  /// The one that Keras has by this name.
-  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is an optimizer
+  /// The optimizer of this Keras name.
+  Optimizer(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The optimizer of this Keras name.
+  Optimizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;

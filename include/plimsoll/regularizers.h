@@ -14,10 +14,10 @@ namespace plimsoll {
 class Regularizer : public ConfigValue {
  public:
   Regularizer();  ///< No penalty.
-  /// The one that Keras has by this name.
-  Regularizer(const char* keras_name) : Regularizer(std::string(keras_name)) {}  // NOLINT: a name is a regularizer
-  /// The one that Keras has by this name.
-  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT: a name is a regularizer
+  /// The regularizer of this Keras name.
+  Regularizer(const char* keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
+  /// The regularizer of this Keras name.
+  Regularizer(const std::string& keras_name) : ConfigValue(keras_name) {}  // NOLINT(google-explicit-constructor)
 
  private:
   friend struct engine::Access;

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "api/described.h"
-#include "api/open_model.h"
+#include "model/model.h"
 #include "tests/support/described_cases.h"
 
 namespace cases {
@@ -37,7 +37,7 @@ plimsoll::engine::Model opened(const Description& description) {
   options.needs_loss = options.needs_training = described(description).description.compile_config.is_object();
   if (described(description).description.config.dump().find("[null,null,null,3]") != std::string::npos)
     options.input_shape = {8, 8, 3};
-  return require(plimsoll::engine::open_description(described(description).description, "", options)).model;
+  return require(plimsoll::engine::Model::create(described(description).description, options));
 }
 
 Description dense_model() {
@@ -189,6 +189,8 @@ TEST(Compile, MistakesAreNamed) {
   expect_error(model.compile({.optimizer = "lion", .loss = "mse"}), ErrorCode::kUnsupported, {"lion"});
   expect_error(model.compile({.optimizer = optimizers::Custom("Lion", "{"), .loss = "mse"}), ErrorCode::kUsage,
                {"optimizer"});
+  const char* no_name = nullptr;
+  expect_error(model.compile({.loss = no_name}), ErrorCode::kUnsupported, {"loss"});
   expect_error(model.compile({.loss = "\xff"}), ErrorCode::kUsage, {"loss", "UTF-8"});
   expect_error(model.compile({.loss = {{"\xff", "mse"}, {"kind", "mse"}}}), ErrorCode::kUsage, {"UTF-8"});
   expect_error(model.compile({.loss = losses::BinaryCrossentropy({.label_smoothing = 2})}), ErrorCode::kBadConfig,
