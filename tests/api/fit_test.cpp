@@ -24,8 +24,10 @@ plimsoll::Description two_inputs() {
 }
 
 struct TwoInputs {
-  Array image = random_uniform(Dims{kSamples, 6, 6, 1}, 1), age = random_uniform(Dims{kSamples, 2}, 2);
-  Array price = random_uniform(Dims{kSamples, 1}, 3), kind = random_integers(kClasses, Dims{kSamples}, 4);
+  Array image = plimsoll::random_uniform(Dims{kSamples, 6, 6, 1}, 1),
+        age = plimsoll::random_uniform(Dims{kSamples, 2}, 2);
+  Array price = plimsoll::random_uniform(Dims{kSamples, 1}, 3),
+        kind = plimsoll::random_integers(kClasses, Dims{kSamples}, 4);
 
   Batch rows(int64_t first, int64_t count) const {
     return {.x = {{"age", age.rows(first, count)}, {"image", image.rows(first, count)}},
@@ -45,7 +47,7 @@ class Rows final : public DataSource {
   }
   Result<bool> next(Batch& batch) override {
     if (at_ >= kSamples) return false;
-    const int64_t count = std::min(kBatch, kSamples - at_);
+    const int64_t count = std::min(kSmallBatch, kSamples - at_);
     batch = all_.rows(at_, count);
     at_ += count;
     return true;
@@ -89,14 +91,14 @@ TEST(Fit, ArraysASourceAndAFunctionGiveTheSameWeights) {
                             if (now != epoch) at = 0;
                             epoch = now;
                             if (at >= kSamples) return false;
-                            batch = all.rows(at, std::min(kBatch, kSamples - at));
-                            at += kBatch;
+                            batch = all.rows(at, std::min(kSmallBatch, kSamples - at));
+                            at += kSmallBatch;
                             return true;
                           }),
                           {.epochs = 3}));
   for (int i = 0; i < 3; ++i)
-    for (int64_t first = 0; first < kSamples; first += kBatch)
-      require(by_step.step(all.rows(first, std::min(kBatch, kSamples - first))));
+    for (int64_t first = 0; first < kSamples; first += kSmallBatch)
+      require(by_step.step(all.rows(first, std::min(kSmallBatch, kSamples - first))));
   const Weights wanted = weights_of(by_step);
   expect_same(weights_of(by_arrays), wanted, "arrays");
   expect_same(weights_of(by_source), wanted, "source");
@@ -109,9 +111,9 @@ TEST(Fit, ArraysASourceAndAFunctionGiveTheSameWeights) {
 
 TEST(Fit, AccumulationOverBatchesOfASourceIsTheLargeBatch) {
   const TwoInputs all;
-  plimsoll::Model whole = require(plimsoll::Model::create(two_inputs(), {.batch_size = 2 * kBatch, .threads = 1}));
-  plimsoll::Model pieces = require(
-      plimsoll::Model::create(two_inputs(), {.batch_size = kBatch, .gradient_accumulation_steps = 2, .threads = 1}));
+  plimsoll::Model whole = require(plimsoll::Model::create(two_inputs(), {.batch_size = 2 * kSmallBatch, .threads = 1}));
+  plimsoll::Model pieces = require(plimsoll::Model::create(
+      two_inputs(), {.batch_size = kSmallBatch, .gradient_accumulation_steps = 2, .threads = 1}));
   require(whole.fit(all.data(), {.epochs = 2, .shuffle = false}));
   Rows rows(all);
   const History history = require(pieces.fit(Data::from(rows), {.epochs = 2}));
@@ -165,8 +167,8 @@ TEST(Fit, CallbacksLookChangeTheRateAndStop) {
   // The same by hand.
   plimsoll::Model other = require(plimsoll::Model::create(two_inputs(), small_options()));
   for (int64_t i = 0; i < 8; ++i) {
-    const int64_t first = i % 6 * kBatch;
-    const Logs logs = require(other.step(all.rows(first, std::min(kBatch, kSamples - first))));
+    const int64_t first = i % 6 * kSmallBatch;
+    const Logs logs = require(other.step(all.rows(first, std::min(kSmallBatch, kSamples - first))));
     expect_same_loss(losses[static_cast<size_t>(i)], logs.loss());
     require(other.set_learning_rate(require(other.learning_rate()) / 2));
   }
@@ -199,7 +201,7 @@ TEST(Fit, ErrorsOfCallbacksAndSourcesEndIt) {
     return {};
   });
   EXPECT_TRUE(model.fit(all.data(), {.callbacks = {inside}}));
-  EXPECT_TRUE(model.step(all.rows(0, kBatch)));
+  EXPECT_TRUE(model.step(all.rows(0, kSmallBatch)));
 }
 
 TEST(Fit, OptionsThatMakeNoSenseAreNamed) {
@@ -280,12 +282,12 @@ TEST(Checkpoint, CarriesAModelOverToAnotherPlan) {
   require(model.fit(all.data(), {.epochs = 2, .shuffle = false}));
   require(model.save_checkpoint(folder / "state"));
   plimsoll::Model cut =
-      require(plimsoll::Model::create(two_inputs(), {.batch_size = kBatch, .micro_batch = 2, .threads = 1}));
+      require(plimsoll::Model::create(two_inputs(), {.batch_size = kSmallBatch, .micro_batch = 2, .threads = 1}));
   require(cut.load_checkpoint(folder / "state"));
   EXPECT_EQ(cut.iterations(), model.iterations());
   expect_same(weights_of(cut), weights_of(model), "loaded");
-  const double loss = require(model.step(all.rows(0, kBatch))).loss();
-  EXPECT_NEAR(require(cut.step(all.rows(0, kBatch))).loss(), loss, 1e-5);
+  const double loss = require(model.step(all.rows(0, kSmallBatch))).loss();
+  EXPECT_NEAR(require(cut.step(all.rows(0, kSmallBatch))).loss(), loss, 1e-5);
   const Weights wanted = weights_of(model);
   for (const auto& [name, values] : weights_of(cut))  // the optimizer's state came along
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted.at(name)[i], 1e-5) << name;
@@ -366,7 +368,7 @@ TEST(SampleWeights, CountAsInALoopOverSamples) {
   const std::vector<float> first = {2, 0, 0, 0}, bad = {1, NAN, 1, 1};
   batch.sample_weight = first;
   const double one = require(plain.evaluate(Data::arrays(samples.x.rows(0, 1), samples.labels.rows(0, 1)))).loss();
-  EXPECT_NEAR(require(weighted.step(batch)).loss(), 2 * one / kBatch, 1e-6);
+  EXPECT_NEAR(require(weighted.step(batch)).loss(), 2 * one / kSmallBatch, 1e-6);
   batch.sample_weight = bad;
   expect_error(weighted.step(batch), ErrorCode::kDataNotFinite, {"Batch::sample_weight"});
 }

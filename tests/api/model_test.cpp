@@ -16,14 +16,14 @@ TEST(ModelBatch, WholeNumbersAreDeclaredAsWhatTheyAre) {
 template <typename T>
 double loss_of(const std::string& declared, const std::vector<T>& x, const std::vector<int32_t>& labels) {
   plimsoll::Model model = require(plimsoll::Model::create(small_model(declared), small_options()));
-  const Batch batch{.x = ArrayView(x, {kBatch, 2, 2, 1}), .y = labels};
+  const Batch batch{.x = ArrayView(x, {kSmallBatch, 2, 2, 1}), .y = labels};
   require(model.step(batch));
   return require(model.step(batch)).loss();
 }
 
 TEST(ModelBatch, EachDtypeIsReadAsWhatItIs) {
   const std::vector<int32_t> labels = {0, 2, 1, 2};
-  std::vector<float> floats(kBatch * 4);
+  std::vector<float> floats(kSmallBatch * 4);
   for (size_t i = 0; i < floats.size(); ++i) floats[i] = static_cast<float>(i % 5);
   const double wanted = loss_of("float32", floats, labels);
   const auto expect_same = [&]<typename T>(const std::string& dtype, T) {
@@ -53,7 +53,7 @@ TEST(ModelBatch, LabelsOfAnyDtypeAreTheSameLabels) {
   expect_same_loss(loss(bytes), wanted, "uint8");
   expect_same_loss(loss(whole), wanted, "int64");
   expect_same_loss(loss(floats), wanted, "float");
-  expect_same_loss(loss(ArrayView(given, {kBatch, 1})), wanted, "(4, 1)");
+  expect_same_loss(loss(ArrayView(given, {kSmallBatch, 1})), wanted, "(4, 1)");
 }
 
 TEST(ModelBatch, ShapesDtypesAndCountsAreChecked) {
@@ -81,7 +81,7 @@ TEST(ModelBatch, ShapesDtypesAndCountsAreChecked) {
   expect_error(model.step({.x = samples.x, .y = three}), ErrorCode::kDataShape, {"Batch::y has 3 samples"});
   expect_error(model.step({.x = samples.x, .y = samples.labels, .sample_weight = ones}), ErrorCode::kDataShape,
                {"options.sample_weights = true"});
-  expect_error(model.step(Samples(2 * kBatch).batch()), ErrorCode::kDataShape, {"from 1 to 4 samples", "has 8"});
+  expect_error(model.step(Samples(2 * kSmallBatch).batch()), ErrorCode::kDataShape, {"from 1 to 4 samples", "has 8"});
   expect_error(model.step({.x = ArrayView(no_pixels, {0, 2, 2, 1}), .y = none}), ErrorCode::kDataShape, {"Batch::x"});
   expect_untouched(model);
 }
@@ -125,7 +125,7 @@ TEST(ModelBatch, ALossThatIsNotFiniteIsAnError) {
 }
 
 plimsoll::Options in_windows() {
-  return {.batch_size = kBatch, .gradient_accumulation_steps = 2, .threads = 1};
+  return {.batch_size = kSmallBatch, .gradient_accumulation_steps = 2, .threads = 1};
 }
 
 TEST(ModelOrder, ApplyAndAccumulateNeedBegin) {
@@ -140,7 +140,7 @@ TEST(ModelOrder, ApplyAndAccumulateNeedBegin) {
 
 TEST(ModelOrder, AWindowHasFromOneToTheEffectiveBatch) {
   plimsoll::Model model = small_trained(in_windows());
-  for (const int64_t count : {int64_t{-7}, int64_t{0}, 2 * kBatch + 1, std::numeric_limits<int64_t>::max()})
+  for (const int64_t count : {int64_t{-7}, int64_t{0}, 2 * kSmallBatch + 1, std::numeric_limits<int64_t>::max()})
     expect_error(model.begin(count), ErrorCode::kUsage,
                  {"begin(" + std::to_string(count) + ")", "from 1 to 8", "gradient_accumulation_steps 2"});
   expect_error(model.apply(), ErrorCode::kUsage, {"apply() without begin()"});
@@ -150,11 +150,11 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
   const TemporaryFolder folder;
   plimsoll::Model model = small_trained(in_windows());
   const Samples samples;
-  require(model.begin(2 * kBatch));
-  expect_error(model.begin(kBatch), ErrorCode::kUsage, {"a window of 8 samples is under way, 0 of them"});
+  require(model.begin(2 * kSmallBatch));
+  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"a window of 8 samples is under way, 0 of them"});
   expect_error(model.apply(), ErrorCode::kUsage, {"begun for 8 samples, 0 were given"});
   require(model.accumulate(samples.batch()));
-  expect_error(model.begin(kBatch), ErrorCode::kUsage, {"4 of them were given"});
+  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"4 of them were given"});
   expect_error(model.step(samples.batch()), ErrorCode::kUsage, {"step() inside a window"});
   expect_error(model.fit(samples.data()), ErrorCode::kUsage, {"fit() inside a window"});
   expect_error(model.evaluate(samples.data()), ErrorCode::kUsage, {"evaluate() inside a window"});
@@ -171,7 +171,7 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
   const double loss = require(model.apply()).loss();
   // The refused calls changed nothing: the same window without them has the same loss.
   plimsoll::Model other = small_trained(in_windows());
-  require(other.begin(2 * kBatch));
+  require(other.begin(2 * kSmallBatch));
   for (int i = 0; i < 2; ++i) require(other.accumulate(samples.batch()));
   expect_same_loss(loss, require(other.apply()).loss());
   EXPECT_TRUE(model.save(folder / "m.keras"));
@@ -179,8 +179,8 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
 
 TEST(ModelOrder, PiecesOfAWindowNeedAModelPlannedForThem) {
   plimsoll::Model model = small_trained();
-  require(model.begin(kBatch));
-  expect_error(model.accumulate(Samples(kBatch / 2).batch()), ErrorCode::kUsage,
+  require(model.begin(kSmallBatch));
+  expect_error(model.accumulate(Samples(kSmallBatch / 2).batch()), ErrorCode::kUsage,
                {"options.gradient_accumulation_steps above 1"});
 }
 
@@ -261,9 +261,9 @@ TEST(ModelOptions, WhatTheProgramHeldBeforeHasALineOfItsOwn) {
 TEST(ModelOptions, AModelWithoutALossPredictsAndDoesNotTrain) {
   const auto bare = require(sequential({layers::Input({2, 2, 1}), layers::Flatten(), layers::Dense(kClasses)}));
   expect_error(plimsoll::Model::create(bare), ErrorCode::kNotCompiled, {});
-  plimsoll::Model model = require(plimsoll::Model::create(bare, {.batch_size = kBatch, .trains = false}));
+  plimsoll::Model model = require(plimsoll::Model::create(bare, {.batch_size = kSmallBatch, .trains = false}));
   const Samples samples;
-  EXPECT_EQ(require(model.predict(samples.data())).at(0).shape(), (Dims{kBatch, kClasses}));
+  EXPECT_EQ(require(model.predict(samples.data())).at(0).shape(), (Dims{kSmallBatch, kClasses}));
   expect_error(model.step(samples.batch()), ErrorCode::kUsage, {"options.trains = true"});
   expect_error(model.fit(samples.data()), ErrorCode::kUsage, {"options.trains = true"});
   expect_error(model.begin(1), ErrorCode::kUsage, {"options.trains = true"});

@@ -9,7 +9,7 @@
 
 namespace plimsoll::engine::testing {
 
-inline constexpr int64_t kBatch = 4;
+inline constexpr int64_t kSmallBatch = 4;
 inline constexpr int32_t kClasses = 3;
 
 inline plimsoll::Description small_model(const std::string& dtype = "float32") {
@@ -35,7 +35,7 @@ inline void expect_same_loss(double got, double want, const std::string& what = 
 }
 
 inline plimsoll::Options small_options() {
-  return {.batch_size = kBatch, .threads = 1};
+  return {.batch_size = kSmallBatch, .threads = 1};
 }
 inline plimsoll::Model small_trained(const plimsoll::Options& options = small_options()) {
   return require(plimsoll::Model::create(small_model(), options));
@@ -44,8 +44,9 @@ inline plimsoll::Model small_trained(const plimsoll::Options& options = small_op
 struct Samples {
   Array x, labels;
 
-  explicit Samples(int64_t count = kBatch)
-      : x(random_uniform(Dims{count, 2, 2, 1}, 5)), labels(random_integers(kClasses, Dims{count}, 6)) {}
+  explicit Samples(int64_t count = kSmallBatch)
+      : x(plimsoll::random_uniform(Dims{count, 2, 2, 1}, 5)),
+        labels(plimsoll::random_integers(kClasses, Dims{count}, 6)) {}
   Batch batch() const { return {.x = x, .y = labels}; }
   Data data() const { return Data::arrays(x, labels); }
   int32_t& label(size_t i) { return require(labels.values<int32_t>())[i]; }
