@@ -101,6 +101,7 @@ Result<RunOptions> run_options(const plimsoll::Options& options) {
   run.threads = options.threads;
   run.seed = options.seed;
   run.find_least = true;
+  run.enforce_overhead = false;
   run.note = options.on_note;
   run.data.reads_ahead = false;  // the caller has the batch in its memory
   run.data.sample_weights = options.sample_weights;

@@ -67,6 +67,7 @@ struct RunOptions {
   // Reading the model and planning are refused memory beyond the budget. It is a limit of the whole process: only for
   // a process that does nothing else.
   bool limit_process = false;
+  bool enforce_overhead = true;  // P303 where the process holds more than the bound; not in another program's process
   bool weights_from_caller = false;  // a model without weights may evaluate and predict: a program sets them
   std::function<void(const std::string&)> note;  // is told what a user should know, as it comes up; may be empty
 

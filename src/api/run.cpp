@@ -110,8 +110,8 @@ Status Run::plan(const GivenPlan* given) {
 }
 
 Status Run::bind() {
-  PLIMSOLL_ASSIGN(session_,
-                  Session::create(model(), found_.plan, *backend_, request_->graph, held_before(options_, *backend_)));
+  PLIMSOLL_ASSIGN(session_, Session::create(model(), found_.plan, *backend_, request_->graph,
+                                            held_before(options_, *backend_), options_.enforce_overhead));
   return {};
 }
 

@@ -50,7 +50,8 @@ class Session {
   // (Backend::held_before_bytes, or the process's own bytes on the host). It does not count as overhead; the plan
   // counts it as data (DataDemand). The backend and the model must outlive the session.
   static Result<std::unique_ptr<Session>> create(const Model& model, Plan plan, const Backend& backend,
-                                                 const GraphOptions& options, Bytes held_before = 0);
+                                                 const GraphOptions& options, Bytes held_before = 0,
+                                                 bool enforces_overhead = true);
   ~Session();
 
   // Plans. Call these functions only between windows, after everything was collected. `model` is the session's model,
@@ -121,7 +122,7 @@ class Session {
  private:
   friend class Probe;
 
-  Session(const Backend& backend, const GraphOptions& options, Bytes held_before);
+  Session(const Backend& backend, const GraphOptions& options, Bytes held_before, bool enforces_overhead);
   Status check_idle() const;
   Status bind(const Model& model, Plan plan);  // binds the plan and uses it
   Status bind_again();                         // binds every plan to new addresses
@@ -153,6 +154,7 @@ class Session {
   const Backend& backend_;
   GraphOptions options_;
   Bytes held_before_;
+  bool enforces_overhead_;  // false inside the process of another program, for memory of the host
   std::unique_ptr<Arena> arena_;
   std::vector<std::unique_ptr<BoundPlan>> plans_;
   BoundPlan* bound_ = nullptr;          // the plan in use

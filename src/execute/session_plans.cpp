@@ -15,18 +15,19 @@ constexpr size_t kMostPokes = 64;
 
 }  // namespace
 
-Session::Session(const Backend& backend, const GraphOptions& options, Bytes held_before)
-    : backend_(backend), options_(options), held_before_(held_before) {
+Session::Session(const Backend& backend, const GraphOptions& options, Bytes held_before, bool enforces_overhead)
+    : backend_(backend), options_(options), held_before_(held_before), enforces_overhead_(enforces_overhead) {
   pokes_.reserve(kMostPokes);
 }
 
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::create(const Model& model, Plan plan, const Backend& backend,
-                                                 const GraphOptions& options, Bytes held_before) {
+                                                 const GraphOptions& options, Bytes held_before,
+                                                 bool enforces_overhead) {
   PLIMSOLL_TRY(validate(plan));
   PLIMSOLL_TRY(backend.check_room(plan.peak_bytes()));  // other processes may have taken memory since the plan was made
-  std::unique_ptr<Session> session(new Session(backend, options, held_before));
+  std::unique_ptr<Session> session(new Session(backend, options, held_before, enforces_overhead));
   PLIMSOLL_ASSIGN(session->arena_, Arena::reserve(backend, plan));
   PLIMSOLL_TRY(session->bind(model, std::move(plan)));
   PLIMSOLL_TRY(session->open_queues());
@@ -60,7 +61,7 @@ Status Session::check_overhead() {
   const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(primitives);
   if (overhead_measured_ <= bound + held_by_tools()) return {};
   // Inside another program's process its other threads allocate memory meanwhile, which cannot be told from ours.
-  if (held_before_ > 0 && !device().info().own_memory) return {};
+  if (!enforces_overhead_ && !device().info().own_memory) return {};
   return fail(Error{ErrorCode::kOverheadAboveBound,
                     fmt::format("the process holds {} outside its arena, but the published bound is {}",
                                 format_bytes(overhead_measured_), format_bytes(bound)),

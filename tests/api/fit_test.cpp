@@ -394,7 +394,7 @@ TEST(Threads, ModelsTrainSideBySide) {
 }
 
 TEST(PlanData, SaysWhereTheBytesGo) {
-  const plimsoll::Plan plan = require(plimsoll::plan(small_model(), {.batch_size = 64, .budget = "1GiB"}));
+  const plimsoll::Plan plan = require(plimsoll::plan(small_model(), {.batch_size = 64, .budget = "8GiB"}));
   EXPECT_TRUE(plan.fits);
   EXPECT_EQ(plan.peak_bytes, plan.arena_bytes + plan.overhead_bytes + plan.data_bytes);
   int64_t sum = 0;
