@@ -63,6 +63,7 @@ def test_a_project_outside_trains_and_keras_agrees(installed, tmp_path):
     run("cmake", "--build", tmp_path)
     ended = subprocess.run([tmp_path / "outside"], capture_output=True, text=True, timeout=program.TIMEOUT, cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
+    run(tmp_path / "version_1")
     assert re.fullmatch(rf"plimsoll {version()}, (4\d) misuses refused", ended.stdout.strip()), ended.stdout
     keras = pytest.importorskip("keras")
     numpy = pytest.importorskip("numpy")
