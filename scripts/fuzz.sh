@@ -32,7 +32,7 @@ bundle() {  # folder
 }
 
 if [ "${1-}" = --bundle ]; then
-  [ $# = 2 ] || { sed -n '2,9p' "$0"; exit 2; }
+  [ $# = 2 ] || { sed -n '2,8p' "$0"; exit 2; }
   bundle "$2"
   exit
 fi
