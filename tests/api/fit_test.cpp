@@ -11,14 +11,14 @@ namespace {
 
 constexpr int64_t kSamples = 22;  // five batches of 4 and one of 2
 
-plimsoll::Description two_inputs() {
+plimsoll::Description two_inputs(const plimsoll::Optimizer& optimizer = optimizers::Adam(0.01)) {
   const Tensor image = layers::Input({6, 6, 1}, {.name = "image"}), age = layers::Input({2}, {.name = "age"});
   const Tensor seen = layers::Flatten()(layers::Conv2D(4, 3, {.activation = "relu"})(image));
   const Tensor both = layers::Concatenate()({seen, layers::Dense(3, {.activation = "relu"})(age)});
   const Tensor price = layers::Dense(1, {.name = "price"})(both);
   const Tensor kind = layers::Dense(kClasses, {.activation = "softmax", .name = "kind"})(both);
   const auto model = require(functional({image, age}, {price, kind}, "two"));
-  return require(model.compile({.optimizer = optimizers::Adam({.learning_rate = 0.01}),
+  return require(model.compile({.optimizer = optimizer,
                                 .loss = {{"price", Loss(losses::MeanSquaredError())},
                                          {"kind", Loss(losses::SparseCategoricalCrossentropy())}}}));
 }
@@ -109,11 +109,15 @@ TEST(Fit, ArraysASourceAndAFunctionGiveTheSameWeights) {
               on_gpu() ? 1e-4 : 1e-6);
 }
 
+// With SGD and without tf32 the two differ by the order of float32 additions alone; Adam divides tiny gradients by
+// their own size, which would show their rounding.
 TEST(Fit, AccumulationOverBatchesOfASourceIsTheLargeBatch) {
   const TwoInputs all;
-  plimsoll::Model whole = require(plimsoll::Model::create(two_inputs(), {.batch_size = 2 * kSmallBatch, .threads = 1}));
+  const auto model = two_inputs(optimizers::SGD(0.05));
+  plimsoll::Model whole =
+      require(plimsoll::Model::create(model, {.batch_size = 2 * kSmallBatch, .tf32 = false, .threads = 1}));
   plimsoll::Model pieces = require(plimsoll::Model::create(
-      two_inputs(), {.batch_size = kSmallBatch, .gradient_accumulation_steps = 2, .threads = 1}));
+      model, {.batch_size = kSmallBatch, .gradient_accumulation_steps = 2, .tf32 = false, .threads = 1}));
   require(whole.fit(all.data(), {.epochs = 2, .shuffle = false}));
   Rows rows(all);
   const History history = require(pieces.fit(Data::from(rows), {.epochs = 2}));
