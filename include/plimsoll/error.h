@@ -23,7 +23,7 @@ enum class ErrorCode : int {
   kFileUnreadable = 202,              ///< a file cannot be read
   kNotAKerasFile = 203,               ///< this is not a .keras file
   kBadConfig = 204,                   ///< the configuration is damaged
-  kUnsupported = 205,                 ///< the model asks for something that Plimsoll does not do yet
+  kUnsupported = 205,                 ///< the model uses features that Plimsoll does not support yet
   kWeightMissing = 206,               ///< a weight is missing from the file
   kWeightShape = 207,                 ///< a weight has another shape than the model says
   kNotCompiled = 208,                 ///< the model was never compiled

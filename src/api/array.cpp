@@ -17,7 +17,7 @@ namespace {
 
 using engine::DType;
 
-// How many elements an array of this shape has; nothing if a length is negative or the product cannot be counted.
+// Returns the number of elements of this shape, or nothing if a length is negative or the product overflows.
 std::optional<int64_t> elements_of(const Dims& shape) {
   std::optional<int64_t> elements = 1;
   for (const int64_t d : shape) elements = d < 0 || !elements ? std::nullopt : engine::checked_multiply(*elements, d);
@@ -38,7 +38,7 @@ bool all_above_zero(const Dims& shape) {
 
 Result<Array> Array::zeros(const Dims& shape, std::string_view dtype) {
   const auto known = engine::dtype_from_name(dtype);
-  if (!known) return fail(ErrorCode::kDataShape, fmt::format("there is no dtype '{}'", dtype));
+  if (!known) return fail(ErrorCode::kDataShape, fmt::format("unknown dtype '{}'", dtype));
   const auto elements = elements_of(shape);
   const auto bytes = elements ? engine::checked_multiply(*elements, engine::size_of(*known)) : std::nullopt;
   if (!bytes)
@@ -50,8 +50,8 @@ Result<Array> Array::zeros(const Dims& shape, std::string_view dtype) {
   array.elements_ = *elements;
   try {
     array.bytes_.resize(static_cast<size_t>(*bytes));
-  } catch (const std::exception&) {  // too long for a vector, or no memory
-    return fail(ErrorCode::kOutOfMemory, fmt::format("the system gave no {} bytes for an array", *bytes));
+  } catch (const std::exception&) {  // too long for a vector, or out of memory
+    return fail(ErrorCode::kOutOfMemory, fmt::format("the system is out of memory: no {} bytes for an array", *bytes));
   }
   return array;
 }
@@ -108,7 +108,7 @@ Data Data::arrays(Arrays x, Arrays y, Arrays sample_weight) {
 
 Data Data::from(DataSource& source) {
   Data data;
-  data.source_ = std::shared_ptr<DataSource>(&source, [](DataSource*) {});  // the caller's
+  data.source_ = std::shared_ptr<DataSource>(&source, [](DataSource*) {});  // the caller owns the source
   return data;
 }
 

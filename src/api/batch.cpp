@@ -16,7 +16,7 @@ Error shape_error(std::string what) {
   return Error{ErrorCode::kDataShape, std::move(what), {}, {}};
 }
 
-// Reads elements of type From, which need not be aligned.
+// Reads elements of type From, which may be unaligned.
 template <typename From, typename To>
 void convert_from(const void* source, To* destination, int64_t count) {
   const auto* bytes = static_cast<const std::byte*>(source);
@@ -57,11 +57,11 @@ void convert_to(DType from, const void* source, To* destination, int64_t count) 
   }
 }
 
-// An array and the input or output that it is for.
+// The array that one input or output of the model expects.
 struct Wanted {
-  std::string name;  // of the port
+  std::string name;  // of the input or output
   Shape sample;
-  std::string label;  // "Batch::x", or "Batch::x 'image'" where there are several
+  std::string label;  // "Batch::x", or "Batch::x 'image'" if there are several inputs
 };
 
 std::vector<std::string> names_of(const std::vector<Wanted>& ports) {
@@ -70,7 +70,7 @@ std::vector<std::string> names_of(const std::vector<Wanted>& ports) {
   return names;
 }
 
-// The arrays in the order of the ports.
+// Returns the arrays in the order of the ports.
 Result<std::vector<const ArrayView*>> arrange(const Arrays& arrays, const std::vector<Wanted>& ports,
                                               const std::string& what) {
   const auto& list = arrays.list();
@@ -101,13 +101,13 @@ Result<std::vector<const ArrayView*>> arrange(const Arrays& arrays, const std::v
   return ordered;
 }
 
-// The shape of one sample without trailing dimensions of 1: Keras takes (N,) and (N, 1) alike.
+// Returns the shape of one sample without trailing dimensions of 1, because Keras treats (N,) and (N, 1) alike.
 std::vector<int64_t> without_ones(std::vector<int64_t> dims) {
   while (!dims.empty() && dims.back() == 1) dims.pop_back();
   return dims;
 }
 
-// Checks shape and dtype; `samples` is that of the arrays before, or 0 for the first one.
+// Checks shape and dtype. `samples` is the number of samples in the arrays before this one, or 0 for the first array.
 Result<BoundArray> bind_array(const ArrayView& view, const Wanted& port, int64_t& samples) {
   if (!view.given()) return fail(shape_error(port.label + " is not given"));
   PLIMSOLL_ASSIGN(const DType dtype, check_view(view, port.label));
@@ -120,7 +120,7 @@ Result<BoundArray> bind_array(const ArrayView& view, const Wanted& port, int64_t
     if (dims.size() == 1 && port.sample.rank() > 0 && dims[0] % port.sample.elements() == 0) {
       wanted[0] = dims[0] / port.sample.elements();
       error.remedy(
-          fmt::format("say the shape of a flat container: ArrayView(values, {{{}}})", fmt::join(wanted, ", ")));
+          fmt::format("give the shape of a flat container: ArrayView(values, {{{}}})", fmt::join(wanted, ", ")));
     }
     return fail(std::move(error));
   }
@@ -139,11 +139,11 @@ Status check_elements(const BoundArray& array, const CheckedArray& as, int64_t s
   return fail(std::move(error));
 }
 
-// A dtype is converted to a float as Keras does; a declared whole number must come as it is.
+// Any dtype is converted to a float input, as in Keras. An input that is declared as integer accepts only that dtype.
 Status check_conversion(DType from, DType to, const std::string& label) {
   if (from == to || is_floating(to)) return {};
   return fail(shape_error(fmt::format("{} is {}, the model takes {}", label, keras_name(from), keras_name(to)))
-                  .remedy(fmt::format("declare what the data are: layers::Input(shape, {{.dtype = \"{}\"}})",
+                  .remedy(fmt::format("declare the dtype of the data: layers::Input(shape, {{.dtype = \"{}\"}})",
                                       keras_name(from))));
 }
 
@@ -164,7 +164,7 @@ std::string shape_text(const std::vector<int64_t>& dims) {
 
 Result<DType> check_view(const ArrayView& view, const std::string& label) {
   const auto dtype = dtype_from_name(view.dtype());
-  if (!dtype) return fail(shape_error(fmt::format("{}: there is no dtype '{}'", label, view.dtype())));
+  if (!dtype) return fail(shape_error(fmt::format("{}: unknown dtype '{}'", label, view.dtype())));
   std::optional<int64_t> elements = 1;
   for (const int64_t d : view.shape()) elements = d < 0 || !elements ? std::nullopt : checked_multiply(*elements, d);
   if (elements && *elements == view.elements()) return *dtype;

@@ -1,5 +1,5 @@
-// A caller's batch: its arrays are found by name or place, checked against the model, and copied into the session's
-// slots with their elements converted.
+// Reads a caller's batch. Arrays are matched to the model's inputs and outputs by name or position and checked. Their
+// elements are converted and copied into the session's slots.
 #pragma once
 
 #include "data/source.h"
@@ -8,13 +8,13 @@
 
 namespace plimsoll::engine {
 
-// An array that was checked; without data: every sample weight is 1.
+// A checked array. If `data` is null, every sample weight is 1.
 struct BoundArray {
   const std::byte* data = nullptr;
   DType dtype = DType::kFloat32;
 };
 
-// A batch that was checked: one array per input, and per output with a loss.
+// A checked batch: one array per input and one per output with a loss.
 struct BoundBatch {
   int64_t samples = 0;
   std::vector<BoundArray> inputs, targets, weights;
@@ -22,13 +22,14 @@ struct BoundBatch {
 
 class BatchReader {
  public:
-  // `types`: what the plan's slots hold. Both outlive the reader.
+  // `types`: the element types of the plan's slots. Both arguments must outlive the reader.
   BatchReader(const Model& model, const DataTypes& types) : model_(model), types_(types) {}
 
-  // Checks a batch of 1 to `most` samples (0: any number). Without `targets` only its inputs are read. P402 for arrays
-  // that are missing or have another shape or dtype, P403 and P404 for their elements.
+  // Checks a batch of 1 to `most` samples (0: no maximum). If `targets` is false, only the inputs are read. Fails with
+  // P402 if an array is missing or has the wrong shape or dtype, with P403 if an element is not finite, and with P404
+  // if a label is out of range.
   Result<BoundBatch> bind(const Batch& batch, int64_t most, bool targets) const;
-  // Copies samples first .. first+count-1 of the batch into the buffers, from sample `at` of the buffers on.
+  // Copies samples first .. first+count-1 of the batch into the buffers, starting at sample `at` of the buffers.
   void copy(const BoundBatch& batch, int64_t first, int64_t count, int64_t at, const BatchBuffers& into) const;
 
  private:
@@ -40,12 +41,13 @@ class BatchReader {
   const DataTypes& types_;
 };
 
-// Converts `count` elements; whole numbers that the destination cannot hold must have been refused before.
+// Converts `count` elements. The caller must already have refused integers that the destination type cannot hold.
 void convert_elements(DType from, const void* source, DType to, void* destination, int64_t count);
 
-// The array of a view. P402 for a dtype that does not exist, or a shape that does not have the view's elements.
+// Returns the dtype of a view. Fails with P402 if the dtype does not exist or the shape does not match the number of
+// elements.
 Result<DType> check_view(const ArrayView& view, const std::string& label);
-// "(28, 28, 1)", as Keras writes it.
+// Formats a shape as Keras does: "(28, 28, 1)".
 std::string shape_text(const std::vector<int64_t>& dims);
 
 }  // namespace plimsoll::engine

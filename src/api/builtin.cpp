@@ -7,8 +7,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// Convolution and pooling for each number of filters, then one dense layer: the CNNs of "What causes batch size issues
-// in TensorFlow?", from which this project started.
+// Builds a convolution and a pooling layer per number of filters, then one dense layer. These are the CNNs of the
+// question "What causes batch size issues in TensorFlow?", which started this project.
 std::vector<SequentialItem> cnn(int64_t pixels, int64_t channels, const std::vector<int64_t>& filters) {
   std::vector<SequentialItem> list = {layers::Input({pixels, pixels, channels})};
   for (int64_t count : filters) {
@@ -54,7 +54,7 @@ std::optional<Description> builtin_model(const std::string& name) {
     if (c == '-') c = '_';
   auto model = sequential(list, model_name);
   if (model) model = model->compile({.loss = losses::SparseCategoricalCrossentropy(), .metrics = {"accuracy"}});
-  if (!model && model.error().code == ErrorCode::kOutOfMemory) throw std::bad_alloc();  // nothing else can go wrong
+  if (!model && model.error().code == ErrorCode::kOutOfMemory) throw std::bad_alloc();  // no other error is possible
   return described(*model).description;
 }
 

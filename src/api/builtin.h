@@ -1,4 +1,4 @@
-// Models that need no file: `plimsoll plan --list`.
+// Built-in models, which need no file. `plimsoll plan --list` lists them.
 #pragma once
 
 #include <optional>

@@ -35,7 +35,7 @@ Status check_field(const nlohmann::json& value, const std::string& field, const 
   if (!value.is_structured()) return {};
   for (const auto& [key, one] : value.items()) {
     if (value.is_object() && !is_utf8(key)) return misuse(where, field, "has a name that is not UTF-8");
-    // Inside a Keras object only the names of its arguments matter: "kernel_regularizer.l2".
+    // The path of a field shows only the argument names of a Keras object: "kernel_regularizer.l2".
     const bool hidden = value.is_array() || (key == "config" && value.contains("class_name"));
     PLIMSOLL_TRY(check_field(one, hidden ? field : field.empty() ? key : field + "." + key, where));
   }
@@ -62,7 +62,7 @@ nlohmann::json parsed_json(const std::string& text) {
   return json ? std::move(*json) : broken_json(json.error().what);
 }
 
-// Binary values do not occur in JSON text, so one can stand for an error.
+// JSON text has no binary values, so a binary value can mark an error.
 nlohmann::json broken_json(const std::string& what) {
   return nlohmann::json::binary({what.begin(), what.end()});
 }

@@ -1,5 +1,6 @@
-// Keras configurations inside the values of the C++ interface. They are kept as JSON and checked when a model is made
-// of them: JSON of nlohmann holds what JSON text cannot, numbers that are not finite and bytes that are not UTF-8.
+// Keras configurations inside the values of the C++ interface. They are stored as nlohmann JSON and checked when a
+// model is built from them. Until then they may hold values that JSON text cannot express: numbers that are not finite
+// and bytes that are not UTF-8.
 #pragma once
 
 #include <memory>
@@ -17,7 +18,7 @@ struct ConfigJson {
   nlohmann::json value;
 };
 
-// Reaches the private parts of the public values.
+// Gives the library access to the private members of the public classes.
 struct Access {
   static const nlohmann::json& json(const ConfigValue& value) { return value.json_->value; }
   template <typename Value>
@@ -36,17 +37,17 @@ struct Access {
 
 // {"module", "class_name", "config", "registered_name"}, as Keras writes its own classes.
 nlohmann::json keras_json(const std::string& module, const std::string& class_name, nlohmann::json config);
-nlohmann::json policy_json(const std::string& name);  // of a dtype policy
+nlohmann::json policy_json(const std::string& name);  // for a dtype policy
 nlohmann::json optional_json(const std::optional<double>& number);
 
-// The JSON object in `text`, or, where it is none, a value that stands for the error: check_json() finds it wherever it
-// was put.
+// Returns the JSON object in `text`. If the text is not a JSON object, returns a value that marks the error;
+// check_json() finds it inside any other value.
 nlohmann::json parsed_json(const std::string& text);
 nlohmann::json broken_json(const std::string& what);
 
-// P201 with the name of the field if there is a number that is not finite, text that is not UTF-8, or broken_json().
+// Fails with P201 and the name of the field if a number is not finite, text is not UTF-8, or a value is broken_json().
 Status check_json(const nlohmann::json& value, const std::string& where);
-// P201 if a layer or model cannot have this name.
+// Fails with P201 if a layer or model cannot have this name.
 Status check_name(const std::string& name, const std::string& where);
 
 std::string shown_json(const nlohmann::json& value);  // never throws

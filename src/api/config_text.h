@@ -1,4 +1,4 @@
-// The JSON that a program hands in as text.
+// Parses a JSON configuration that the calling program passes as text.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 
 namespace plimsoll::engine {
 
-// P204 if the text is no JSON object; its beginning is shown.
+// Fails with P204 if the text is not a JSON object. The error shows the beginning of the text.
 Result<nlohmann::json> parse_config(const std::string& text);
 
 }  // namespace plimsoll::engine

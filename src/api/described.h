@@ -1,5 +1,5 @@
-// What a plimsoll::Description holds: the seam between the half of the C++ interface that describes models and the half
-// that runs them.
+// The contents of a plimsoll::Description. They connect the part of the C++ interface that describes models with the
+// part that runs them.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace plimsoll::engine {
 
-// Weights of a nested model: those of `file`, which lie below the group `prefix` of the whole model's weights file,
-// "layers/functional/".
+// The weights of a nested model. They come from `file`. In the weights file of the whole model they belong to the group
+// `prefix`, for example "layers/functional/".
 struct NestedWeights {
   std::string file;
   std::string prefix;
@@ -19,8 +19,8 @@ struct NestedWeights {
 
 struct DescribedModel {
   Description description;            // config and compile_config
-  std::string file;                   // of Description::load, with weights; "" where there is none
-  std::vector<NestedWeights> nested;  // of models loaded from files and called as layers
+  std::string file;                   // the file with weights that Description::load read, or ""
+  std::vector<NestedWeights> nested;  // for models that were loaded from files and called as layers
 };
 
 const DescribedModel& described(const plimsoll::Description& description);

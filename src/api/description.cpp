@@ -29,7 +29,8 @@ using engine::Access;
 using engine::DescribedModel;
 using nlohmann::json;
 
-// A model that somebody else wrote: its compile configuration is taken out of the architecture, then it is checked.
+// Makes a description from a model that Keras wrote. Moves the compile configuration out of the architecture, then
+// checks the model.
 Result<Description> checked(json config, json compile_config, const std::string& file) {
   if (config.is_object()) {
     if (const auto inside = config.find("compile_config"); inside != config.end()) {
@@ -57,7 +58,7 @@ json value_of(const std::vector<Metric>& metrics) {
   return list;
 }
 
-// By name; P201 where one is given twice.
+// Returns an object with one value per name. A name that is given twice becomes broken_json(), which fails with P201.
 template <typename Named>
 json named_values(const Named& named, const std::string& what) {
   json object = json::object();
@@ -84,7 +85,7 @@ json metrics_json(const Metrics& metrics, const std::string& what) {
   return list.empty() ? json() : list;
 }
 
-// Metrics that Keras has and we do not are skipped; a name that Keras does not have is a mistake.
+// Plimsoll skips Keras metrics that it does not support. A name that Keras does not have is an error.
 Status check_metric_names(const json& metrics) {
   if (metrics.is_string()) {
     const auto& name = metrics.get_ref<const std::string&>();
@@ -109,7 +110,7 @@ Result<json> compile_config(const CompileOptions& options) {
   PLIMSOLL_TRY(engine::check_json(config, "compile()"));
   if (config["loss"].is_null())
     return fail(Error{ErrorCode::kUsage,
-                      "compile(): there is no loss",
+                      "compile(): the loss is missing",
                       {},
                       {".loss = losses::SparseCategoricalCrossentropy(), or another one"}});
   PLIMSOLL_TRY(check_metric_names(config["metrics"]));
@@ -120,7 +121,7 @@ Result<json> compile_config(const CompileOptions& options) {
 Error unknown_builtin(const std::string& name) {
   std::vector<std::string> names;
   for (const engine::BuiltinModel& model : engine::builtin_models()) names.push_back(model.name);
-  Error error{ErrorCode::kUsage, fmt::format("there is no built-in model '{}'", engine::printable(name)), {}, {}};
+  Error error{ErrorCode::kUsage, fmt::format("unknown built-in model '{}'", engine::printable(name)), {}, {}};
   error.fact(fmt::format("built-in models: {}", fmt::join(names, ", ")));
   if (const std::string meant = engine::suggestion(name, names); !meant.empty()) error.remedy(meant);
   return error;

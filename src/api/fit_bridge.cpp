@@ -4,7 +4,7 @@
 
 namespace plimsoll::engine {
 
-// A rate that a callback set, here or through the model, is the loop's from then on.
+// If a callback sets the learning rate, here or through the model, the loop uses that rate from then on.
 template <typename Call>
 Status FitBridge::call_each(FitControl& control, const Call& call) {
   control_ = &control;

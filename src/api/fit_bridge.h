@@ -1,4 +1,4 @@
-// Callbacks of the public interface as the observer of the training loop.
+// Connects the callbacks of the public interface to the training loop, as its observer.
 #pragma once
 
 #include "api/model_state.h"
@@ -10,7 +10,7 @@ class FitBridge final : public FitObserver, public Training {
   FitBridge(plimsoll::Model& model, ModelState& state, const plimsoll::FitOptions& options)
       : model_(model), state_(state), options_(options) {}
 
-  // The loop tells:
+  // FitObserver: called by the loop.
   Status on_train_begin(int64_t steps, FitControl& control) override;
   Status on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows, FitControl& control) override;
   Status on_step(const StepEvent& event, FitControl& control) override;
@@ -19,7 +19,7 @@ class FitBridge final : public FitObserver, public Training {
   void on_note(const std::string& text) override { state_.run().options().tell(text); }
   bool needs_every_step() const override;
 
-  // Callbacks ask:
+  // Training: called by callbacks.
   plimsoll::Model& model() override { return model_; }
   int64_t epoch() const override { return epoch_; }
   int64_t steps() const override { return steps_; }
@@ -34,7 +34,7 @@ class FitBridge final : public FitObserver, public Training {
   plimsoll::Model& model_;
   ModelState& state_;
   const plimsoll::FitOptions& options_;
-  FitControl* control_ = nullptr;  // of the call under way
+  FitControl* control_ = nullptr;  // of the current call
   int64_t epoch_ = 0, steps_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// functional(): the graph of calls between inputs and outputs, as Keras's Functional model writes it.
+// functional(): writes the graph of calls between inputs and outputs in the form of Keras's Functional model.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,8 +23,8 @@ tl::unexpected<Error> misuse(std::string what, std::string remedy = "") {
   return fail(std::move(error));
 }
 
-// The calls that the outputs depend on, and their layers in the order of Keras (map_graph in
-// keras/src/ops/function.py). Weight files count layers in this order, so it must be Keras's own.
+// Collects the calls that the outputs depend on, and their layers in Keras's order (map_graph in
+// keras/src/ops/function.py). Weight files number the layers in this order, so it must match Keras.
 class CallGraph {
  public:
   Status walk(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs) {
@@ -35,15 +35,17 @@ class CallGraph {
       if (const CallNode* node = Access::node(inputs[i]).get(); !finished_.contains(node))
         return misuse(
             fmt::format("input {} of functional() is not used by its outputs: {}", i, engine::label_of(*node->layer)),
-            "leave it out of the list, or use it");
+            "remove it from the list, or use it");
     sort_layers();
     return {};
   }
 
   const std::vector<const DescribedLayer*>& layers() const { return layers_; }
-  // The calls of a layer, inputs before what depends on them.
+  // The calls of a layer, in topological order.
   const std::vector<const CallNode*>& calls(const DescribedLayer* layer) const { return calls_.at(layer); }
-  size_t number(const CallNode* node) const { return numbers_.at(node); }  // among the calls of its layer
+  size_t number(const CallNode* node) const {
+    return numbers_.at(node);
+  }  // the position of the call among the calls of its layer
 
  private:
   Status take_inputs(const std::vector<Tensor>& inputs) {
@@ -53,7 +55,7 @@ class CallGraph {
       if (!node->layer->is_input())
         return misuse(
             fmt::format("input {} of functional() is the result of a call of {}", i, engine::label_of(*node->layer)),
-            "a tensor that layers::Input() made");
+            "use a tensor that layers::Input() made");
       if (!inputs_.insert(node).second)
         return misuse(fmt::format("input {} of functional() is listed twice: {}", i, engine::label_of(*node->layer)));
     }
@@ -72,7 +74,7 @@ class CallGraph {
     return {};
   }
 
-  // Depth first with a stack of its own: models may be thousands of layers deep.
+  // Depth-first search with an explicit stack, because models may be thousands of layers deep.
   Status visit(const CallNode* output) {
     struct Step {
       const CallNode* node;
@@ -100,7 +102,8 @@ class CallGraph {
     return {};
   }
 
-  // From the inputs to the outputs by depth, the longest way to an output; then in the order they were met.
+  // Sorts from the inputs to the outputs by depth, which is the longest path to an output. Equal depths keep the order
+  // of the search.
   void sort_layers() {
     std::map<const CallNode*, size_t> node_depth;
     std::map<const DescribedLayer*, size_t> layer_depth;
@@ -120,7 +123,7 @@ class CallGraph {
   }
 
   std::set<const CallNode*> inputs_, finished_;
-  std::vector<const CallNode*> order_;  // a call after its inputs
+  std::vector<const CallNode*> order_;  // topological: each call follows its inputs
   std::map<const DescribedLayer*, size_t> first_seen_;
   std::map<const DescribedLayer*, std::vector<const CallNode*>> calls_;
   std::map<const CallNode*, size_t> numbers_;
@@ -146,12 +149,12 @@ class Writer {
     return list;
   }
 
-  // A model with one output returns it without a list around it.
+  // A model with one output writes it without a list around it.
   json ports(const std::vector<Tensor>& tensors) const {
     json list = json::array();
     for (const Tensor& tensor : tensors) {
       const CallNode* node = Access::node(tensor).get();
-      // A nested Functional model has a call of its own before those of this model.
+      // A nested Functional model already has one call, which comes before the calls in this model.
       const bool own_call = node->layer->model && node->layer->class_name != "Sequential";
       list.push_back(reference(node, Access::index(tensor), own_call ? 1 : 0));
     }
@@ -163,7 +166,7 @@ class Writer {
     return json::array({names_.at(node->layer.get()), graph_.number(node) + first, index});
   }
 
-  // Keras reads two forms. The other one repeats the shape of every tensor, which is not known here.
+  // Keras reads two forms. The other form repeats the shape of every tensor, which is unknown here.
   json arguments(const CallNode& call) const {
     json list = json::array();
     for (const auto& input : call.inputs) {

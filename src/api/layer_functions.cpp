@@ -15,7 +15,7 @@ using nlohmann::json;
 
 using Fields = std::initializer_list<engine::JsonField<json>>;
 
-// A layer of that class: `fields` and what all layers have.
+// Makes a layer of that class from `fields` and the arguments that all layers have.
 template <typename Options>
 Layer layer(const char* class_name, const Options& options, Fields fields) {
   json config = json_object(fields);
@@ -43,7 +43,7 @@ json value(const Sides& sides) {
   return json(std::array<int64_t, 2>{sides.before, sides.after});
 }
 
-// What all convolutions have.
+// The arguments that all convolutions have.
 template <size_t Rank, typename Options>
 json convolution(Size<Rank> kernel_size, const Options& options) {
   return json_object({{"kernel_size", value(kernel_size)},

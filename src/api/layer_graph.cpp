@@ -17,7 +17,7 @@ CallNode::~CallNode() {
   while (!rest.empty()) {
     const NodeOutput last = std::move(rest.back());
     rest.pop_back();
-    if (last.node.use_count() != 1) continue;  // it stays, or whoever drops it last is in this destructor
+    if (last.node.use_count() != 1) continue;  // its last owner destroys it, also with this loop
     for (NodeOutput& input : last.node->inputs) rest.push_back(std::move(input));
     last.node->inputs.clear();
   }
@@ -52,10 +52,10 @@ Result<std::vector<std::string>> layer_names(const std::vector<const DescribedLa
     const auto [other, is_new] = taken.emplace(layer->name, layer);
     if (!is_new)
       return fail(Error{ErrorCode::kUsage,
-                        fmt::format("{}: there is another layer of this name, a {}", label_of(*layer),
+                        fmt::format("{}: another layer, a {}, has the same name", label_of(*layer),
                                     printable(other->second->class_name)),
                         {},
-                        {"another .name; to share a layer's weights, call the same Layer twice"}});
+                        {"set another .name; to share a layer's weights, call the same Layer twice"}});
   }
   std::map<std::string, int> used;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Layers and their calls before a model is made of them.
+// Layers and their calls before a model is built from them.
 #pragma once
 
 #include <memory>
@@ -15,17 +15,17 @@ inline constexpr const char* kInputLayer = "InputLayer";
 
 struct DescribedLayer {
   std::string class_name;
-  nlohmann::json config;  // without a name; of a nested model the whole Keras object
-  std::string name;       // "": chosen by the model
+  nlohmann::json config;  // without a name; for a nested model, the whole Keras object
+  std::string name;       // "": the model chooses a name
   std::string module = "keras.layers";
   size_t outputs = 1;
-  int depth = 1;                                          // of layers that wrap others
-  std::shared_ptr<const DescribedModel> model = nullptr;  // of a nested model
+  int depth = 1;                                          // nesting depth of layers that wrap other layers
+  std::shared_ptr<const DescribedModel> model = nullptr;  // set for a nested model
 
   bool is_input() const { return class_name == kInputLayer; }
 };
 
-// Output `index` of a call.
+// Output `index` of the call `node`.
 struct NodeOutput {
   std::shared_ptr<CallNode> node;
   size_t index = 0;
@@ -39,25 +39,27 @@ struct CallNode {
       : layer(std::move(called)), inputs(std::move(on)) {}
   CallNode(const CallNode&) = delete;
   CallNode& operator=(const CallNode&) = delete;
-  ~CallNode();  // without recursion, however long the chain of calls is
+  ~CallNode();  // not recursive, so a long chain of calls cannot overflow the stack
 };
 
-std::string label_of(const DescribedLayer& layer);                           // before it has a name
+std::string label_of(const DescribedLayer& layer);                           // for a layer that may not have a name yet
 std::string label_of(const DescribedLayer& layer, const std::string& name);  // "layer 'conv1' (Conv2D)"
 
-// Names for layers that have none, as Keras chooses them: "conv2d", "conv2d_1". P201 if two have the same one.
+// Returns the names of the layers. A layer without a name gets the one that Keras would choose: "conv2d", "conv2d_1".
+// Fails with P201 if two layers have the same name.
 Result<std::vector<std::string>> layer_names(const std::vector<const DescribedLayer*>& layers);
 
-// The layer as an entry of a model's list of layers. P201 if a value in its configuration cannot be written.
+// Returns the layer as an entry of a model's list of layers. Fails with P201 if its configuration cannot be written as
+// JSON text.
 Result<nlohmann::json> layer_json(const DescribedLayer& layer, const std::string& name);
 
-// The model of these layers, checked by reading it; `config` is its Keras object.
+// Builds a model from these layers and checks it by reading it back. `config` is its Keras object.
 Result<plimsoll::Description> finish_model(nlohmann::json config, const std::vector<const DescribedLayer*>& layers,
                                            const std::vector<std::string>& names);
-// P204 or P205 if the architecture cannot be read.
+// Fails with P204 or P205 if the architecture cannot be read.
 Status check_architecture(const Description& description, bool compiled);
 
-// Sets `trainable` of the layers of a model, nested ones included.
+// Sets `trainable` on all layers of a model, including nested layers.
 void set_all_trainable(nlohmann::json& model, bool trainable);
 
 }  // namespace plimsoll::engine

@@ -14,7 +14,7 @@ using engine::Access;
 using engine::DescribedLayer;
 using nlohmann::json;
 
-// The layer as JSON inside its wrapper; what is wrong with it is found once a model is made.
+// Returns the layer as JSON for its wrapper. Errors in it are reported when a model is built.
 json wrapped_json(const DescribedLayer& inner) {
   constexpr int kDeepest = 8;
   if (inner.depth > kDeepest)

@@ -1,4 +1,4 @@
-// The public Model: every call is checked, and its errors leave in the words of the interface.
+// The public Model. Every call is checked, and its errors name the options of the C++ interface.
 #include "plimsoll/model.h"
 
 #include "api/model_state.h"

@@ -21,7 +21,7 @@ Status at_least(int64_t value, int64_t least, const char* option) {
   return fail(ErrorCode::kUsage, fmt::format("FitOptions::{} must be at least {}, got {}", option, least, value));
 }
 
-// A digest of the first and the last rows: another data set is noticed before a run resumes with it.
+// Returns a digest of the first and the last rows. It detects that a run is resumed with another data set.
 std::string contents_of(const Arrays& arrays) {
   constexpr size_t kEnds = 65536;
   Digest digest;
@@ -35,7 +35,7 @@ std::string contents_of(const Arrays& arrays) {
   return digest.text();
 }
 
-// Samples first .. end-1 of arrays.
+// Returns samples first .. end-1 of the arrays.
 Arrays rows_of(const Arrays& arrays, int64_t first, int64_t end) {
   std::vector<NamedArray> list;
   for (const NamedArray& one : arrays.list()) {
@@ -57,7 +57,7 @@ Data rows_of(const Data& data, int64_t first, int64_t end) {
 
 }  // namespace
 
-// Calls `use` with every batch that was checked: arrays are one batch.
+// Checks every batch and calls `use` with it. Arrays count as one batch.
 template <typename Use>
 Status ModelState::for_each_batch(const Data& data, bool targets, const Use& use) {
   if (data.source() == nullptr) {
@@ -179,10 +179,10 @@ Status ModelState::check_fit(const Data& data, const plimsoll::FitOptions& optio
                 fmt::format("FitOptions::validation_split must lie between 0 and 1, got {}", options.validation_split));
   if (options.validation_split > 0 && (options.validation || data.source() != nullptr))
     return fail(ErrorCode::kUsage, options.validation
-                                       ? "FitOptions has a validation and a validation_split: only one of them"
+                                       ? "FitOptions has both validation and validation_split: set only one of them"
                                        : "FitOptions::validation_split needs arrays: a source cannot be split");
   if (options.resume && options.checkpoint.empty())
-    return fail(ErrorCode::kUsage, "FitOptions::resume needs FitOptions::checkpoint, the folder to go on from");
+    return fail(ErrorCode::kUsage, "FitOptions::resume needs FitOptions::checkpoint, the folder to resume from");
   for (const auto& callback : options.callbacks)
     if (callback == nullptr) return fail(ErrorCode::kUsage, "FitOptions::callbacks has an empty pointer");
   return {};

@@ -52,10 +52,10 @@ Status check_levers(const std::vector<std::string>& names) {
   const auto known = searched_levers();
   for (const std::string& name : names) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    Error error{ErrorCode::kUsage, fmt::format("there is no lever '{}'", name), {}, {}};
+    Error error{ErrorCode::kUsage, fmt::format("unknown lever '{}'", name), {}, {}};
     error.fact(fmt::format("levers: {}", fmt::join(known, ", ")));
     const std::string meant = suggestion(name, known);
-    return fail(error.remedy(meant.empty() ? "one of these" : "did you mean " + meant + "?"));
+    return fail(error.remedy(meant.empty() ? "use one of these" : "did you mean " + meant + "?"));
   }
   return {};
 }
@@ -103,7 +103,7 @@ Result<RunOptions> run_options(const plimsoll::Options& options) {
   run.find_least = true;
   run.enforce_overhead = false;
   run.note = options.on_note;
-  run.data.reads_ahead = false;  // the caller has the batch in its memory
+  run.data.reads_ahead = false;  // the caller already holds the batch in memory
   run.data.sample_weights = options.sample_weights;
   run.data.validates = options.trains;
   run.data.predicts = true;

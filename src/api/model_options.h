@@ -1,4 +1,4 @@
-// The public interface's options as the one set of options that a run is made with.
+// Converts the options of the public interface to RunOptions.
 #pragma once
 
 #include <set>
@@ -8,11 +8,11 @@
 
 namespace plimsoll::engine {
 
-// P201 for an option that is out of range or names nothing.
+// Fails with P201 if an option is out of range or has an unknown name as its value.
 Result<RunOptions> run_options(const plimsoll::Options& options);
 
-// The levers that a search may not use: those of `forbid`, and all but those of `allow` if that is not empty. P201 for
-// a lever that does not exist, or one that is in both lists.
+// Returns the levers that a search may not use: those in `forbid` and, if `allow` is not empty, all that are not in
+// `allow`. Fails with P201 if a lever does not exist or is in both lists.
 Result<std::set<std::string>> forbidden_levers(const std::vector<std::string>& forbid,
                                                const std::vector<std::string>& allow);
 

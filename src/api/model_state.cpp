@@ -19,14 +19,15 @@
 namespace plimsoll::engine {
 namespace {
 
-// A session compares what the process holds before and after it is made: one at a time is made.
+// A session measures the memory of the process before and after its construction, so only one may be constructed at a
+// time.
 std::mutex& creation() {
   static std::mutex mutex;
   return mutex;
 }
 
-// A description with the file that it was loaded from, if there is one. State of the file's optimizer is for the same
-// optimizer alone.
+// Opens a description, with its file if it was loaded from one. The optimizer state in the file is used only if the
+// optimizer is the same.
 Result<OpenModel> open_described(const DescribedModel& described, const ModelOptions& overrides) {
   const Description& description = described.description;
   if (described.file.empty()) return open_description(description, "", overrides);
@@ -63,7 +64,7 @@ Result<std::unique_ptr<Run>> ModelState::plan_run(const DescribedModel& describe
   made.wrap_backend = std::move(wrap_backend);
   PLIMSOLL_ASSIGN(OpenModel open, open_described(described, made.overrides));
   if (!options.trains) {
-    // Without a loss there is nothing to evaluate; without a file the weights come from the caller.
+    // A model without a loss cannot be evaluated. If there is no file, the caller sets the weights.
     const auto& outputs = open.model.outputs();
     const bool loss = std::any_of(outputs.begin(), outputs.end(), [](const Port& port) { return port.has_loss; });
     if (!loss) made.mode = Mode::kPredict;
@@ -88,7 +89,7 @@ Result<std::unique_ptr<ModelState>> ModelState::create(const DescribedModel& des
   const std::lock_guard lock(creation());
   PLIMSOLL_ASSIGN(auto run, plan_run(described, options, resident_before, std::move(wrap_backend)));
   if (!run->found().fits) return fail(does_not_fit(run->request(), run->found()));
-  PLIMSOLL_TRY(run->backend().check_room(0));  // a card that can only be planned for has none
+  PLIMSOLL_TRY(run->backend().check_room(0));  // fails for a GPU profile, which can only be planned for
   PLIMSOLL_TRY(run->start());
   std::unique_ptr<ModelState> state(new ModelState(std::move(run)));
   PLIMSOLL_TRY(state->load_nested(described.nested));
@@ -126,10 +127,11 @@ Status ModelState::check_between(const char* call) const {
 Status ModelState::begin(int64_t samples) {
   PLIMSOLL_TRY(check_trains());
   if (window_ > 0)
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("a window of {} samples is under way, {} of them were given", window_, done_),
-                      {},
-                      {"accumulate() the rest, then apply()"}});
+    return fail(
+        Error{ErrorCode::kUsage,
+              fmt::format("a window of {} samples is in progress, and {} of them were accumulated", window_, done_),
+              {},
+              {"accumulate() the rest, then apply()"}});
   PLIMSOLL_TRY(check_between("begin()"));
   const int64_t most = cut().effective;
   if (samples < 1 || samples > most)
@@ -149,7 +151,7 @@ Status ModelState::start(int64_t samples) {
 }
 
 Status ModelState::accumulate(const Batch& batch) {
-  if (window_ == 0) return fail(ErrorCode::kUsage, "accumulate() without begin(): no window is under way");
+  if (window_ == 0) return fail(ErrorCode::kUsage, "accumulate() without begin(): no window is in progress");
   PLIMSOLL_ASSIGN(const BoundBatch bound, reader_.bind(batch, run_->options().batch_size, true));
   if (bound.samples > window_ - done_)
     return fail(ErrorCode::kUsage, fmt::format("the window was begun for {} samples, this batch makes {}", window_,
@@ -164,7 +166,7 @@ Status ModelState::accumulate(const Batch& batch) {
 }
 
 Result<Logs> ModelState::apply() {
-  if (window_ == 0) return fail(ErrorCode::kUsage, "apply() without begin(): no window is under way");
+  if (window_ == 0) return fail(ErrorCode::kUsage, "apply() without begin(): no window is in progress");
   if (done_ != window_)
     return fail(ErrorCode::kUsage,
                 fmt::format("apply(): the window was begun for {} samples, {} were given", window_, done_));
@@ -191,7 +193,7 @@ Status ModelState::run_batch(const BoundBatch& batch) {
   if (status)
     done_ += batch.samples;
   else
-    window_ = done_ = 0;  // what it has summed is of no use; the next begin() clears it
+    window_ = done_ = 0;  // its sums are incomplete; the next begin() clears them
   return status;
 }
 
@@ -206,7 +208,7 @@ Result<Logs> ModelState::finish() {
   if (std::isfinite(logs.loss())) return logs;
   return fail(Error{ErrorCode::kDataNotFinite,
                     fmt::format("the loss is {}: training has diverged", logs.loss()),
-                    {"every element of the batch is finite", "the weights are not to be used any more"},
+                    {"every element of the batch is finite", "the weights are no longer usable"},
                     {"a smaller learning rate: optimizers::Adam({.learning_rate = 1e-4})",
                      "inputs near 1: layers::Rescaling(1.0 / 255)"}});
 }
@@ -295,7 +297,7 @@ Status ModelState::save(const std::string& path) const {
   return run_->save(path);
 }
 
-// Which model a state belongs to: the architecture and the optimizer, whatever the batch or the budget.
+// Identifies the model that a state belongs to, by its architecture and optimizer. The batch and the budget may differ.
 nlohmann::json ModelState::identity() const {
   Digest digest;
   for (const Weight& weight : run_->model().weights()) {

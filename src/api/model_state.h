@@ -1,4 +1,4 @@
-// What a plimsoll::Model is: a run, and where in a window, a fit or an epoch it stands.
+// The implementation of plimsoll::Model: a run, and its position in a window or a fit.
 #pragma once
 
 #include "api/batch.h"
@@ -13,10 +13,10 @@ class ModelState {
   using WrapBackend = decltype(RunOptions::wrap_backend);
   using TakeRows = std::function<Result<void>(size_t output, const ArrayView&)>;
 
-  // `resident_before`: the bytes of host memory that the process held before it called us.
+  // `resident_before`: the bytes of host memory that the process held before it called Plimsoll.
   static Result<std::unique_ptr<ModelState>> create(const DescribedModel& description, const plimsoll::Options& options,
                                                     Bytes resident_before, WrapBackend wrap_backend = {});
-  // A run that is planned, but holds no memory.
+  // Returns a run that is planned but holds no memory.
   static Result<std::unique_ptr<Run>> plan_run(const DescribedModel& description, const plimsoll::Options& options,
                                                Bytes resident_before, WrapBackend wrap_backend = {});
   static Result<plimsoll::Plan> plan_only(const DescribedModel& description, const plimsoll::Options& options,
@@ -51,8 +51,8 @@ class ModelState {
   const BatchPlan& cut() const { return session().plan().batch; }
   Session& session() const { return run_->session(); }
   Status load_nested(const std::vector<NestedWeights>& nested);
-  Status check_trains() const;  // P201 unless it was made to train
-  // P201 inside a window or a fit, where `call` cannot be made.
+  Status check_trains() const;  // fails with P201 if Options::trains is false
+  // Fails with P201 if a window or a fit is in progress. `call` names the refused function.
   Status check_between(const char* call) const;
   Status start(int64_t samples);
   Status run_batch(const BoundBatch& batch);
@@ -67,14 +67,14 @@ class ModelState {
 
   std::unique_ptr<Run> run_;
   BatchReader reader_;
-  // The window under way: its samples, 0 between windows, and how many of them were given.
+  // The current window: its number of samples (0 between windows) and how many of them were accumulated.
   int64_t window_ = 0, done_ = 0;
-  bool fitting_ = false;  // a fit is under way: a callback may call
+  bool fitting_ = false;  // fit() is running, so a call may come from a callback
 };
 
 Logs logs_of(const std::vector<Metric>& metrics);
 
-// The public plan of a run.
+// Converts the plan of a run to the public type.
 plimsoll::Plan plan_data(const Run& run);
 
 }  // namespace plimsoll::engine

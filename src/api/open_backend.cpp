@@ -11,7 +11,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// Far above any machine's cores. OpenMP takes memory for each thread it is told of, before there is a plan.
+// Far above the number of cores of any machine. A limit is needed because OpenMP allocates memory for each thread
+// before a plan exists.
 constexpr int kMostThreads = 65536;
 
 BackendOptions backend_options(const RunOptions& options) {
@@ -57,7 +58,7 @@ Result<int> gpu_ordinal(const std::string& device) {
 
 namespace {
 
-// What is called "bf16" and "fp16" elsewhere, and names that are nearly right.
+// Suggests a precision for names that other programs use, such as "bf16" and "fp16", and for misspelled names.
 std::string precision_meant(const std::string& precision) {
   const std::string name = lower_case(precision);
   for (const auto& [other, ours] :
@@ -75,12 +76,12 @@ std::string precision_meant(const std::string& precision) {
 Result<Precision> parse_precision(const std::string& precision) {
   if (precision.empty()) return Precision();
   if (const auto known = precision_from_text(precision)) return *known;
-  Error error{
-      ErrorCode::kUsage,
-      fmt::format("--precision {}: there is no such precision", precision),
-      {},
-      {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
-       "--precision auto   whichever of these the device has", "--precision float64   the slow float64 reference"}};
+  Error error{ErrorCode::kUsage,
+              fmt::format("--precision {}: unknown precision", precision),
+              {},
+              {"--precision float32", "--precision mixed_bfloat16 or mixed_float16   on a GPU",
+               "--precision auto   the half precision that the GPU supports; float32 on a CPU",
+               "--precision float64   the slow float64 reference"}};
   if (const std::string meant = precision_meant(precision); !meant.empty()) error.remedies = {"--precision " + meant};
   return fail(std::move(error));
 }
@@ -89,20 +90,21 @@ MemoryGrowth choose_memory_growth(bool asked, const char* forced) {
   if (forced == nullptr) return {asked, ""};
   const std::string value = forced;
   if (value != "true" && value != "false")
-    return {asked, fmt::format("{}={} is neither true nor false: it changes nothing", kForceGrowth, value)};
+    return {asked, fmt::format("{}={} is neither true nor false: it has no effect", kForceGrowth, value)};
   const bool on = value == "true";
   return {on, asked && !on ? fmt::format("{}=false turns --memory-growth off", kForceGrowth) : ""};
 }
 
 namespace {
 
-// A card to plan for that is not here: a profile by its name, or one that the user brings as a file.
+// Opens the profile of a GPU that this machine does not have, by its name or from the user's file. It can only be
+// planned for.
 Result<cuda::Card> planned_card(const std::string& device) {
   if (cuda::is_profile_file(device)) return cuda::card_from_file(device);
   return cuda::card_from_profile(canonical_device(device));
 }
 
-// Whether the card that would compute, or be planned for, has bfloat16; none: the CPU, or a device that is not there.
+// Returns whether the selected GPU or GPU profile supports bfloat16, or nothing for the CPU or a missing device.
 std::optional<bool> card_has_bfloat16(const std::string& asked) {
   if (const auto card = planned_card(asked)) return card->has_bfloat16();
   const std::string device = canonical_device(asked);
@@ -113,24 +115,25 @@ std::optional<bool> card_has_bfloat16(const std::string& asked) {
   return cards[static_cast<size_t>(*ordinal)].has_bfloat16;
 }
 
-// "--precision mixed_bfloat16", or whose choice it was else.
+// Names the source of the precision for a message: the flag or the model's layers.
 std::string precision_text(const RunOptions& options) {
   return (options.policy_of_layers ? "the model's layers are " : "--precision ") + options.precision;
 }
 
 Result<std::unique_ptr<Backend>> choose_backend(const RunOptions& options, const Precision& precision) {
   if (options.threads > kMostThreads)
-    return fail(ErrorCode::kUsage, fmt::format("--threads {}: at most {} threads, here are {} cores", options.threads,
-                                               kMostThreads, omp_get_num_procs()));
+    return fail(ErrorCode::kUsage, fmt::format("--threads {}: the maximum is {} threads, and this machine has {} cores",
+                                               options.threads, kMostThreads, omp_get_num_procs()));
   const BackendOptions chosen = backend_options(options);
   omp_set_num_threads(chosen.threads);
   const std::string device = canonical_device(options.device);
   const bool float64 = precision.variables == DType::kFloat64, reference = device == "reference";
   if (float64 && !reference && device != "auto" && device != "cpu")
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("--device {}: float64 is the reference's, which runs on the CPU", options.device),
-                      {},
-                      {"leave --device out", "--precision float32"}});
+    return fail(Error{
+        ErrorCode::kUsage,
+        fmt::format("--device {}: float64 runs only on the reference backend, which uses the CPU", options.device),
+        {},
+        {"remove --device", "--precision float32"}});
   if (float64 || reference) return open_backend("reference", chosen);
   const bool from_file = cuda::is_profile_file(options.device);
   if (!from_file && (device == "gpu" || device.starts_with("gpu:"))) return open_gpu(options);
@@ -146,7 +149,7 @@ Result<std::unique_ptr<Backend>> choose_backend(const RunOptions& options, const
                       fmt::format("{}: the CPU computes in float32", precision_text(options)),
                       {},
                       {"--precision float32", "--device gpu",
-                       "--device rtx-4090-24g   with plimsoll plan: a card that is not here"}});
+                       "--device rtx-4090-24g   with plimsoll plan: plan for a card this machine does not have"}});
   return open_backend("cpu", chosen);
 }
 

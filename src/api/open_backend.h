@@ -1,4 +1,4 @@
-// Which device computes, and in which precision.
+// Selects the device and the precision of a run.
 #pragma once
 
 #include <memory>
@@ -10,26 +10,27 @@
 
 namespace plimsoll::engine {
 
-// Whether memory of a GPU is taken as phases need it: as `asked`, unless TF_FORCE_GPU_ALLOW_GROWTH, whose value is
-// `forced`, says otherwise. It says it as it does to TensorFlow: "true" and "false" win, anything else changes nothing.
+// Whether GPU memory is allocated as phases need it. `asked` is the user's choice, and `forced` is the value of
+// TF_FORCE_GPU_ALLOW_GROWTH. As in TensorFlow, "true" and "false" override the user's choice, and other values have no
+// effect.
 struct MemoryGrowth {
   bool on = false;
-  std::string note;  // for the user: what was asked for and is not done
+  std::string note;  // tells the user about a setting that has no effect
 };
 MemoryGrowth choose_memory_growth(bool asked, const char* forced);
 inline constexpr const char* kForceGrowth = "TF_FORCE_GPU_ALLOW_GROWTH";
 
-// A device as TensorFlow, PyTorch or a user writes it, in our words: "/GPU:0", "/device:GPU:0" and "cuda:0" are
-// "gpu:0", "CPU:0" is "cpu". What is none of these comes back in small letters.
+// Converts a device name of TensorFlow, PyTorch or a user to Plimsoll's form: "/GPU:0", "/device:GPU:0" and "cuda:0"
+// become "gpu:0", and "CPU:0" becomes "cpu". Any other name is returned in lower case.
 std::string canonical_device(const std::string& device);
-// N of gpu:N; 0 of every other device. P201 where N is not a number.
+// Returns N for gpu:N and 0 for every other device. Fails with P201 if N is not a number.
 Result<int> gpu_ordinal(const std::string& device);
 
-// "auto", "cpu", "gpu", "gpu:N" or the profile of a card, as canonical_device() reads them, or the file of a profile;
-// the reference in float64.
+// Opens the backend for options.device: "auto", "cpu", "gpu", "gpu:N" or the name of a GPU profile, in any form that
+// canonical_device() accepts, or the path of a profile file. For float64 it opens the reference backend.
 Result<std::unique_ptr<Backend>> open_backend(const RunOptions& options);
-Result<Precision> parse_precision(const std::string& precision);  // "" is float32
-// "mixed_bfloat16" or "mixed_float16" on a GPU, whichever it has; "float32" on a CPU.
+Result<Precision> parse_precision(const std::string& precision);  // "" means float32
+// Returns "mixed_bfloat16" on a GPU with bfloat16, "mixed_float16" on any other GPU, and "float32" on a CPU.
 std::string automatic_precision(const RunOptions& options);
 
 }  // namespace plimsoll::engine

@@ -23,9 +23,9 @@ std::string note_of_metrics(const std::vector<std::string>& skipped) {
                      skipped.size() == 1 ? "" : "s", fmt::join(skipped, ", "), skipped.size() == 1 ? "it" : "them");
 }
 
-// Of metadata.json; a file is read whatever it says.
+// Returns a note if metadata.json names a version of Keras that the tests do not cover. The file is read in any case.
 std::optional<std::string> note_of_version(const KerasArchive& archive) {
-  if (!archive.zip) return std::nullopt;  // a bare .json has none
+  if (!archive.zip) return std::nullopt;  // a plain .json file has no metadata
   const auto metadata = parse_json(archive.metadata_text, archive.path);
   const std::string version = metadata ? text_member(*metadata, "keras_version") : "";
   int major = 0, minor = 0;
@@ -35,27 +35,28 @@ std::optional<std::string> note_of_version(const KerasArchive& archive) {
                      known ? fmt::format("Keras {}.{}", major, minor) : "an unknown version of Keras", kNewestKeras);
 }
 
-// One trailing dimension of 1 may be missing or too many.
+// Compares two shapes. One of them may have an additional trailing dimension of 1.
 bool same_sample(std::vector<int64_t> a, std::vector<int64_t> b) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() == a.size() + 1 && b.back() == 1) b.pop_back();
   return a == b;
 }
 
-// The data may say otherwise than --input-shape. Data that cannot be read are an error where they are opened.
+// Fails if --input-shape contradicts the data. Unreadable data are not reported here, because opening them fails later.
 Status check_input_shape(const ModelOptions& overrides, const Model& model) {
   if (overrides.input_shape.empty() || !overrides.data_shape || model.inputs().size() != 1) return {};
   const Port& input = model.inputs()[0];
   const auto sample = overrides.data_shape(input.name, true);
   if (!sample || same_sample(*sample, input.sample.dims)) return {};
-  // The same sizes in another order: the data are wrong, and opening them says how to transpose them.
+  // If the sizes are the same in another order, the data are wrong. The error from opening them says how to transpose
+  // them.
   const auto& dims = input.sample.dims;
   if (std::is_permutation(sample->begin(), sample->end(), dims.begin(), dims.end())) return {};
   return fail(Error{ErrorCode::kDataShape,
                     fmt::format("--input-shape {}, but a sample of the data is {}",
                                 fmt::join(overrides.input_shape, ","), fmt::join(*sample, ",")),
                     {},
-                    {"leave --input-shape out: the data say it", "data of that shape"}});
+                    {"remove --input-shape: the data determine the shape", "use data of that shape"}});
 }
 
 }  // namespace
@@ -91,14 +92,15 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   auto model = Model::create(description, overrides);
   if (!model) {
     Error error = model.error();
-    if (error.code == ErrorCode::kBadConfig && !any_override(overrides))  // else it may be the flags that are wrong
+    if (error.code == ErrorCode::kBadConfig &&
+        !any_override(overrides))  // with overrides, the flags may be wrong instead of the file
       error.what = fmt::format("{}: {}", name, error.what);
     if (error.remedies.empty() && error.code == ErrorCode::kBadConfig)
-      error.remedy("mend the value that is named, or save the model again from Keras: model.save('model.keras')");
+      error.remedy("correct the named value, or save the model again from Keras: model.save('model.keras')");
     if (error.remedies.empty() && error.code == ErrorCode::kBadGeometry)
       error.remedy(overrides.input_shape.empty()
-                       ? "mend the layer or the input's size in Keras, and save the model again"
-                       : "another --input-shape");
+                       ? "correct the layer or the input's size in Keras, and save the model again"
+                       : "use another --input-shape");
     return fail(std::move(error));
   }
   std::string text =

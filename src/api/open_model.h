@@ -1,4 +1,4 @@
-// A model with what it came from: a .keras file, a built-in name, or a description made by a program.
+// A model and its origin: a .keras file, a built-in name, or a description made by a program.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,13 @@
 namespace plimsoll::engine {
 
 struct OpenModel {
-  std::string file;                     // as the user named it
-  std::optional<KerasArchive> archive;  // none for a built-in model
-  std::string config_text;              // written back with the weights
+  std::string file;                     // the path or name that the user gave
+  std::optional<KerasArchive> archive;  // absent for a built-in model
+  std::string config_text;              // saved again with the weights
   Model model;
-  bool optimizer_from_file = true;      // false: flags named another, and the file's state is not for it
-  std::vector<std::string> notes = {};  // for the user: metrics that are skipped, an untested version of Keras
+  // False: a flag selects another optimizer, so the optimizer state in the file is not used.
+  bool optimizer_from_file = true;
+  std::vector<std::string> notes = {};  // for the user: skipped metrics, an untested version of Keras
 
   const KerasArchive* file_archive() const { return archive ? &*archive : nullptr; }
   bool has_weights() const { return archive && archive->weights; }
@@ -27,8 +28,8 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
 
-// The model that the options name, inside their limit of memory. Where its inputs leave sizes open, the data say them;
-// P402 where --input-shape says otherwise than the data.
+// Opens the model that the options name, within their memory limit. The data determine input sizes that the model
+// leaves open. Fails with P402 if --input-shape contradicts the data.
 Result<OpenModel> open_model(const RunOptions& options);
 
 }  // namespace plimsoll::engine

@@ -16,7 +16,7 @@ Optimizer optimizer(const std::string& class_name, json config) {
   return Access::make<Optimizer>(engine::keras_json("keras.optimizers", class_name, std::move(config)));
 }
 
-// An optimizer with what all of them have; `options` is the struct of any of them.
+// Makes an optimizer with the arguments that all optimizers have. `options` is the options struct of any optimizer.
 template <typename Options>
 Optimizer optimizer_of(const char* class_name, const Options& options, json config) {
   config["name"] = options.name.empty() ? engine::keras_snake_case(class_name) : options.name;

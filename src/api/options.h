@@ -1,5 +1,5 @@
-// The one set of options that a run is made with. The program's flags, the C++ interface's TrainerOptions, the tests
-// and the benchmarks all fill in this; api/run.h makes a model, a plan and a session of it.
+// The options of a run. The program's flags, the Options of the C++ interface, the tests and the benchmarks are all
+// converted to RunOptions. api/run.h makes a model, a plan and a session from them.
 #pragma once
 
 #include <functional>
@@ -13,29 +13,29 @@
 
 namespace plimsoll::engine {
 
-// The data of a run. Where they lie in no file, a program hands in batches, and says here what is known of them.
+// The data of a run. If the data are not in a file, the calling program passes batches and describes them here.
 struct DataOptions {
-  std::string data, validation_data, class_weight;  // as the flags of these names have it; empty: none
+  std::string data, validation_data, class_weight;  // the values of the flags with these names; empty: not given
   double validation_split = 0;
-  int64_t validation_batch = 0;  // of predictions beside training too; 0: the batch size
+  int64_t validation_batch = 0;  // also used for predictions of a training run; 0: the batch size
   bool shuffle = true;
-  bool reads_ahead = true;  // the next batch is read while one is computed: `fit` does, the C++ Trainer does not
+  bool reads_ahead = true;  // prefetch the next batch during computation: `plimsoll fit` does, the C++ Model does not
 
-  // Only without files.
+  // The following are used only if the data are not in files.
   bool sample_weights = false;
   int64_t samples = 0;  // 0: unknown
   bool validates = false;
   int64_t validation_samples = 0;  // 0: unknown
-  bool predicts = false;           // beside training or evaluating
-  bool keeps_windows = false;      // the batches of a window are copied before it begins (api/windows.h)
+  bool predicts = false;           // in addition to training or evaluating
+  bool keeps_windows = false;      // all batches of a window are copied before the window begins (api/windows.h)
 };
 
-// Settings of the levers that are used as they are, instead of a search.
+// Fixed lever settings, which replace the search.
 struct ForcedSettings {
   std::optional<int64_t> micro;  // absent: the whole batch
-  int recompute = 0;             // level: search/recompute_levels.h
-  double kept = 1;               // share of the live set that stays on the device; the rest waits in the host's memory
-  int prefetch = 0;              // batches that are read ahead
+  int recompute = 0;             // a level of search/recompute_levels.h
+  double kept = 1;               // share of the live set that stays on the device; the rest is offloaded to host memory
+  int prefetch = 0;              // number of batches to prefetch
 };
 
 struct RunOptions {
@@ -44,34 +44,35 @@ struct RunOptions {
   ModelOptions overrides;
   DataOptions data;
   int64_t batch_size = 32;
-  bool automatic_batch = false;  // --batch-size auto: batch_size is not read
-  bool batch_given = false;      // by the user: a saved plan has no say in it
+  bool automatic_batch = false;  // --batch-size auto: batch_size is ignored
+  bool batch_given = false;      // the user set the batch size, so a saved plan does not change it
   int64_t accumulation_steps = 1;
   std::optional<int64_t> micro_batch;
-  std::optional<Bytes> budget;       // absent: what is free, less a margin; 0: unlimited
-  std::optional<Bytes> host_budget;  // beside a GPU: what values may wait in; absent: most of what is free
+  std::optional<Bytes> budget;       // absent: the free memory less a margin; 0: unlimited
+  std::optional<Bytes> host_budget;  // with a GPU: host memory for offloaded values; absent: most of the free memory
   std::string device = "auto";
-  bool tf32 = true;  // float32 matrix work on a GPU may be rounded to tf32
+  bool tf32 = true;  // float32 matrix products on a GPU may be rounded to tf32
   bool memory_growth = false;
-  std::string precision;          // empty: as the model's layers have it
-  bool policy_of_layers = false;  // what `precision` says comes from there
+  std::string precision;          // empty: the precision of the model's layers
+  bool policy_of_layers = false;  // `precision` was taken from the model's layers
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;
   int threads = 0;
-  uint64_t seed = 0;        // of the shuffle, dropout and initial weights
-  bool find_least = false;  // whether to say what the smallest plan needs, also where something fits
+  uint64_t seed = 0;        // for shuffling, dropout and initial weights
+  bool find_least = false;  // find the memory of the smallest plan, even if a plan fits
 
-  // Bytes of the host's memory that a program held before it called us. They count against a budget of the host's
-  // memory; what it held of a device's own memory is asked of the device.
+  // Bytes of host memory that the program held before it called Plimsoll. They count against a budget for host memory.
+  // For device memory, the device reports the bytes that were already in use.
   Bytes resident_before = 0;
-  // Reading the model and planning are refused memory beyond the budget. It is a limit of the whole process: only for
-  // a process that does nothing else.
+  // Allocations beyond the budget fail while the model is read and planned. The limit applies to the whole process, so
+  // set it only if the process does nothing else.
   bool limit_process = false;
-  bool enforce_overhead = true;  // P303 where the process holds more than the bound; not in another program's process
-  bool weights_from_caller = false;  // a model without weights may evaluate and predict: a program sets them
-  std::function<void(const std::string&)> note;  // is told what a user should know, as it comes up; may be empty
+  // Fail with P303 if the process exceeds the overhead bound. False inside the process of another program.
+  bool enforce_overhead = true;
+  bool weights_from_caller = false;  // a model without weights may evaluate and predict, because the caller sets them
+  std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
 
-  // For tests and experiments: settings instead of a search, and something between the session and the device.
+  // For tests and experiments: fixed settings instead of a search, and a wrapper around the backend.
   std::optional<ForcedSettings> forced;
   std::function<std::unique_ptr<Backend>(std::unique_ptr<Backend>)> wrap_backend;
 

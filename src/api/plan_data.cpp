@@ -1,4 +1,4 @@
-// A plan as the public interface shows it.
+// Converts a plan to the public Plan type.
 #include "api/model_state.h"
 #include "base/json_text.h"
 #include "report/layers.h"

@@ -18,10 +18,10 @@ Error planning_does_not_fit(const RunOptions& options, Bytes most) {
   Error error{ErrorCode::kDoesNotFit,
               fmt::format("reading and planning {} takes more than {}", options.model,
                           format_bytes(std::max(most, HeapLimit::kGranted))),
-              {"nothing was planned: what the file asks for is not known"},
+              {"there is no plan, so the memory that the model needs is unknown"},
               {}};
   error.remedy("a larger --budget");
-  return error.remedy("if a model of this size is not expected: the file may be damaged or made to do harm");
+  return error.remedy("if you do not expect a model of this size: the file may be damaged or malicious");
 }
 
 }  // namespace plimsoll::engine

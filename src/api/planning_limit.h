@@ -1,4 +1,4 @@
-// Reading a model and planning it inside the budget: RunOptions::limit_process.
+// Limits the memory for reading and planning a model to the budget (RunOptions::limit_process).
 #pragma once
 
 #include <new>
@@ -9,13 +9,13 @@
 
 namespace plimsoll::engine {
 
-// What reading and planning may hold: the budget, where it is the host's; else what the host has free. Before a device
-// is opened, and after.
+// The limit before a device is opened: the budget if the user set one, otherwise the free host memory.
 Bytes reading_limit(const RunOptions& options);
+// The limit after the device is opened: the budget if it is for host memory, otherwise the free host memory.
 Bytes planning_limit(const Budget& budget, const Device& device);
 Error planning_does_not_fit(const RunOptions& options, Bytes most);
 
-// The result of `work`, or P301 where it takes more memory than `most`.
+// Returns the result of `work`. Fails with P301 if `work` needs more memory than `most`.
 template <typename Work>
 auto within_limit(const RunOptions& options, Bytes most, Work work) -> decltype(work()) {
   if (!options.limit_process) return work();
@@ -24,7 +24,7 @@ auto within_limit(const RunOptions& options, Bytes most, Work work) -> decltype(
     auto result = work();
     if (result || result.error().code != ErrorCode::kOutOfMemory || !HeapLimit::refused()) return result;
   } catch (const std::bad_alloc&) {
-    if (!HeapLimit::refused()) throw;  // the machine has no more
+    if (!HeapLimit::refused()) throw;  // the machine itself is out of memory
   }
   return fail(planning_does_not_fit(options, most));
 }

@@ -33,7 +33,7 @@ void ask_for_training(const RunOptions& options, int64_t batch_size, const DataO
 
 Bytes host_budget_of(const RunOptions& options, const DeviceInfo& device) {
   if (options.host_budget) return *options.host_budget;
-  // Of a card that is planned for elsewhere nobody knows the host.
+  // For a GPU profile, the host of that GPU is unknown.
   const std::string name = canonical_device(options.device);
   const bool here = name == "auto" || name.starts_with("gpu");
   return here && device.own_memory ? free_host_bytes() / 4 * 3 : 0;
@@ -42,9 +42,9 @@ Bytes host_budget_of(const RunOptions& options, const DeviceInfo& device) {
 }  // namespace
 
 Budget choose_budget(const RunOptions& options, const DeviceInfo& device) {
-  // No budget is larger than a card.
+  // The budget cannot exceed the memory of the GPU.
   if (options.budget) return {device.own_memory ? std::min(*options.budget, device.memory_bytes) : *options.budget, 0};
-  // Where little is free, a quarter of it: the usual margin may be more than there is.
+  // If little memory is free, use a quarter of it, because the usual margin may exceed it.
   const Bytes margin = std::min(std::max(kSmallestMargin, device.free_bytes / 20), device.free_bytes / 4);
   return {std::max<Bytes>(device.free_bytes - margin, kMiB), margin};
 }
@@ -53,7 +53,7 @@ DataDemand data_demand(const Model& model, const DataTypes& types, bool reads_ah
   DataDemand demand;
   const auto add = [&](Bytes sample) {
     demand.per_sample += sample;
-    demand.padding += kAlignment;  // at most: below one multiple of it per array
+    demand.padding += kAlignment;  // upper bound: each array is padded by less than one alignment unit
   };
   for (size_t i = 0; i < types.inputs.size(); ++i) add(TensorType{types.inputs[i], model.inputs()[i].sample}.bytes());
   size_t target = 0;
@@ -84,13 +84,13 @@ Status check_cut(const RunOptions& options) {
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--micro-batch {} is larger than --batch-size {}", micro, options.batch_size),
                       {},
-                      {fmt::format("--micro-batch {}", options.batch_size), "leave --micro-batch out"}});
+                      {fmt::format("--micro-batch {}", options.batch_size), "remove --micro-batch"}});
   if (micro < options.batch_size && options.forbidden.count(std::string(kMicroBatch)) != 0)
     return fail(
         Error{ErrorCode::kUsage,
               fmt::format("--micro-batch {} cuts the batch, which is forbidden", micro),
               {},
-              {"leave --micro-batch out", fmt::format("take {} out of --forbid, or add it to --allow", kMicroBatch)}});
+              {"remove --micro-batch", fmt::format("remove {} from --forbid, or add it to --allow", kMicroBatch)}});
   return {};
 }
 
@@ -149,7 +149,7 @@ Result<AutomaticBatch> automatic_batch(const RunOptions& options, const Model& m
   if (samples > 0 && samples / options.accumulation_steps / 2 < chosen.size)
     chosen.why = fmt::format(", the largest power of two that {} samples make", samples);
   else if (samples == 0 && chosen.size == kLargestAutomaticBatch)
-    chosen.why = ", the most it takes without --data";
+    chosen.why = ", the maximum without --data";
   else if (chosen.size > 1)
     chosen.why = ", the largest power of two that fits in one piece";
   return chosen;

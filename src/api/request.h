@@ -1,5 +1,5 @@
-// What the planner is asked for: the only place that makes a SearchRequest of a run's options. The bytes of the data
-// are part of it.
+// Makes the planner's SearchRequest from a run's options. No other code does this. The request includes the bytes of
+// the data.
 #pragma once
 
 #include "api/run_data.h"
@@ -7,27 +7,28 @@
 
 namespace plimsoll::engine {
 
-// The budget and what of the machine's free memory it leaves.
+// The budget, and the margin of free memory that it leaves unused.
 struct Budget {
   Bytes bytes = 0;
-  Bytes margin = 0;  // 0 where the user said how much
+  Bytes margin = 0;  // 0 if the user set the budget
 };
 Budget choose_budget(const RunOptions& options, const DeviceInfo& device);
 
-// What data of these types take beside the arena.
+// Returns the memory that data of these types need outside the arena.
 DataDemand data_demand(const Model& model, const DataTypes& types, bool reads_ahead);
 
-// Bytes that the program held before, of the memory that the budget is about: the device's own, or the host's.
+// Returns the bytes that the program already held in the memory that the budget limits: device memory or host memory.
 Bytes held_before(const RunOptions& options, const Backend& backend);
 
-// P201 unless the batch of training can be cut and added up as was asked.
+// Fails with P201 if the options for micro-batches and gradient accumulation are not possible for this batch.
 Status check_cut(const RunOptions& options);
 
-// The request for batches of options.batch_size. P201 for a precision that there is none of.
+// Returns the request for batches of options.batch_size. Fails with P201 if the precision does not exist.
 Result<SearchRequest> make_request(const RunOptions& options, const Model& model, const Backend& backend,
                                    const DataOutline& data, const Budget& budget);
 
-// --batch-size auto: the largest that fits in one piece, and why it is no larger, for the user.
+// The result of --batch-size auto: the largest batch that fits without micro-batches, and for the user the reason why
+// it is not larger.
 struct AutomaticBatch {
   int64_t size = 0;
   std::string why;

@@ -15,14 +15,17 @@
 namespace plimsoll::engine {
 namespace {
 
-// The data were opened as the settings have it, so the bytes of a batch that is read ahead are counted.
+// The data were opened with the forced prefetch setting, so the bytes of prefetched batches are counted.
 Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSettings& forced) {
   const int64_t micro = forced.micro.value_or(request.batch);
   const LeverSettings settings =
       cut_into(request, micro).with(kRecompute, forced.recompute).with(kOffload, std::lround(100 * (1 - forced.kept)));
   PLIMSOLL_ASSIGN(auto made, compile(request, settings));
-  if (!made) return fail(ErrorCode::kDoesNotFit, fmt::format("a share of {} kept cannot be reached", forced.kept));
-  if (request.device->info().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // into the host's memory
+  if (!made)
+    return fail(ErrorCode::kDoesNotFit,
+                fmt::format("no plan can keep a share of {} of the live set on the device", forced.kept));
+  if (request.device->info().own_memory)
+    made->settings.set(kPrefetch, forced.prefetch);  // prefetched batches are in host memory
   PLIMSOLL_ASSIGN(made->program, program_digest(request, micro));
   PLIMSOLL_TRY(validate(*made));
   SearchResult result;
@@ -60,9 +63,9 @@ Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
   return run;
 }
 
-// Without a number for --batch-size it is the plan's, unless the default makes the same of the samples there are. A
-// batch that auto chose stays the one it chose when the plan was made: free memory may have changed since, and another
-// batch would be another training.
+// If the user gave no number for --batch-size, the batch size of the plan is used, unless the default gives the same
+// effective batch for this number of samples. If `auto` chose the batch size of the plan, it is kept: free memory may
+// have changed since, and another batch size would change the training.
 void Run::take_batch_of(const Plan& given) {
   RunOptions& o = options_;
   const auto window = checked_multiply(o.batch_size, o.accumulation_steps);
@@ -138,7 +141,7 @@ Status Run::begin(int64_t samples, int64_t done) {
   return session_->begin(window, done);
 }
 
-// All of a batch's pieces can run before the first one does.
+// Prepares all micro-batch sizes of a batch before the first micro-batch runs.
 Status Run::prepare(PhaseKind kind, int64_t samples) {
   const Plan& plan = session_->plan();
   const PhasePlan* phase = plan.phase(kind);
@@ -155,12 +158,11 @@ Status Run::prepare_piece(PhaseKind kind, int64_t samples) {
   const Bytes peak =
       plan.arena_bytes + plan.data_bytes + request_->device->overhead_bound(session_->primitives() + tail.primitives);
   if (request_->budget > 0 && peak > request_->budget)
-    return fail(
-        Error{ErrorCode::kDoesNotFit,
-              fmt::format("a batch of {} samples, a size that was not seen before, does not fit in {}", samples,
-                          format_bytes(request_->budget)),
-              {fmt::format("with kernels for it the process would hold up to {}", format_bytes(peak))},
-              {"batches of sizes that were seen before", fmt::format("--budget {}MiB", (peak + kMiB - 1) / kMiB)}});
+    return fail(Error{
+        ErrorCode::kDoesNotFit,
+        fmt::format("a batch of {} samples, a new size, does not fit in {}", samples, format_bytes(request_->budget)),
+        {fmt::format("with the kernels for this size, the process would hold up to {}", format_bytes(peak))},
+        {"use batch sizes that already ran", fmt::format("--budget {}MiB", (peak + kMiB - 1) / kMiB)}});
   return session_->add_phase(std::move(tail));
 }
 
@@ -179,7 +181,8 @@ Status Run::replan(const RunOptions& changed) {
   options.per_micro_batch_norm = changed.per_micro_batch_norm;
   options.forced = changed.forced;
   PLIMSOLL_TRY(check_cut(options));
-  // What is free now does not count the arena that this run holds: without a budget the old one stays.
+  // The free memory does not include the arena that this run holds. So if `changed` has no budget, the old budget
+  // stays.
   const Budget budget = options.budget ? choose_budget(options, device()) : budget_;
   DataOutline data = data_.outline;
   data.reads_ahead = reads_ahead(options);

@@ -1,5 +1,6 @@
-// A run: options become a model, a device, data, a plan and a session, in this order, and whoever trains, evaluates,
-// predicts or only plans does it through this object. It owns all of them, each as long as another refers to it.
+// A run opens a model, a device and data, makes a plan, and starts a session, in this order. All training, evaluation,
+// prediction and planning goes through this object. It owns all of these parts and destroys each part after the parts
+// that refer to it.
 //
 //   auto run = Run::open(options);   model, device and data are open
 //   run->plan();                     a plan is found that fits the budget
@@ -20,38 +21,40 @@ namespace plimsoll::engine {
 
 class Run {
  public:
-  // Opens the model that options.model names, the device and the data. P201 where there is nothing to evaluate or
-  // predict with: a model without weights.
+  // Opens the model that options.model names, the device and the data. Fails with P201 if the run evaluates or predicts
+  // and the model has no weights.
   static Result<std::unique_ptr<Run>> open(RunOptions options);
-  // The same with a model that is open already; options.model is not read.
+  // Does the same with a model that is already open. Ignores options.model.
   static Result<std::unique_ptr<Run>> open(OpenModel model, RunOptions options);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 
-  // A plan that was made before has its say in the batch where the user named none. Before choose_batch().
+  // Takes the batch size of an earlier plan if the user did not set one. Call it before choose_batch().
   void take_batch_of(const Plan& given);
-  // Checks how the batch is cut, chooses it for --batch-size auto, and makes the request. The steps below do it where
-  // nobody did before.
+  // Checks the options for micro-batches, chooses the batch size for --batch-size auto, and makes the request. search()
+  // and plan() call this if it was not called before.
   Status choose_batch();
-  // Makes the plan: options.forced, or the fastest that fits, or the smallest where none does (found().fits).
+  // Makes the plan: the one of options.forced, or the fastest plan that fits. If no plan fits, it is the smallest plan,
+  // and found().fits is false.
   Status search();
-  // The same, but P301 where none fits. A `given` plan is made again and compared, instead of searched for.
+  // Does the same, but fails with P301 if no plan fits. If `given` is set, that plan is rebuilt and compared instead of
+  // a search.
   Status plan(const GivenPlan* given = nullptr);
-  // Anything else that belongs to planning, inside the same limit of memory (RunOptions::limit_process).
+  // Runs other planning work within the same memory limit (RunOptions::limit_process).
   template <typename Work>
   auto within_planning_limit(Work work) -> decltype(work()) {
     return within_limit(options_, planning_limit(budget_, backend_->device()), std::move(work));
   }
 
-  // Binds the plan's session; then weights are loaded, or initialised where the file has none.
+  // bind() starts the session of the plan. load() then loads the weights, or initialises them if the file has none.
   Status bind();
   Status load();
-  Status start();  // both
+  Status start();  // bind() and load()
 
-  // One optimizer step at a time. `done` samples of the window were accumulated before, by a run that was interrupted.
+  // Begins one optimizer step. `done`: samples of the window that an interrupted run already accumulated.
   Status begin(int64_t samples, int64_t done = 0);
-  // All of a batch of `samples`, in micro-batches: `read` fills each, Status(const BatchRequest&, const BatchBuffers&),
-  // and is told where in the batch it begins.
+  // Accumulates a batch of `samples` in micro-batches. `read`, Status(const BatchRequest&, const BatchBuffers&), fills
+  // each micro-batch; the request says where in the batch the micro-batch begins.
   template <typename Read>
   Status accumulate(int64_t samples, const Read& read) {
     Cutter cutter = Cutter::of_batch(samples, session_->plan().batch.micro);
@@ -59,8 +62,8 @@ class Run {
     return {};
   }
   Status apply();
-  // Plans phases for a batch of `samples` of a size that was not foreseen, inside the same arena. The kernels of a
-  // phase are overhead: P301 if the budget has no room for them.
+  // Plans phases for a batch size that the plan does not include, in the same arena. The kernels of a phase count as
+  // overhead. Fails with P301 if the budget has no room for them.
   Status prepare(PhaseKind kind, int64_t samples);
   template <typename Read>
   Status step(int64_t samples, const Read& read) {
@@ -69,19 +72,19 @@ class Run {
     return apply();
   }
 
-  // Goes on with another plan, between two steps: searched for, or made, with the budgets, the micro-batch, the levers
-  // forbidden and the forced settings of `changed`; of everything else the run keeps what it has, and without a budget
-  // the one it has too. Weights, state and what the run has counted stay. P301 where nothing fits; the run then goes on
-  // with the plan it has.
+  // Switches to another plan between two steps. The new plan uses the budgets, the micro-batch, the forbidden levers
+  // and the forced settings of `changed`. All other options stay, and so does the budget if `changed` has none.
+  // Weights, optimizer state and counters stay. Fails with P301 if no plan fits; the run then keeps its plan.
   Status replan(const RunOptions& changed);
 
-  // The loop over all of the data.
+  // Trains on all of the data.
   Result<FitResult> fit(const FitOptions& options, FitObserver& observer);
-  // The same over windows that a program hands in. `validate` may be empty.
+  // Trains on windows that the calling program provides. `validate` may be empty.
   Result<FitResult> fit(WindowReader& data, const Validate& validate, const FitOptions& options, FitObserver& observer);
   Result<std::vector<Metric>> evaluate(const std::atomic<bool>* stop,
                                        const std::function<void(int64_t done)>& progress);
-  // Predictions in the order of the data: `write` gets each output of each batch, `progress` the samples done.
+  // Predicts in the order of the data. `write` gets each output of each batch, and `progress` gets the number of
+  // samples done.
   Status predict(const std::atomic<bool>* stop, const std::function<Status(size_t output, const TensorView&)>& write,
                  const std::function<void(int64_t done)>& progress);
   Status save(const std::string& path) const { return save(path, optimizer_); }
@@ -101,7 +104,7 @@ class Run {
   const Session& session() const { return *session_; }
   OptimizerState& optimizer() { return optimizer_; }
   const OptimizerState& optimizer() const { return optimizer_; }
-  // Ends the session and gives its memory back; bind() makes another one.
+  // Ends the session and frees its memory. bind() starts another session.
   void end_session() { session_.reset(); }
 
  private:
@@ -110,7 +113,7 @@ class Run {
   Result<SearchResult> make_plan(const SearchRequest& request, const RunOptions& options);
   Status prepare_piece(PhaseKind kind, int64_t samples);
 
-  // In the order in which each refers to those before it.
+  // The order matters: each member may refer to those before it.
   RunOptions options_;
   OpenModel open_;
   std::unique_ptr<Backend> backend_;

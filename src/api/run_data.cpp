@@ -5,7 +5,7 @@
 namespace plimsoll::engine {
 namespace {
 
-// One graph serves training and validation: both give weights or neither does.
+// Training and validation share one graph, so both have sample weights or neither has.
 void give_weights(DataSet& set) {
   Column ones;
   ones.role = Role::kWeights;
@@ -26,7 +26,7 @@ Result<std::unique_ptr<ColumnSource>> make_source(DataSet data, bool weights, So
   return std::make_unique<ColumnSource>(std::move(source));
 }
 
-// What training and validation read, as they are opened.
+// The opened data for training and validation.
 struct Opened {
   std::optional<DataSet> data, validation;
   SourceOptions train, held_out;

@@ -1,4 +1,4 @@
-// The data of a run: opened from its files, or described where a program hands in batches.
+// The data of a run: opened from files, or only described if the calling program passes batches.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,18 @@
 
 namespace plimsoll::engine {
 
-// A model's ports as the data stage wants them.
+// Describes a model's inputs and outputs for the data readers.
 DataSpec data_spec(const Model& model, bool needs_targets);
 DataTypes data_types(const DataSet& data, bool sample_weights);
-// Where there is no data to ask: inputs as the model declares them, and int32 labels where the loss takes them.
+// The types to assume if there are no data files: inputs as the model declares them, and int32 labels if the loss takes
+// labels.
 DataTypes assumed_data_types(const Model& model, bool sample_weights);
-// Whether the run reads the next batch while one is computed. Forced settings say so themselves.
+// Returns whether the run prefetches the next batch. Forced settings decide this if they are set.
 bool reads_ahead(const RunOptions& options);
-// The arrays that are meant where a file holds several splits.
+// Returns which split of a data file the mode uses, if the file has several.
 Split split_of(Mode mode);
 
-// What a plan must know of the data.
+// The properties of the data that a plan depends on.
 struct DataOutline {
   DataTypes types;
   int64_t samples = 0;  // 0: unknown
@@ -28,11 +29,11 @@ struct DataOutline {
 };
 
 struct RunData {
-  std::unique_ptr<ColumnSource> source, validation;  // null: in no file
+  std::unique_ptr<ColumnSource> source, validation;  // null: the data are not in a file
   DataOutline outline;
 };
 
-// The files of the options, to train, evaluate or predict with.
+// Opens the data files that the options name, for training, evaluation or prediction.
 Result<RunData> open_run_data(const RunOptions& options, const Model& model);
 
 }  // namespace plimsoll::engine

@@ -17,7 +17,7 @@ nlohmann::json named_object(const std::string& name, const nlohmann::json& confi
       {{"module", "keras.optimizers"}, {"class_name", name}, {"config", config}, {"registered_name", nullptr}});
 }
 
-// Alone an optimizer may be a name in small letters, inside another one it must be an object.
+// An optimizer may be a lower-case name, but inside another optimizer it must be an object.
 nlohmann::json as_object(const nlohmann::json& optimizer) {
   if (optimizer.is_object() && optimizer.contains("module")) return optimizer;
   const KerasObject object = keras_object(optimizer);
@@ -26,8 +26,9 @@ nlohmann::json as_object(const nlohmann::json& optimizer) {
   return named_object(object.name, object.config);
 }
 
-// Keras itself wraps the optimizer of a model that it compiles under mixed_float16, and writes the plain one: a file
-// that nothing changes stays so. In any other the wrapper is written out, so that whoever loads it can place its state.
+// If Keras compiles a model under mixed_float16, it wraps the optimizer but writes only the inner one to the file. A
+// file without changes stays like that. In all other files the wrapper is written out, so that a reader knows where its
+// state belongs.
 nlohmann::json wrapped(const nlohmann::json& optimizer, const LossScale& scale) {
   return named_object(kWrapper, json_object({{"name", "loss_scale_optimizer"},
                                              {"inner_optimizer", as_object(optimizer)},
@@ -35,7 +36,7 @@ nlohmann::json wrapped(const nlohmann::json& optimizer, const LossScale& scale) 
                                              {"dynamic_growth_steps", scale.growth_steps}}));
 }
 
-// As a flag gives it: a Keras name, or an object.
+// Parses the value of a flag: a Keras name or a JSON object.
 nlohmann::json parsed(const std::string& text) {
   const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
   return json.is_object() ? json : nlohmann::json(text);
@@ -49,7 +50,8 @@ bool any_override(const ModelOptions& overrides) {
 
 namespace {
 
-// Metrics that flags name are this run's: a compiled file keeps its own, with those we do not compute among them.
+// Metrics from flags are only for this run. A compiled file keeps its own metrics, including those that Plimsoll does
+// not compute.
 nlohmann::json written_metrics(const ModelOptions& overrides) {
   if (overrides.metrics.empty() || overrides.metrics.front() == kNoMetrics) return nullptr;
   nlohmann::json metrics = nlohmann::json::array();

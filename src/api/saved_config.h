@@ -1,4 +1,4 @@
-// Keras's config.json for what a run changed, so that the saved file says what it was trained with.
+// Writes Keras's config.json with the changes of a run, so that the saved file records how the model was trained.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -8,11 +8,12 @@
 
 namespace plimsoll::engine {
 
-// Whether flags say otherwise than the file.
+// Returns whether a flag overrides the file's configuration.
 bool any_override(const ModelOptions& overrides);
 
-// `config` is the file's, or a description's with its compile configuration; `text` what it was read from, written back
-// where nothing changed. `wrapped_state`: the file's state is that of a LossScaleOptimizer, and so is what is saved.
+// Returns the text of config.json. `config` comes from the file, or from a description with its compile configuration.
+// `text` is the original text of `config`; it is returned as it is if nothing changed. `wrapped_state`: the optimizer
+// state in the file belongs to a LossScaleOptimizer, and so does the saved state.
 std::string saved_config(const nlohmann::json& config, std::string text, const ModelOptions& overrides,
                          const Model& model, bool wrapped_state);
 

@@ -1,4 +1,4 @@
-// sequential(): layers in a row.
+// sequential(): a model whose layers follow one another.
 #include <fmt/format.h>
 
 #include <set>
@@ -27,7 +27,7 @@ Status check_item(const SequentialItem& item, const DescribedLayer& layer, size_
         Error{ErrorCode::kUsage,
               fmt::format("entry {} of sequential() is the result of a call of {}", position, engine::label_of(layer)),
               {},
-              {"the layer itself instead of its call", "functional({input}, {output})"}});
+              {"pass the layer itself instead of its call", "functional({input}, {output})"}});
   if (position > 0)
     return fail(ErrorCode::kUsage,
                 fmt::format("entry {} of sequential() is an Input, which can only be the first", position));
@@ -47,12 +47,12 @@ Result<Description> build(const std::vector<SequentialItem>& items, const std::s
       return fail(Error{ErrorCode::kUsage,
                         fmt::format("sequential() lists {} twice", engine::label_of(*layer)),
                         {},
-                        {"two layers; or functional(), where calls of one Layer share its weights"}});
+                        {"make two layers, or use functional(), in which calls of one Layer share its weights"}});
     kept.push_back(layer);
     list.push_back(layer.get());
   }
   if (list.size() == 1 && list[0]->is_input())
-    return fail(ErrorCode::kUsage, "sequential() was given no layers but an Input");
+    return fail(ErrorCode::kUsage, "sequential() was given an Input but no layers");
   PLIMSOLL_ASSIGN(const std::vector<std::string> names, engine::layer_names(list));
   nlohmann::json layers = nlohmann::json::array();
   for (size_t i = 0; i < list.size(); ++i) {

@@ -1,4 +1,4 @@
-// Which layers of a description are trained.
+// Sets which layers of a description are trained.
 #include <fmt/format.h>
 #include <fnmatch.h>
 
@@ -18,10 +18,11 @@ using nlohmann::json;
 struct NamedLayer {
   json* object;
   std::string name, path;
-  std::vector<json*> around;  // the models it is in, the outermost first
+  std::vector<json*> around;  // the models that contain the layer, outermost first
 };
 
-// All layers of a model but its inputs. Models that were read are nested at most 32 deep.
+// Collects all layers of a model except its inputs. The recursion is safe, because reading a model limits the nesting
+// to 32 levels.
 void collect_layers(json& model, const std::string& prefix, std::vector<json*> around, std::vector<NamedLayer>& out) {
   around.push_back(&model);
   for (json& layer : model["config"]["layers"]) {
@@ -42,7 +43,7 @@ bool is_trainable(const json& object) {
   return found == config.end() || !found->is_boolean() || found->get<bool>();
 }
 
-// A model that is trained again must not train the layers that it kept frozen.
+// Makes the frozen models around a layer trainable. Their layers are frozen one by one first, so that they stay frozen.
 void train_models_around(const NamedLayer& layer) {
   for (json* model : layer.around) {
     if (is_trainable(*model)) continue;

@@ -119,7 +119,7 @@ Status SourceWindows::read(const BatchRequest& request, const BatchBuffers& into
     reader_.copy(bound_, first, request.count, 0, into);
     return {};
   }
-  // A micro-batch may reach over several batches.
+  // A micro-batch may span several batches.
   int64_t at = 0;
   for (const Kept& kept : kept_) {
     if (first >= kept.samples) {

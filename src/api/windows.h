@@ -1,4 +1,4 @@
-// The windows of a program's own data: arrays in memory, or batches that a source yields.
+// Window readers for the data of a calling program: arrays in memory, or batches from a source.
 #pragma once
 
 #include "api/batch.h"
@@ -7,16 +7,16 @@
 
 namespace plimsoll::engine {
 
-// The samples of arrays, in a new order in each epoch where they are shuffled.
+// Reads windows from arrays. If `shuffle` is set, each epoch has a new order.
 class ArrayWindows final : public WindowReader {
  public:
   struct Settings {
-    int64_t begin = 0, end = 0;  // the samples that are read
-    int64_t windows = 0;         // per epoch at most; 0: all
+    int64_t begin = 0, end = 0;  // the range of samples to read
+    int64_t windows = 0;         // maximum per epoch; 0: all
     bool shuffle = true;
     uint64_t seed = 0;
   };
-  // `batch` was checked by `reader`; both outlive this.
+  // `reader` must have checked `batch`. Both must outlive this object.
   ArrayWindows(Run& run, const BatchReader& reader, const BoundBatch& batch, const Settings& settings);
 
   const RunCut& cut() const override { return cut_; }
@@ -34,8 +34,8 @@ class ArrayWindows final : public WindowReader {
   int64_t ordered_epoch_ = -1;
 };
 
-// One window per batch of a source, or per accumulation_steps batches. A window of several batches is copied before it
-// is used, because its number of samples must be known first.
+// Makes one window per batch of a source, or one per accumulation_steps batches. A window of several batches is copied
+// before it is used, because its number of samples must be known first.
 class SourceWindows final : public WindowReader {
  public:
   SourceWindows(Run& run, const BatchReader& reader, DataSource& source);
@@ -46,10 +46,10 @@ class SourceWindows final : public WindowReader {
   Status read(const BatchRequest& request, const BatchBuffers& into) override;
 
  private:
-  // The next batch of the source, checked; its samples, or 0 where the epoch is over.
+  // Reads and checks the next batch of the source. Returns its number of samples, or 0 if the epoch is over.
   Result<int64_t> next_batch();
   Result<int64_t> next_batches();
-  Status keep();  // copies the batch that was read last
+  Status keep();  // copies the last batch that was read
 
   Run& run_;
   const BatchReader& reader_;
@@ -57,11 +57,11 @@ class SourceWindows final : public WindowReader {
   int64_t steps_;  // batches per window
   RunCut cut_;
   int64_t epoch_ = -1;
-  int64_t skip_ = 0;  // windows that a run before has trained on
+  int64_t skip_ = 0;  // windows that an earlier run already trained on
   int64_t window_ = 0;
   Batch batch_;
   BoundBatch bound_;
-  // Copies of the batches of a window, in the types of the slots.
+  // A copy of one batch of a window, converted to the types of the slots.
   struct Kept {
     int64_t samples = 0;
     std::vector<std::vector<std::byte>> arrays;  // inputs, targets, weights

@@ -10,9 +10,9 @@ namespace {
 
 struct Option {
   std::string_view flag;
-  std::string_view bare;        // how the interface names it
-  std::string_view with_value;  // the same set to a value, which starts with a digit
-  bool takes_word = false;      // the value is a word instead
+  std::string_view bare;        // the name of the option in the interface
+  std::string_view with_value;  // the option set to a value that starts with a digit
+  bool takes_word = false;      // the value is a word
 };
 
 constexpr Option kOptions[] = {
@@ -38,7 +38,7 @@ constexpr Option kOptions[] = {
     {"--loss", "the loss", "another loss: losses::SparseCategoricalCrossentropy()", true},
 };
 
-// Flags of other programs, which a remedy may well name.
+// Flags of other programs that a remedy may name.
 constexpr std::string_view kForeign[] = {"--gpus"};
 
 bool starts_name(std::string_view text, size_t at) {
@@ -51,7 +51,7 @@ std::string_view name_at(std::string_view text, size_t at) {
   return text.substr(at, end == std::string_view::npos ? end : end - at);
 }
 
-// The value behind a flag that ends at `at`: "48MiB" of " 48MiB, and".
+// Returns the value after a flag that ends at `at`: "48MiB" for " 48MiB, and".
 std::string_view value_at(std::string_view text, size_t at, bool word) {
   if (at + 1 >= text.size() || text[at] != ' ') return {};
   const char first = text[at + 1];
@@ -64,7 +64,7 @@ std::string_view value_at(std::string_view text, size_t at, bool word) {
 
 struct Rewritten {
   std::string text;
-  bool knows_all = true;  // every flag in it is an option of the interface
+  bool knows_all = true;  // every flag in the text has an option in the interface
 };
 
 Rewritten rewrite(std::string_view text) {

@@ -1,4 +1,5 @@
-// Errors at the border of the C++ interface: they leave it in its own words, and nothing else does.
+// Converts errors at the border of the C++ interface. Messages name options instead of flags, and no exception leaves
+// the interface.
 #pragma once
 
 #include <exception>
@@ -9,11 +10,11 @@
 
 namespace plimsoll::engine {
 
-// The parts below the interface are shared with the program and name its flags. Here `--budget 48MiB` becomes
-// `options.budget = "48MiB"`, and a remedy that needs a flag which the interface has no option for is left out.
+// The layers below the interface are shared with the program, so their errors name its flags. This function replaces
+// `--budget 48MiB` with `options.budget = "48MiB"`. It drops a remedy if the interface has no option for its flag.
 Error in_api_words(Error error);
 
-// The result of `call`, with its error in the interface's words; an exception becomes an error.
+// Returns the result of `call`. Its error is converted by in_api_words(), and an exception becomes an error.
 template <typename Call>
 auto at_border(Call call) -> decltype(call()) {
   try {
@@ -21,7 +22,7 @@ auto at_border(Call call) -> decltype(call()) {
     if (!result) return fail(in_api_words(std::move(result).error()));
     return result;
   } catch (const std::bad_alloc&) {
-    return fail(ErrorCode::kOutOfMemory, "the system gave no memory");
+    return fail(ErrorCode::kOutOfMemory, "the system is out of memory");
   } catch (const std::exception& e) {
     return fail(Error{ErrorCode::kInternal, e.what(), {"this is a bug"}, {"report it with the program that shows it"}});
   }

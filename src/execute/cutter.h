@@ -1,6 +1,6 @@
-// Which samples each call of accumulate gets: an epoch is cut into windows, one per optimizer step, and a window into
-// micro-batches. The thread that reads ahead and the loop that trains each ask a Cutter of their own; both hand out the
-// same, and what was read is compared with what was asked for.
+// A Cutter decides which samples each call of accumulate gets. It cuts an epoch into windows, one per optimizer step,
+// and a window into micro-batches. The prefetch thread and the training loop each have their own Cutter. Both produce
+// the same sequence, and the loop checks that each batch it reads is the one it expects.
 #pragma once
 
 #include <algorithm>
@@ -11,34 +11,34 @@
 
 namespace plimsoll::engine {
 
-// How a run cuts its data: what the numbers of a checkpoint must fit.
+// How a run cuts its data. The position in a checkpoint must be valid for this cut.
 struct RunCut {
   int64_t samples = 0;
-  int64_t windows = 0;  // of an epoch
+  int64_t windows = 0;  // per epoch
   BatchPlan batch;
 
   int64_t window_size(int64_t window) const { return std::min(batch.effective, samples - window * batch.effective); }
 };
 
-// Where a cutter stands.
+// The position of a cutter.
 struct CutPosition {
   int64_t epoch = 0;
-  int64_t window = 0;  // of the epoch
-  int64_t done = 0;    // samples of the window that were handed out
+  int64_t window = 0;  // in the epoch
+  int64_t done = 0;    // samples of the window that were already handed out
 };
 
 class Cutter {
  public:
-  // `from` may stand behind the last window of its epoch, where only the epoch's validation is left.
+  // `from` may be the position after the last window of its epoch, when only the epoch's validation remains.
   Cutter(const RunCut& cut, int64_t epochs, CutPosition from = {});
-  // The micro-batches of one window of `size` samples, from the position `from` on.
+  // Returns a cutter for the micro-batches of one window of `size` samples, starting at `from`.
   static Cutter of_window(const BatchPlan& batch, const CutPosition& from, int64_t size) {
     return {{from.window * batch.effective + size, from.window + 1, batch}, from.epoch + 1, from};
   }
-  // The micro-batches of one batch alone.
+  // Returns a cutter for the micro-batches of a single batch.
   static Cutter of_batch(int64_t samples, int64_t micro) { return {{samples, 1, {samples, micro}}, 1}; }
 
-  std::optional<BatchRequest> next();  // none after the last epoch
+  std::optional<BatchRequest> next();  // returns nothing after the last epoch
 
  private:
   RunCut cut_;

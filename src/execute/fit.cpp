@@ -45,7 +45,7 @@ class FitLoop {
       return fail(Error{ErrorCode::kBadPlan,
                         "the plan has no phase to validate with",
                         {},
-                        {"make it again with the same --validation-data"}});
+                        {"make the plan again with the same --validation-data"}});
     progress_.optimizer = reached_;
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
     PLIMSOLL_TRY(data_.start(options_.epochs, {progress_.epoch, progress_.window, progress_.done}));
@@ -73,7 +73,7 @@ class FitLoop {
     return {};
   }
 
-  // Calls the observer, and takes over what it changed.
+  // Calls the observer and applies its changes to the learning rate and the stop flag.
   template <typename Call>
   Status tell(const Call& call) {
     FitControl control{progress_.optimizer.learning_rate, false};
@@ -120,7 +120,8 @@ class FitLoop {
     }
   }
 
-  // One optimizer step. Where the device runs ahead, what it summed is reported while it works on the next.
+  // One optimizer step. If the device runs ahead, the sums of this step are reported while the device computes the next
+  // step.
   Status window(int64_t size) {
     if (waiting_.count == 0) reported_ = Clock::now();
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
@@ -145,7 +146,7 @@ class FitLoop {
     return checkpoint_if_due();
   }
 
-  // Tells the observer of the steps made, all but the last `leave` of them.
+  // Reports the finished steps to the observer, except for the last `leave` of them.
   Status report(int leave) {
     while (waiting_.count > leave) {
       const Step step = waiting_.steps[0];
@@ -190,15 +191,15 @@ class FitLoop {
     return checkpoint(progress_);
   }
 
-  // Returns whether there may be another epoch.
+  // Returns whether another epoch may follow.
   Result<bool> end_of_epoch(Clock::time_point start) {
     PLIMSOLL_TRY(report(0));
-    sums_.means_into(running_);  // also where an earlier process made all of the steps
+    sums_.means_into(running_);  // needed if an earlier process made all steps of this epoch
     EpochEvent event{progress_.epoch, options_.epochs, 0, running_, progress_.optimizer.learning_rate};
     if (validate_) {
       auto metrics = validate_();
-      // The rest of the epoch, its validation, is left to the run that resumes: it may take longer than whoever sent
-      // the signal waits.
+      // The resumed run does the validation. To finish it here could take longer than the sender of the signal
+      // waits.
       if (!metrics && metrics.error().code == ErrorCode::kInterrupted) {
         PLIMSOLL_TRY(interrupt());
         return false;
@@ -230,7 +231,7 @@ class FitLoop {
     return {};
   }
 
-  // As Keras does it at the end of training, stopped early or not.
+  // Restores the best weights at the end of training, stopped early or not, as Keras does.
   Status restore_best() {
     const auto& early = options_.callbacks.early_stopping;
     if (!early || !early->restore_best || !state_.callbacks.best_step) return {};
@@ -259,7 +260,7 @@ class FitLoop {
   struct {
     Step steps[2];
     int count = 0;
-  } waiting_;  // enqueued, not reported
+  } waiting_;  // steps that are enqueued but not yet reported
   Clock::time_point reported_;
   bool every_step_;
   FitResult result_;
@@ -289,7 +290,7 @@ Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const 
     return fail(Error{ErrorCode::kBadPlan,
                       "the plan has no phase to evaluate with",
                       {},
-                      {"make it again with the same --validation-data"}});
+                      {"make the plan again with the same --validation-data"}});
   EpochSums sums(session.tallies());
   for (int64_t first = 0; first < data.samples();) {
     if (stop != nullptr && stop->load())

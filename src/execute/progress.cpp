@@ -15,7 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Everything that lives between phases, micro-batch sums included; step scalars are set anew before each use.
+// A checkpoint holds every value that lives between phases, including micro-batch sums. Step scalars are left out,
+// because they are set again before each use.
 bool belongs_in_checkpoint(const PersistentSlot& slot) {
   return slot.category != Category::kInputs || is_tally_value(slot.name);
 }
@@ -26,7 +27,7 @@ Json numbers_to_json(const std::vector<double>& numbers) {
   return list;
 }
 
-// As many numbers as `numbers` has.
+// Reads a list into `numbers`. Returns false if the list has another length or an element is not a valid number.
 bool numbers_from_json(const Json& list, bool finite, std::vector<double>& numbers) {
   if (!list.is_array() || list.size() != numbers.size()) return false;
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -59,7 +60,7 @@ std::string shown(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// One line for each key that differs, those that only one of the two has included.
+// Returns one line per key that differs. A key that only one side has counts as a difference.
 std::vector<std::string> identity_differences(const Json& then, const Json& now, bool rate_given) {
   std::set<std::string> keys;
   for (const Json* side : {&then, &now})
@@ -69,17 +70,18 @@ std::vector<std::string> identity_differences(const Json& then, const Json& now,
   std::vector<std::string> lines;
   for (const std::string& key : keys) {
     if (!differs(key) || (key == kScheduleIdentity && rate_given)) continue;
-    // That an array of another shape has other contents says nothing.
+    // If an array's shape differs, its contents differ too, and a second line would add nothing.
     if (key.starts_with(kContents) && differs(key.substr(kContents.size()))) continue;
-    // A batch that was not asked for follows from the number of samples.
+    // If the user did not set the batch size, it follows from the number of samples.
     if (key == kBatchIdentity && differs(kSamplesIdentity)) continue;
-    lines.push_back(
-        fmt::format("{}: {} then, {} now", key, shown(then.value(key, Json())), shown(now.value(key, Json()))));
+    lines.push_back(fmt::format("{}: {} in the checkpoint, {} now", key, shown(then.value(key, Json())),
+                                shown(now.value(key, Json()))));
   }
   return lines;
 }
 
-// The header of a checkpoint, of which nothing is believed: whoever changed a number could compute the CRC anew.
+// Reads the header of a checkpoint and validates every value. The CRC proves nothing, because an attacker who changes a
+// number can recompute it.
 class HeaderReader {
  public:
   HeaderReader(const Json& header, const std::string& path) : header_(header), path_(path) {}
@@ -110,12 +112,12 @@ class HeaderReader {
     const int64_t size = p.window < cut.windows ? cut.window_size(p.window) : 1;
     PLIMSOLL_ASSIGN(p.done, whole("done", 0, size - 1));
     if (p.done % cut.batch.micro != 0)
-      return bad(
-          fmt::format("it stands after {} samples of a window that is cut into pieces of {}", p.done, cut.batch.micro));
+      return bad(fmt::format("its position is {} samples into a window, which is not a multiple of the micro-batch {}",
+                             p.done, cut.batch.micro));
     PLIMSOLL_ASSIGN(p.steps, whole("steps", 0, kMostSteps));
     const auto before = checked_multiply(p.epoch, cut.windows);
     if (is_unknown(cut) ? p.steps < p.window : !before || checked_add(*before, p.window) != p.steps)
-      return bad(fmt::format("it stands at step {}, but {} epochs of {} steps and {} steps more were made", p.steps,
+      return bad(fmt::format("its step is {}, but its position is {} epochs of {} steps plus {} steps", p.steps,
                              p.epoch, cut.windows, p.window));
     PLIMSOLL_ASSIGN(p.optimizer.iteration, whole("iteration", p.steps, kMostSteps));
     const auto rate = number_from_json(at("learning_rate"));
@@ -132,17 +134,17 @@ class HeaderReader {
 
 Status check_identity(const HeaderReader& header, const std::string& path, const FitOptions& options) {
   const Json& then = header.at("identity");
-  if (!then.is_object()) return header.bad("it does not say of which run it is");
+  if (!then.is_object()) return header.bad("it does not say which run it belongs to");
   auto lines = identity_differences(then, options.identity, options.learning_rate.has_value());
   if (lines.empty()) return {};
   return fail(Error{ErrorCode::kBadCheckpoint,
-                    fmt::format("{}: this checkpoint is of another run", path),
+                    fmt::format("{}: this checkpoint belongs to another run", path),
                     std::move(lines),
-                    {"the flags and data it was started with", "another --checkpoint folder"}});
+                    {"use the flags and data that the run was started with", "use another --checkpoint folder"}});
 }
 
-// A rate on the command line replaces the one reached so far, unless it was there before: then what came of it since,
-// by --reduce-lr-on-plateau, goes on.
+// A learning rate on the command line replaces the checkpoint's rate. If the run already had the same flag before, the
+// checkpoint's rate stays, because --reduce-lr-on-plateau may have reduced it since.
 void choose_learning_rate(const HeaderReader& header, const FitOptions& options, Progress& progress,
                           std::vector<std::string>& notes) {
   if (!options.learning_rate || header.at("given_learning_rate") == *options.learning_rate) return;
@@ -157,7 +159,7 @@ void EpochSums::add(const std::vector<Tally>& tallies, const Sums& window, int64
   for (size_t i = 0; i < tallies.size(); ++i) {
     const Tally& tally = tallies[i];
     const double value = window.tallies[i];
-    // The loss is a mean already, and Keras weighs it by the samples of its batch.
+    // The loss is already a mean. Keras weights it by the number of samples in its batch.
     const double weight = i == 0           ? static_cast<double>(samples)
                           : tally.weighted ? window.weights[static_cast<size_t>(tally.output)] *
                                                  static_cast<double>(tally.rows_per_sample)
@@ -187,7 +189,7 @@ Json EpochSums::to_json() const {
   return json_object({{"sums", numbers_to_json(sums_)}, {"weights", numbers_to_json(weights_)}});
 }
 
-// A loss that diverged has sums that are not finite.
+// Sums may be infinite or NaN, because the loss may have diverged. Weights must be finite.
 bool EpochSums::from_json(const Json& json) {
   if (!json.is_object() || !json.contains("sums") || !json.contains("weights")) return false;
   return numbers_from_json(json.at("sums"), false, sums_) && numbers_from_json(json.at("weights"), true, weights_);
@@ -205,7 +207,7 @@ Status save_checkpoint(CheckpointRotation& rotation, const Session& session, con
 Bytes expected_checkpoint_bytes(const Session& session) {
   Bytes bytes = 64 * kKiB + static_cast<Bytes>(to_json(session.plan()).dump().size());
   for (const PersistentSlot& slot : session.persistent())
-    if (belongs_in_checkpoint(slot)) bytes += align_up(slot.type.bytes()) + 256;  // and its row in the table
+    if (belongs_in_checkpoint(slot)) bytes += align_up(slot.type.bytes()) + 256;  // 256: its entry in the tensor table
   return bytes;
 }
 
@@ -213,7 +215,7 @@ Result<Plan> plan_of_checkpoint(const std::string& folder) {
   const std::string path = checkpoint_path(folder);
   PLIMSOLL_ASSIGN(const Checkpoint checkpoint, open_stored(path));
   if (!checkpoint.header().contains("plan"))
-    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it carries no plan", path));
+    return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: it contains no plan", path));
   auto plan = plan_from_json(checkpoint.header().at("plan"));
   if (!plan) return fail(ErrorCode::kBadCheckpoint, fmt::format("{}: {}", path, plan.error().what));
   return plan;
@@ -245,16 +247,17 @@ Result<bool> load_checkpoint(Session& session, RunState& state, const RunCut& cu
   const HeaderReader header(checkpoint.header(), path);
   PLIMSOLL_TRY(check_identity(header, path, options));
   PLIMSOLL_ASSIGN(state.progress, header.progress(cut));
-  if (!state.sums.from_json(header.at("epoch_sums"))) return header.bad("it sums other metrics than this model has");
+  if (!state.sums.from_json(header.at("epoch_sums"))) return header.bad("its metrics differ from those of this model");
   std::vector<double> weight_sums(session.weight_sums().size());
   if (!numbers_from_json(header.at("weight_sums"), true, weight_sums))
-    return header.bad("its sums of sample weights are not one number for each output");
+    return header.bad("it does not have one sum of sample weights per output");
   session.restore_weight_sums(std::move(weight_sums));
   if (!state.callbacks.from_json(header.at("callbacks"), notes))
-    return header.bad("what it says of early stopping, the learning rate or the best model makes no sense");
+    return header.bad("its state of early stopping, the learning rate or the best model is not valid");
   choose_learning_rate(header, options, state.progress, notes);
   if (header.at("validation") != options.validation_identity)
-    notes.push_back("the validation data are not those of the checkpoint: val_ metrics of before are of other data");
+    notes.push_back(
+        "the validation data differ from those of the checkpoint: earlier val_ metrics were measured on other data");
   for (const PersistentSlot& slot : session.persistent())
     if (belongs_in_checkpoint(slot))
       PLIMSOLL_TRY(session.store(

@@ -12,7 +12,8 @@
 namespace plimsoll::engine {
 namespace {
 
-// Step scalars are set before each use, and accumulated gradients live inside a window.
+// The file leaves out step scalars, because they are set before each use, and accumulated gradients, because they exist
+// only inside a window.
 std::vector<const PersistentSlot*> kept_slots(const Session& session) {
   std::vector<const PersistentSlot*> slots;
   for (const PersistentSlot& slot : session.kept())
@@ -24,7 +25,7 @@ tl::unexpected<Error> bad(const std::string& path, std::string_view what) {
   return fail(Error{ErrorCode::kBadCheckpoint,
                     fmt::format("{}: {}", path, what),
                     {},
-                    {"a file that save_checkpoint() of the same model wrote"}});
+                    {"use a file that save_checkpoint() of the same model wrote"}});
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ Result<OptimizerState> read_state(Session& session, const nlohmann::json& identi
   OptimizerState state;
   const auto iteration = whole_number(header.value("iteration", nlohmann::json()), 0, kMostSteps);
   const auto rate = number_from_json(header.value("learning_rate", nlohmann::json()));
-  if (!iteration || !rate || !std::isfinite(*rate)) return bad(path, "its header does not say where training stands");
+  if (!iteration || !rate || !std::isfinite(*rate))
+    return bad(path, "its header has no valid optimizer step or learning rate");
   state.iteration = *iteration;
   state.learning_rate = *rate;
   const auto slots = kept_slots(session);

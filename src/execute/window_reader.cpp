@@ -50,7 +50,8 @@ Status PositionReader::start(int64_t epochs, const CutPosition& from) {
   const int64_t most = cut_.batch.micro;
   reading_.emplace(cut_, epochs, from);
   staging_ = std::make_unique<Staging>(Prefetcher::staging_bytes(data_, ahead_, most));
-  if (staging_->failed()) return fail(ErrorCode::kOutOfMemory, "the system gave no memory for the input pipeline");
+  if (staging_->failed())
+    return fail(ErrorCode::kOutOfMemory, "the system is out of memory: no memory for the input pipeline");
   PLIMSOLL_ASSIGN(prefetcher_, Prefetcher::start(
                                    data_, [this] { return reading_->next(); }, ahead_, most, staging_->span()));
   return {};

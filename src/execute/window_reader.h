@@ -1,5 +1,5 @@
-// Where the windows of a training run come from. The loop (execute/fit.h) asks how large the next window is, cuts it
-// into micro-batches, and has each of them read. How many windows an epoch has need not be known.
+// A WindowReader provides the windows of a training run. The loop (execute/fit.h) asks for the size of the next window,
+// cuts it into micro-batches, and calls read() for each of them. The number of windows per epoch may be unknown.
 #pragma once
 
 #include <memory>
@@ -14,24 +14,26 @@ class WindowReader {
  public:
   virtual ~WindowReader() = default;
 
-  // How the data are cut, as far as it is known. With unknown_cut() the epoch ends when next_window() says so.
+  // Returns how the data are cut. If this is unknown_cut(), the epoch ends when next_window() returns nothing.
   virtual const RunCut& cut() const = 0;
-  // Starts to read at this position; the run ends after `epochs`.
+  // Starts reading at position `from`. The run ends after `epochs` epochs.
   virtual Status start(int64_t epochs, const CutPosition& from) = 0;
-  // The samples of window `window` of epoch `epoch`; none if the epoch is over. Windows are asked for in their order.
+  // Returns the number of samples in window `window` of epoch `epoch`, or nothing if the epoch is over. The caller must
+  // ask for windows in order.
   virtual Result<std::optional<int64_t>> next_window(int64_t epoch, int64_t window) = 0;
-  // Fills the buffers with the samples that `request` names, which lie in the window that was asked for last.
+  // Fills the buffers with the samples that `request` names. They must be in the window that next_window() returned
+  // last.
   virtual Status read(const BatchRequest& request, const BatchBuffers& into) = 0;
 };
 
-// The cut of data whose length is not known: every window may be a whole one, and there is always another.
+// Returns the cut for data of unknown length: every window may be full, and the number of windows has no limit.
 RunCut unknown_cut(const BatchPlan& batch);
 bool is_unknown(const RunCut& cut);
 
-// Reads a source by position, ahead of the loop where the plan grants memory for that (`ahead` batches).
+// Reads a source by position. If the plan grants memory for `ahead` batches, a thread prefetches that many.
 class PositionReader final : public WindowReader {
  public:
-  // `windows` per epoch at most; 0: all of the data. The source outlives the reader.
+  // `windows`: the maximum per epoch; 0: all of the data. The source must outlive the reader.
   PositionReader(BatchSource& data, const BatchPlan& batch, int64_t windows, int ahead);
   ~PositionReader() override;
 
@@ -46,7 +48,7 @@ class PositionReader final : public WindowReader {
   BatchSource& data_;
   RunCut cut_;
   int ahead_;
-  std::optional<Cutter> reading_;  // of the thread that reads ahead: read() compares its cuts with the loop's
+  std::optional<Cutter> reading_;  // used by the prefetch thread; read() checks its cuts against the loop's
   std::unique_ptr<Staging> staging_;
   std::unique_ptr<Prefetcher> prefetcher_;
 };

@@ -66,7 +66,7 @@ Status check_micro_batch(const SearchRequest& request) {
                          fmt::join(layer_list(request.model->coupling_layers()), ", "))},
             {fmt::format("--batchnorm per-micro-batch   allows it, but changes training: statistics of {} samples",
                          *request.micro_batch),
-             "leave --micro-batch out   processes the whole batch at once, exact"}});
+             "remove --micro-batch   processes the whole batch at once, exact"}});
 }
 
 int64_t accumulation_steps(const Plan& plan) {

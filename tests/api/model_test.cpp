@@ -151,7 +151,7 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
   plimsoll::Model model = small_trained(in_windows());
   const Samples samples;
   require(model.begin(2 * kSmallBatch));
-  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"a window of 8 samples is under way, 0 of them"});
+  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"a window of 8 samples is in progress, and 0 of them"});
   expect_error(model.apply(), ErrorCode::kUsage, {"begun for 8 samples, 0 were given"});
   require(model.accumulate(samples.batch()));
   expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"4 of them were given"});

@@ -74,11 +74,11 @@ def test_the_format_of_another_version_is_refused_with_that_reason(stopped, tmp_
 @pytest.mark.parametrize(
     "flags, told",
     (
-        (["--seed", 4], "--seed: 0 then, 4 now"),
-        (["--shuffle", "false"], "--shuffle: true then, false now"),
-        (["--steps-per-epoch", 2], "--steps-per-epoch: none then, 2 now"),
-        (["--class-weight", "0:1,1:2"], "--class-weight: none then, 0:1,1:2 now"),
-        (["--validation-split", 0.5], "samples to train on: 20 then, 10 now"),
+        (["--seed", 4], "--seed: 0 in the checkpoint, 4 now"),
+        (["--shuffle", "false"], "--shuffle: true in the checkpoint, false now"),
+        (["--steps-per-epoch", 2], "--steps-per-epoch: none in the checkpoint, 2 now"),
+        (["--class-weight", "0:1,1:2"], "--class-weight: none in the checkpoint, 0:1,1:2 now"),
+        (["--validation-split", 0.5], "samples to train on: 20 in the checkpoint, 10 now"),
         (["--optimizer", "sgd"], "optimizer"),
     ),
     ids=lambda value: str(value[0]) if isinstance(value, list) else "",
@@ -91,7 +91,7 @@ def test_other_flags_are_refused_by_name(stopped, tmp_path, flags, told):
 def test_another_batch_size_is_refused_by_name(stopped, tmp_path):
     run = copy_of(stopped, tmp_path)
     flags = ["fit", MODEL, "--data", data(), "--batch-size", 8, "--threads", 2, "--budget", "96MiB"]
-    refused(212, *flags, "--checkpoint", run, "--resume", mentions=["--batch-size: 4 then, 8 now"])
+    refused(212, *flags, "--checkpoint", run, "--resume", mentions=["--batch-size: 4 in the checkpoint, 8 now"])
 
 
 @pytest.mark.parametrize("split", ((0.25, 0.75), (0.5, 0.1), (0.25, 0.0)))
@@ -170,7 +170,7 @@ def test_other_validation_data_are_taken_and_told(tmp_path):
     program.run(*fit("--epochs", 1, *run, data()))
     x, y = np.load(GOLDEN / "cnn_x.npy"), np.load(GOLDEN / "cnn_y.npy")
     other = program.arrays(tmp_path, prefix="v", x=x[::-1].copy(), y=y[::-1].copy())
-    assert "validation data are not those" in program.run(*fit("--epochs", 2, "--resume", *run, other)).stderr
+    assert "validation data differ from those" in program.run(*fit("--epochs", 2, "--resume", *run, other)).stderr
 
 
 def test_a_learning_rate_given_on_resuming_applies(tmp_path):

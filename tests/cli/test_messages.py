@@ -205,7 +205,7 @@ def test_sizes_that_the_model_leaves_open_come_from_the_data(tmp_path):
     program.evaluate(run.saved, data())
     assert len(program.predict(tmp_path, run.saved, GOLDEN / "cnn_x.npy")) == len(X)
     other = ",".join(map(str, (X.shape[1] + 2, X.shape[2], X.shape[3])))
-    refused(402, "plan", model, "--input-shape", other, "--data", data(), mentions=[f"--input-shape {other}", "leave --input-shape out"])
+    refused(402, "plan", model, "--input-shape", other, "--data", data(), mentions=[f"--input-shape {other}", "remove --input-shape"])
 
 
 @pytest.mark.parametrize("version, noted", (("2.15.0", True), ("3.0.0", False), ("3.15.1", False), ("3.16.0", True), ("4.0.0", True)))
