@@ -1,4 +1,4 @@
-// Errors of the parts that the program and the C++ interface share leave the interface in its own words.
+// Tests that errors from code shared with the program name the options of the C++ interface instead of flags.
 #include "api/words.h"
 
 #include <gtest/gtest.h>
