@@ -45,7 +45,7 @@ enum class ErrorCode : int {
   kDataLengths = 406,                 ///< arrays of one data set differ in length
   kInterrupted = 501,                 ///< interrupted, state saved
   kWriteFailed = 601,                 ///< writing failed
-  kNotWritable = 602,                 ///< a file or folder is not writable
+  kNotWritable = 602,                 ///< a file cannot be created
   kLibraryMissing = 603,              ///< a library is missing
   kOutOfMemory = 604,                 ///< the machine does not have enough memory
   kDeviceLost = 605,                  ///< the device failed

@@ -244,7 +244,7 @@ TEST(ModelOptions, WhatDoesNotFitAdvisesOptions) {
                {"options.budget"});
   expect_error(plimsoll::Model::create(coupled, {.batch_size = 64, .micro_batch = 8}),
                ErrorCode::kBatchNormForbidsMicroBatch,
-               {"options.micro_batch = 8 would change", "leave options.micro_batch out"});
+               {"options.micro_batch = 8 would change", "remove options.micro_batch"});
   EXPECT_TRUE(plimsoll::Model::create(coupled, {.batch_size = 64, .micro_batch = 8, .batchnorm = "per-micro-batch"}));
 }
 
