@@ -1,5 +1,5 @@
-// A training loop of one's own: batches from a generator without a known length, the learning rate warmed up by hand,
-// the best weights kept, training stopped when the loss is low enough.
+// A custom training loop. Batches come from a generator of unknown length. The loop warms up the learning rate, keeps
+// the best weights, and stops when the loss is low enough.
 #include <plimsoll/plimsoll.h>
 
 #include <algorithm>

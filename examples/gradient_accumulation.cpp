@@ -1,4 +1,4 @@
-// Gradient accumulation: example 2 of "How to address TensorFlow/Keras OOM errors?", as it was meant. The original sums
+// Gradient accumulation: example 2 of "How to address TensorFlow/Keras OOM errors?", corrected. The original sums
 // the gradients of four batches and drops the remainder; here the update takes the mean over the effective batch, and
 // the last, smaller window is trained on too. `step` on batches of 128 gives the same weights up to rounding.
 #include <plimsoll/plimsoll.h>

@@ -1,5 +1,5 @@
 // Transfer learning in both phases: a new head on a frozen backbone, then the whole model with a small learning rate.
-// The backbone is trained and saved here; a `.keras` file that Keras saved does as well.
+// This program trains and saves the backbone itself; a `.keras` file from Keras works too.
 #include <plimsoll/plimsoll.h>
 
 #include <cstdio>
@@ -8,7 +8,7 @@ using namespace plimsoll;
 
 namespace {
 
-// A backbone with weights worth keeping.
+// Makes a backbone and trains its weights.
 void make_backbone(const std::string& path) {
   const Tensor picture = layers::Input({32, 32, 3}, {.name = "picture"});
   Tensor x = layers::Conv2D(16, 3, {.activation = "relu", .name = "conv1"})(picture);

@@ -42,31 +42,31 @@ template <typename Range>
 concept ElementRange = std::ranges::contiguous_range<Range> && std::ranges::sized_range<Range> &&
     Element<std::ranges::range_value_t<Range>>;
 
-/// A container that outlives the expression it is given in: one with a name, or a view such as std::span. A view of a
-/// container that is about to end does not compile.
+/// A container that outlives the expression in which it is used: a named object, or a view such as std::span. A view of
+/// a temporary container does not compile.
 template <typename Range>
 concept LastingRange = ElementRange<std::remove_cvref_t<Range>> &&
     (std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<std::remove_cvref_t<Range>>);
 
-/// The lengths of an array's dimensions, the batch first: {32, 28, 28, 1}.
+/// The lengths of an array's dimensions. The batch comes first: {32, 28, 28, 1}.
 using Dims = std::vector<int64_t>;
 
 /// A row-major array in memory that the caller owns.
 ///
 /// A view knows how many elements it has, and every call that takes one compares that number with the shape before it
-/// reads anything. The memory must stay valid for as long as the call's own description says.
+/// reads anything. The description of each call says how long the memory must stay valid.
 class ArrayView {
  public:
-  /// A view of nothing: the array is not given.
+  /// Makes an empty view, which means that the array is not given.
   ArrayView() = default;
 
-  /// Views a container, with one dimension.
+  /// Makes a view of a container, with one dimension.
   template <LastingRange Range>
   ArrayView(Range&& values)  // NOLINT(google-explicit-constructor): a vector is an array
       : ArrayView(values, {static_cast<int64_t>(std::ranges::size(values))}) {}
 
-  /// Views a container as an array of this shape. A shape with another number of elements is an error (P402) of the
-  /// call that the view is given to.
+  /// Makes a view of a container as an array of this shape. If the shape has another number of elements, the call that
+  /// takes the view fails with P402.
   template <LastingRange Range>
   ArrayView(Range&& values, Dims shape)
       : data_(std::ranges::data(values)),
@@ -74,8 +74,8 @@ class ArrayView {
         elements_(static_cast<int64_t>(std::ranges::size(values))),
         shape_(std::move(shape)) {}
 
-  /// Views elements of a type that C++ has no name for: `ArrayView(bits, count, "float16", {32, 10})`. `count` elements
-  /// must be there.
+  /// Makes a view of elements whose type does not exist in C++: `ArrayView(bits, count, "float16", {32, 10})`. The
+  /// memory must hold `count` elements.
   ArrayView(const void* data, int64_t count, std::string_view dtype, Dims shape)
       : data_(data), dtype_(dtype), elements_(count), shape_(std::move(shape)) {}
 
@@ -85,7 +85,7 @@ class ArrayView {
   const void* data() const { return data_; }
   /// Keras's name of the element type.
   std::string_view dtype() const { return dtype_; }
-  /// How many elements there are in memory.
+  /// The number of elements in memory.
   int64_t elements() const { return elements_; }
   /// The lengths of the dimensions.
   const Dims& shape() const { return shape_; }
@@ -97,51 +97,52 @@ class ArrayView {
   Dims shape_;
 };
 
-/// An array that owns its memory: what `predict` and `weight` return.
+/// An array that owns its memory. `predict` and `weight` return such arrays.
 class Array {
  public:
   /// An array without elements.
   Array() = default;
 
-  /// Returns an array of zeros. P402 for a shape with a negative length or with more elements than can be counted, and
-  /// for a dtype that does not exist; P604 if there is no memory.
+  /// Returns an array of zeros. Fails with P402 if a length is negative, the number of elements overflows, or the dtype
+  /// does not exist. Fails with P604 if the system is out of memory.
   static Result<Array> zeros(const Dims& shape, std::string_view dtype = "float32");
 
-  /// Returns a copy of what a view shows, or the view's error.
+  /// Returns a copy of the elements of a view. Fails with P402 if the view is not valid.
   static Result<Array> copy_of(const ArrayView& view);
 
   /// Keras's name of the element type.
   const std::string& dtype() const { return dtype_; }
   /// The lengths of the dimensions.
   const Dims& shape() const { return shape_; }
-  /// How many elements there are.
+  /// The number of elements.
   int64_t elements() const { return elements_; }
   /// The elements as bytes.
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// The elements as bytes that can be written.
+  /// The elements as writable bytes.
   std::span<std::byte> bytes() { return bytes_; }
 
-  /// Returns the elements. P402 if T is not the type that they have.
+  /// Returns the elements. Fails with P402 if T is not the element type.
   template <Element T>
   Result<std::span<const T>> values() const {
     PLIMSOLL_TRY(check(dtype_of<T>()));
     return std::span<const T>(reinterpret_cast<const T*>(bytes_.data()), static_cast<size_t>(elements_));
   }
-  /// Returns the elements, to be written. P402 if T is not the type that they have.
+  /// Returns the elements for writing. Fails with P402 if T is not the element type.
   template <Element T>
   Result<std::span<T>> values() {
     PLIMSOLL_TRY(check(dtype_of<T>()));
     return std::span<T>(reinterpret_cast<T*>(bytes_.data()), static_cast<size_t>(elements_));
   }
 
-  /// Views the array; the view is valid until the array changes or ends.
+  /// Returns a view of the array. The view is valid until the array changes or is destroyed.
   operator ArrayView() const& {  // NOLINT(google-explicit-constructor): an array can be viewed
     return {bytes_.data(), elements_, dtype_, shape_};
   }
-  operator ArrayView() const&& = delete;  ///< A view of an array that is about to end does not compile.
-  /// Views `count` of the array's rows (its first dimension) from row `first` on; rows beyond the end are left out.
+  operator ArrayView() const&& = delete;  ///< A view of a temporary array does not compile.
+  /// Returns a view of `count` rows (indices of the first dimension), starting at row `first`. Rows beyond the end are
+  /// left out.
   ArrayView rows(int64_t first, int64_t count) const&;
-  ArrayView rows(int64_t first, int64_t count) const&& = delete;  ///< As above.
+  ArrayView rows(int64_t first, int64_t count) const&& = delete;  ///< A view of a temporary array does not compile.
 
  private:
   Result<void> check(std::string_view wanted) const;
@@ -152,16 +153,15 @@ class Array {
   std::vector<std::byte> bytes_;
 };
 
-/// Returns float32 numbers drawn evenly from [0, 1), the same ones for the same seed. The array is empty if the shape
-/// has a length that is not above 0.
+/// Returns float32 numbers from the uniform distribution over [0, 1). The same seed gives the same numbers. The array
+/// is empty if a length is not above 0.
 Array random_uniform(const Dims& shape, uint64_t seed);
 
-/// Returns int32 numbers drawn evenly from 0 to limit - 1, the same ones for the same seed. The array is empty if the
-/// limit or a length is not above 0.
+/// Returns int32 numbers from the uniform distribution over 0 to limit - 1. The same seed gives the same numbers. The
+/// array is empty if the limit or a length is not above 0.
 Array random_integers(int32_t limit, const Dims& shape, uint64_t seed);
 
-/// An array with the name of the model's input or output that it belongs to. Without a name, the place in the list
-/// decides.
+/// An array with the name of its input or output of the model. Without a name, the position in the list decides.
 struct NamedArray {
   std::string name;  ///< The input's or output's name, or "".
   ArrayView array;   ///< The elements.
@@ -181,7 +181,7 @@ class Arrays {
  public:
   /// No arrays.
   Arrays() = default;
-  /// One array, of a model with one input or output.
+  /// One array, for a model with one input or output.
   template <typename T>
   requires(std::convertible_to<T, ArrayView> && !std::same_as<std::remove_cvref_t<T>, Arrays>)
       Arrays(T&& values)  // NOLINT(google-explicit-constructor): one array is enough for one input
@@ -193,7 +193,7 @@ class Arrays {
 
   /// Returns whether no array is given.
   bool empty() const { return list_.empty(); }
-  /// The arrays in the order they were given.
+  /// The arrays in their given order.
   const std::vector<NamedArray>& list() const { return list_; }
 
  private:

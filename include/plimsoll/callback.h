@@ -1,5 +1,5 @@
 /// @file
-/// Callbacks of `fit`: they look at the run, change the learning rate, stop it, or fail.
+/// Callbacks of `fit`. A callback can observe the run, change the learning rate, stop the run, or fail.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +21,19 @@ struct MetricValue {
   double value = 0;  ///< The mean over the samples.
 };
 
-/// What a step, an epoch or an evaluation reports; the loss comes first.
+/// The metrics that a step, an epoch or an evaluation reports. The loss comes first.
 class Logs {
  public:
   /// No metrics.
   Logs() = default;
-  /// These metrics.
+  /// Holds these metrics.
   explicit Logs(std::vector<MetricValue> metrics) : metrics_(std::move(metrics)) {}
 
   /// The metrics in Keras's order.
   const std::vector<MetricValue>& metrics() const { return metrics_; }
-  /// The value of a metric, or nothing if there is none of that name.
+  /// Returns the value of a metric, or nothing if no metric has that name.
   std::optional<double> find(std::string_view name) const;
-  /// The loss; NaN if there is none.
+  /// Returns the loss, or NaN if there is no loss.
   double loss() const;
 
  private:
@@ -42,41 +42,42 @@ class Logs {
 
 class Model;
 
-/// The run that a callback is called in.
+/// The training run, as a callback sees it.
 class Training {
  public:
   virtual ~Training() = default;
 
-  /// The model. Its weights may be read and set, and it may be saved; another `fit`, `step`, `evaluate` or `predict` is
-  /// an error (P201).
+  /// The model. A callback may read and set its weights and save it. A call of `fit`, `step`, `evaluate` or `predict`
+  /// fails with P201.
   virtual Model& model() = 0;
-  /// The epoch under way, from 0.
+  /// The current epoch, counted from 0.
   virtual int64_t epoch() const = 0;
-  /// Optimizer steps made so far, those before a resume included.
+  /// The optimizer steps made so far, including those before a resume.
   virtual int64_t steps() const = 0;
   /// The learning rate of the next step.
   virtual double learning_rate() const = 0;
-  /// Sets the learning rate from the next step on. P201 if a schedule sets it, or if it is not a number above or equal
-  /// to 0.
+  /// Sets the learning rate from the next step on. Fails with P201 if a schedule sets the learning rate, or if `rate`
+  /// is negative or not finite.
   virtual Result<void> set_learning_rate(double rate) = 0;
   /// Ends training after this step or epoch, as `model.stop_training = True` does in Keras.
   virtual void stop() = 0;
 };
 
-/// Base class of callbacks, called on the thread that called `fit`. An error that one returns ends `fit`, which returns
-/// that error; what was trained until then stays in the model.
+/// Base class of callbacks, called on the thread that called `fit`. If a callback returns an error, `fit` ends and
+/// returns that error. The model keeps the weights that were trained until then.
 class Callback {
  public:
   virtual ~Callback() = default;
-  /// Before the first step.
+  /// Called before the first step.
   virtual Result<void> on_train_begin(Training&) { return {}; }
-  /// Before the first step of an epoch.
+  /// Called before the first step of an epoch.
   virtual Result<void> on_epoch_begin(Training&) { return {}; }
-  /// After each optimizer step. `logs` are of this step's samples alone.
+  /// Called after each optimizer step. `logs` are means over this step's samples alone.
   virtual Result<void> on_step_end(Training&, const Logs& /*logs*/) { return {}; }
-  /// After an epoch and its validation. `logs` are means over the epoch; those of the validation begin with "val_".
+  /// Called after an epoch and its validation. `logs` are means over the epoch. The names of validation metrics begin
+  /// with "val_".
   virtual Result<void> on_epoch_end(Training&, const Logs& /*logs*/) { return {}; }
-  /// After the last step. It is not called if `fit` fails.
+  /// Called after the last step, but not if `fit` fails.
   virtual Result<void> on_train_end(Training&) { return {}; }
   /// Returns whether on_step_end must see each step before the next one starts. On a GPU that costs speed, because the
   /// host then waits for every step.
@@ -87,14 +88,14 @@ class Callback {
 /// FitOptions instead, because a checkpoint keeps their state.
 namespace callbacks {
 
-/// Calls functions; those that are empty are left out.
+/// A callback that calls functions. Empty functions are skipped.
 struct Lambda final : Callback {
-  /// What is called at the end of a step or epoch.
+  /// The type of a function that is called at the end of a step or epoch.
   using Function = std::function<Result<void>(Training&, const Logs&)>;
   Function step_end;   ///< Called after each optimizer step.
   Function epoch_end;  ///< Called after each epoch.
 
-  /// Calls these functions.
+  /// Makes a callback that calls these functions.
   explicit Lambda(Function after_step, Function after_epoch = {})
       : step_end(std::move(after_step)), epoch_end(std::move(after_epoch)) {}
   Result<void> on_step_end(Training& training, const Logs& logs) override {
@@ -109,7 +110,7 @@ struct Lambda final : Callback {
 /// Sets the learning rate at the beginning of each epoch: schedule(epoch, current rate).
 class LearningRateScheduler final : public Callback {
  public:
-  /// Asks `schedule` in each epoch.
+  /// Makes a callback that calls `schedule` in each epoch.
   explicit LearningRateScheduler(std::function<double(int64_t epoch, double rate)> schedule)
       : schedule_(std::move(schedule)) {}
   Result<void> on_epoch_begin(Training& training) override {

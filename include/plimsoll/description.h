@@ -1,5 +1,5 @@
 /// @file
-/// Models as descriptions: read from Keras, or put together from layers.
+/// Descriptions of models, which are read from Keras or built from layers.
 ///
 /// @code
 /// using namespace plimsoll;
@@ -35,8 +35,8 @@ namespace engine {
 struct DescribedModel;
 }
 
-/// Something that compile() takes per output of the model: nothing, one value for all outputs, a list with one value
-/// per output, or pairs of an output's name and its value.
+/// An argument of compile() with a value per output of the model: nothing, one value for all outputs, a list with one
+/// value per output, or pairs of an output's name and its value.
 template <typename T>
 class PerOutput {
  public:
@@ -47,9 +47,9 @@ class PerOutput {
   template <typename One>
   requires std::convertible_to<One, T> PerOutput(const One& one)
       : value_(T(one)) {}  // NOLINT(google-explicit-constructor)
-  /// One value per output, in their order.
+  /// One value per output, in the order of the outputs.
   PerOutput(std::initializer_list<T> list) : value_(std::vector<T>(list)) {}  // NOLINT(google-explicit-constructor)
-  /// One value per output, in their order.
+  /// One value per output, in the order of the outputs.
   PerOutput(const std::vector<T>& list) : value_(list) {}  // NOLINT(google-explicit-constructor)
   /// Values by the names of the outputs.
   PerOutput(std::initializer_list<std::pair<std::string, T>> named)
@@ -71,7 +71,7 @@ class Metrics {
  public:
   using Named = std::vector<std::pair<std::string, std::vector<Metric>>>;  ///< An output's name and its metrics.
 
-  Metrics() = default;  ///< None.
+  Metrics() = default;  ///< No metrics.
   /// A list.
   Metrics(std::initializer_list<Metric> list)
       : value_(std::vector<Metric>(list)) {}  // NOLINT(google-explicit-constructor)
@@ -90,55 +90,57 @@ class Metrics {
   std::variant<std::vector<Metric>, Named> value_;
 };
 
-/// The arguments of Description::compile(), as Keras's Model.compile has them.
+/// The arguments of Description::compile(). They match those of Keras's Model.compile.
 struct CompileOptions {
   Optimizer optimizer = optimizers::Adam();  ///< How weights are updated.
-  /// What is minimised, required: one loss for all outputs, one per output, or losses by the names of the outputs.
+  /// The loss to minimise (required): one loss for all outputs, one per output, or losses by the names of the outputs.
   PerOutput<Loss> loss = {};
   /// The factor of each output's loss in the sum that is minimised; 1 by default.
   PerOutput<double> loss_weights = {};
-  Metrics metrics = {};           ///< What is reported beside the loss; sample weights are ignored.
-  Metrics weighted_metrics = {};  ///< The same, with sample weights.
+  Metrics metrics = {};           ///< Reported in addition to the loss, without sample weights.
+  Metrics weighted_metrics = {};  ///< Reported in addition to the loss, with sample weights.
 };
 
-/// What a model is: its layers, their connections, and what it was compiled with. An immutable value that is cheap to
-/// copy; any number of threads may use one.
-///
-/// Every Description was checked when it was made: a model that Plimsoll cannot read is an error of the function that
-/// would have made it (P204 for what makes no sense, P205 with a list of everything that is not supported).
+/// The description of a model: its layers, their connections, and its compile configuration. It is an immutable value
+/// that is cheap to copy. Any number of threads may use the same object. Every Description is checked when it is made.
+/// If Plimsoll cannot read a model, the function that makes the Description fails: with P204 if the configuration is
+/// not valid, or with P205 and a list of all features that are not supported.
 class Description {
  public:
   Description(const Description&) = default;             ///< The same model.
   Description& operator=(const Description&) = default;  ///< The same model.
 
-  /// A model as Keras's `model.to_json()` writes it. `compile_config` is the JSON of `model.get_compile_config()`, or
-  /// empty for a model that is not compiled. Errors: P204 and P205.
+  /// Reads a model from the JSON of Keras's `model.to_json()`. `compile_config` is the JSON of
+  /// `model.get_compile_config()`, or empty for a model that is not compiled. Fails with P204 or P205.
   static Result<Description> from_json(std::string_view architecture, std::string_view compile_config = {});
-  /// A `.keras` file, whose weights come along, or a `.json` of `model.to_json()`. Weights are read when a model is
-  /// made of the description; the file must still be there then. Errors: P202 to P205, P213.
+  /// Loads a `.keras` file with its weights, or a `.json` file of `model.to_json()`. The weights are read later, when a
+  /// model is made from the description, so the file must still exist then. Fails with P202 to P205 or P213.
   static Result<Description> load(const std::string& path);
-  /// A model that comes with Plimsoll, compiled: "fashion-cnn", "seed-1", "seed-2" or "seed-3". P201 for other names.
+  /// Returns a built-in model, compiled: "fashion-cnn", "seed-1", "seed-2" or "seed-3". Fails with P201 for other
+  /// names.
   static Result<Description> builtin(const std::string& name);
 
-  /// The same model with this optimizer, these losses and metrics instead of those that it has. P201 for a
-  /// missing loss, a metric that Keras does not have, and numbers that are not finite; P204 for losses that do not
-  /// match the outputs; P205 for what is not supported.
+  /// Returns the same model with this optimizer and these losses and metrics instead of its own. Fails with P201 if the
+  /// loss is missing, Keras does not have a metric, or a number is not finite; with P204 if the losses do not match the
+  /// outputs; with P205 if a feature is not supported.
   Result<Description> compile(const CompileOptions& options) const;
 
-  /// The same model with layers frozen (`trainable` false) or trained again (true).
+  /// Returns the same model with some layers frozen (`trainable` false) or made trainable again (true).
   ///
   /// `layer_pattern` is a name or a pattern with `*`, `?` and `[...]`. It is compared with the names of all layers and
   /// with their paths inside nested models: "conv2d_*", "backbone", "backbone/block5_*". A nested model stands for all
-  /// layers in it. Where a layer inside a frozen model is to be trained, the model's other layers stay frozen. P201 if
-  /// no layer matches.
+  /// layers in it. If a layer inside a frozen model is made trainable, the other layers of that model stay frozen.
+  /// Fails with P201 if no layer matches.
   Result<Description> set_trainable(std::string_view layer_pattern, bool trainable) const;
 
   std::string name() const;  ///< The model's name.
-  /// The architecture, as Keras's `model.to_json()` writes it and `keras.models.model_from_json` reads it.
+  /// Returns the architecture as JSON, in the form that Keras's `model.to_json()` writes and
+  /// `keras.models.model_from_json` reads.
   std::string to_json() const;
-  /// What the model was compiled with, as `model.get_compile_config()` has it; "null" where it is not compiled.
+  /// Returns the compile configuration as JSON, in the form of `model.get_compile_config()`, or "null" if the model is
+  /// not compiled.
   std::string compile_json() const;
-  /// The paths of all layers in the order of the file, nested models and their layers included: "backbone",
+  /// Returns the paths of all layers in the order of the file, including nested models and their layers: "backbone",
   /// "backbone/conv1", "dense". Inputs are left out.
   std::vector<std::string> layer_names() const;
 
@@ -165,20 +167,20 @@ class SequentialItem {
   std::variant<Tensor, Layer, Description> item_;
 };
 
-/// A model whose layers follow one another. The first entry is usually layers::Input(); without one the shape of the
-/// data decides the shape of the input.
-///
-/// Layers without a name get Keras's automatic ones, "conv2d", "conv2d_1", counted per model. Errors: P201 for an empty
-/// list, an input that is not the first entry, a layer that is listed twice, a name that is used twice, a number that
-/// is not finite or text that is not UTF-8; P204 and P205 for what the layers are configured with.
+/// Makes a model whose layers follow one another. The first entry is usually layers::Input(). Without an Input, the
+/// data determine the input shape. Layers without a name get Keras's automatic names, "conv2d", "conv2d_1", counted per
+/// model. Fails with P201 for an empty list, an input that is not the first entry, a layer that is listed twice, a name
+/// that is used twice, a number that is not finite or text that is not UTF-8. Fails with P204 or P205 if the
+/// configuration of a layer is not valid or not supported.
 Result<Description> sequential(const std::vector<SequentialItem>& layers, const std::string& name = "sequential");
 
-/// The model that computes `outputs` from `inputs`, which layers::Input() made.
+/// Makes the model that computes `outputs` from `inputs`. The inputs must come from layers::Input().
 ///
-/// Outputs are named after the layers that compute them. Layers without a name get Keras's automatic ones, counted per
-/// model. Errors: P201 for an empty list, an input that is listed twice, not used, or not made by Input(), an output
-/// that needs an input which is not listed, a layer that was called without tensors, two layers of one name, a number
-/// that is not finite or text that is not UTF-8; P204 and P205 for what the layers are configured with.
+/// Outputs are named after the layers that compute them. Layers without a name get Keras's automatic names, counted per
+/// model. Fails with P201 for an empty list, an input that is listed twice, not used, or not made by Input(), an output
+/// that depends on an unlisted input, a layer that was called without tensors, two layers with the same name, a number
+/// that is not finite or text that is not UTF-8. Fails with P204 or P205 if the configuration of a layer is not valid
+/// or not supported.
 Result<Description> functional(const std::vector<Tensor>& inputs, const std::vector<Tensor>& outputs,
                                const std::string& name = "functional");
 
@@ -189,8 +191,8 @@ struct ModelOptions {
   std::string name = {};  ///< The layer's name; "": the name of the model.
   bool trainable = true;  ///< False freezes all layers of the model; true leaves them as they are.
 };
-/// A whole model as a layer of another one. Weights of a model that was loaded from a file come along. What the model
-/// was compiled with is left out.
+/// Makes a layer from a whole model. If the model was loaded from a file, the layer keeps its weights. The compile
+/// configuration of the model is left out.
 Layer model(const Description& description, const ModelOptions& options = {});
 
 }  // namespace layers

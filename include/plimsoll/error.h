@@ -1,7 +1,7 @@
 /// @file
-/// Errors as values. What a caller can cause is returned as an Error inside a Result; nothing is thrown or printed.
-///
-/// An error says in one line what is wrong, then the facts, then what to do. Each code has a page in docs/errors/.
+/// Errors as values. An error that a caller can cause is returned as an Error inside a Result. It is not thrown or
+/// printed. An error has one line that says what is wrong, then facts, then remedies. Each code has a page in
+/// docs/errors/.
 #pragma once
 
 #include <stdexcept>
@@ -28,7 +28,7 @@ enum class ErrorCode : int {
   kWeightShape = 207,                 ///< a weight has another shape than the model says
   kNotCompiled = 208,                 ///< the model was never compiled
   kUnknownInputShape = 209,           ///< an input has no size
-  kBadGeometry = 210,                 ///< shapes do not go together
+  kBadGeometry = 210,                 ///< shapes do not fit together
   kBadPlan = 211,                     ///< the plan file cannot be used
   kBadCheckpoint = 212,               ///< the checkpoint cannot be used
   kBadWeightsFile = 213,              ///< the weights file is damaged
@@ -45,9 +45,9 @@ enum class ErrorCode : int {
   kDataLengths = 406,                 ///< arrays of one data set differ in length
   kInterrupted = 501,                 ///< interrupted, state saved
   kWriteFailed = 601,                 ///< writing failed
-  kNotWritable = 602,                 ///< a place cannot be written to
+  kNotWritable = 602,                 ///< a file cannot be created
   kLibraryMissing = 603,              ///< a library is missing
-  kOutOfMemory = 604,                 ///< the machine has not enough memory
+  kOutOfMemory = 604,                 ///< the machine does not have enough memory
   kDeviceLost = 605,                  ///< the device failed
   kNotSaved = 701,                    ///< interrupted, not saved
 };
@@ -56,22 +56,22 @@ enum class ErrorCode : int {
 struct Error {
   ErrorCode code = ErrorCode::kInternal;  ///< what kind of error this is
   std::string what;                       ///< one line, with the values in it
-  std::vector<std::string> facts;         ///< each one line
-  std::vector<std::string> remedies;      ///< what to do, most helpful first
+  std::vector<std::string> facts;         ///< one line each
+  std::vector<std::string> remedies;      ///< actions that may help, most helpful first
 
   /// Adds a fact.
   Error& fact(std::string text) {
     facts.push_back(std::move(text));
     return *this;
   }
-  /// Adds a remedy behind those that are there.
+  /// Adds a remedy at the end of the list.
   Error& remedy(std::string text) {
     remedies.push_back(std::move(text));
     return *this;
   }
 };
 
-/// The error as a terminal shows it, ending in a newline.
+/// Returns the error as the program prints it. The text ends with a newline.
 std::string to_text(const Error& error);
 
 /// A value, or the error that prevented it.
@@ -96,11 +96,11 @@ T require(Result<T> result) {
   if constexpr (!std::is_void_v<T>) return std::move(*result);
 }
 
-/// The name of a code in messages and docs, such as "P301".
+/// Returns the name of a code in messages and docs, such as "P301".
 std::string code_name(ErrorCode code);
-/// The exit code of the program for a code, such as 3 for kDoesNotFit.
+/// Returns the program's exit code for an error code, such as 3 for kDoesNotFit.
 int exit_code(ErrorCode code);
-/// Every code, in the order of its number.
+/// Returns all codes in the order of their numbers.
 const std::vector<ErrorCode>& all_error_codes();
 
 }  // namespace plimsoll

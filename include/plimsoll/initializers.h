@@ -1,5 +1,5 @@
 /// @file
-/// How weights begin: the initializers of Keras. A Keras name is an initializer too: `.kernel_initializer =
+/// The initializers of Keras, which set the initial weights. A Keras name is an initializer too: `.kernel_initializer =
 /// "he_normal"`.
 #pragma once
 
@@ -10,7 +10,8 @@
 #pragma GCC visibility push(default)
 namespace plimsoll {
 
-/// How a weight begins. Implicitly made from a Keras name, "he_normal", or from a function in plimsoll::initializers.
+/// Sets the initial values of a weight. It is made implicitly from a Keras name, "he_normal", or by a function in
+/// plimsoll::initializers.
 class Initializer : public ConfigValue {
  public:
   /// The initializer of this Keras name.
@@ -33,7 +34,7 @@ Initializer Constant(double value = 0);  ///< All `value`.
 Initializer RandomUniform(double minval = -0.05, double maxval = 0.05);
 /// Normal with this mean and standard deviation.
 Initializer RandomNormal(double mean = 0, double stddev = 0.05);
-/// Normal, drawn again where a value is more than two standard deviations from the mean.
+/// Normal. Values more than two standard deviations from the mean are drawn again.
 Initializer TruncatedNormal(double mean = 0, double stddev = 0.05);
 Initializer GlorotUniform();  ///< VarianceScaling(1, "fan_avg", "uniform"): the default of kernels.
 Initializer GlorotNormal();   ///< VarianceScaling(1, "fan_avg", "truncated_normal").
@@ -48,7 +49,7 @@ Initializer VarianceScaling(double scale = 1, const std::string& mode = "fan_in"
 Initializer Orthogonal(double gain = 1);  ///< An orthogonal matrix times `gain`; for weights of two or more dimensions.
 Initializer Identity(double gain = 1);    ///< The identity times `gain`; for weights of two dimensions.
 
-/// Any other initializer class of Keras, with its configuration as JSON: what get_config() returns.
+/// Any other initializer class of Keras, with its configuration as JSON in the form that get_config() returns.
 Initializer Custom(const std::string& class_name, const std::string& config_json = "{}");
 
 }  // namespace initializers

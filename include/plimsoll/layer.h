@@ -1,5 +1,5 @@
 /// @file
-/// Layers and symbolic tensors: what a model is put together from. The layer classes are in plimsoll/layers.h.
+/// Layers and symbolic tensors, which are the parts of a model. The layer classes are in plimsoll/layers.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct CallNode;        // one call of a layer
 struct DescribedLayer;  // a layer's class and configuration
 }  // namespace engine
 
-/// A symbolic tensor: an input of a model, made by layers::Input(), or what a layer's call returns.
+/// A symbolic tensor: an input of a model, made by layers::Input(), or the result of a layer's call.
 ///
 /// It holds no numbers. Copies are the same tensor; a tensor may be used in several models.
 class Tensor {
@@ -34,8 +34,8 @@ class Tensor {
 
 /// A layer: its Keras class and configuration. Made by a function in plimsoll::layers.
 ///
-/// Calls of one Layer, or of copies of it, share its weights, as in Keras. Nothing is checked before sequential() or
-/// functional(), which return an error that names the layer.
+/// Calls of one Layer, or of copies of it, share its weights, as in Keras. A layer is not checked when it is made.
+/// sequential() and functional() check it and return an error that names the layer.
 class Layer {
  public:
   Layer(const Layer&) = default;             ///< The same layer: calls of both share its weights.
@@ -45,12 +45,12 @@ class Layer {
   Tensor operator()(const Tensor& input) const;
   /// Calls the layer on several tensors, as Add() and Concatenate() need, and returns its first output.
   Tensor operator()(const std::vector<Tensor>& inputs) const;
-  /// Calls the layer and returns all its outputs: several where the layer is a model with several outputs, else one.
+  /// Calls the layer and returns all its outputs: several if the layer is a model with several outputs, otherwise one.
   std::vector<Tensor> outputs(const std::vector<Tensor>& inputs) const;
 
   /// The Keras class, "Conv2D".
   std::string class_name() const;
-  /// The name that was given, or "" where the model will choose one.
+  /// The name that was given, or "" if the model will choose one.
   std::string name() const;
   /// The configuration as JSON text.
   std::string to_json() const;

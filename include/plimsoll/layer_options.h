@@ -1,8 +1,7 @@
 /// @file
 /// The arguments of layers that have defaults, for designated initialisers: `{.strides = 2, .activation = "relu"}`.
-///
-/// Fields have the names, the order and the defaults of Keras's arguments. What Plimsoll does not do has no field:
-/// layers::Custom() writes any configuration.
+/// Fields have the names, the order and the defaults of Keras's arguments. An argument that Plimsoll does not support
+/// has no field. layers::Custom() accepts any configuration.
 #pragma once
 
 #include <array>
@@ -87,15 +86,15 @@ struct LayerOptions {
 /// Arguments of Input().
 struct InputOptions {
   std::string name = {};          ///< The input's name; "": chosen by the model, "input_layer".
-  std::string dtype = "float32";  ///< Of the data: "uint8" for images of bytes.
+  std::string dtype = "float32";  ///< The dtype of the data, such as "uint8" for images of bytes.
 };
 
 /// Arguments of Dense().
 struct DenseOptions {
   std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
   bool use_bias = true;               ///< Whether a bias is added.
-  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
-  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Initializer kernel_initializer = "glorot_uniform";  ///< The initial values of the kernel.
+  Initializer bias_initializer = "zeros";             ///< The initial values of the bias.
   Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
   Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
   std::string name = {};                              ///< The layer's name; "": chosen by the model.
@@ -109,11 +108,11 @@ struct ConvOptions {
   Size<Rank> strides = 1;             ///< How far the window moves.
   std::string padding = "valid";      ///< "valid" or "same"; of one-dimensional layers also "causal".
   Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
-  int64_t groups = 1;                 ///< Into how many groups the channels are divided.
+  int64_t groups = 1;                 ///< The number of groups that the channels are divided into.
   std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
   bool use_bias = true;               ///< Whether a bias is added.
-  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
-  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Initializer kernel_initializer = "glorot_uniform";  ///< The initial values of the kernel.
+  Initializer bias_initializer = "zeros";             ///< The initial values of the bias.
   Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
   Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
   std::string name = {};                              ///< The layer's name; "": chosen by the model.
@@ -126,12 +125,12 @@ template <size_t Rank>
 struct DepthwiseConvOptions {
   Size<Rank> strides = 1;             ///< How far the window moves.
   std::string padding = "valid";      ///< "valid" or "same".
-  int64_t depth_multiplier = 1;       ///< How many outputs each channel has.
+  int64_t depth_multiplier = 1;       ///< The number of outputs per channel.
   Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
   std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
   bool use_bias = true;               ///< Whether a bias is added.
-  Initializer depthwise_initializer = "glorot_uniform";  ///< How the kernel begins.
-  Initializer bias_initializer = "zeros";                ///< How the bias begins.
+  Initializer depthwise_initializer = "glorot_uniform";  ///< The initial values of the kernel.
+  Initializer bias_initializer = "zeros";                ///< The initial values of the bias.
   Regularizer depthwise_regularizer = {};                ///< A penalty on the kernel.
   Regularizer bias_regularizer = {};                     ///< A penalty on the bias.
   std::string name = {};                                 ///< The layer's name; "": chosen by the model.
@@ -145,12 +144,12 @@ struct SeparableConvOptions {
   Size<Rank> strides = 1;             ///< How far the window moves.
   std::string padding = "valid";      ///< "valid" or "same".
   Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
-  int64_t depth_multiplier = 1;       ///< How many outputs each channel has before they are mixed.
+  int64_t depth_multiplier = 1;       ///< The number of outputs per channel before the channels are mixed.
   std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
   bool use_bias = true;               ///< Whether a bias is added.
-  Initializer depthwise_initializer = "glorot_uniform";  ///< How the depthwise kernel begins.
-  Initializer pointwise_initializer = "glorot_uniform";  ///< How the pointwise kernel begins.
-  Initializer bias_initializer = "zeros";                ///< How the bias begins.
+  Initializer depthwise_initializer = "glorot_uniform";  ///< The initial values of the depthwise kernel.
+  Initializer pointwise_initializer = "glorot_uniform";  ///< The initial values of the pointwise kernel.
+  Initializer bias_initializer = "zeros";                ///< The initial values of the bias.
   Regularizer depthwise_regularizer = {};                ///< A penalty on the depthwise kernel.
   Regularizer pointwise_regularizer = {};                ///< A penalty on the pointwise kernel.
   Regularizer bias_regularizer = {};                     ///< A penalty on the bias.
@@ -168,8 +167,8 @@ struct ConvTransposeOptions {
   Size<Rank> dilation_rate = 1;       ///< The distance between the elements of a window.
   std::string activation = "linear";  ///< A Keras name: "relu". Activations with arguments are layers of their own.
   bool use_bias = true;               ///< Whether a bias is added.
-  Initializer kernel_initializer = "glorot_uniform";  ///< How the kernel begins.
-  Initializer bias_initializer = "zeros";             ///< How the bias begins.
+  Initializer kernel_initializer = "glorot_uniform";  ///< The initial values of the kernel.
+  Initializer bias_initializer = "zeros";             ///< The initial values of the bias.
   Regularizer kernel_regularizer = {};                ///< A penalty on the kernel.
   Regularizer bias_regularizer = {};                  ///< A penalty on the bias.
   std::string name = {};                              ///< The layer's name; "": chosen by the model.
@@ -180,7 +179,7 @@ struct ConvTransposeOptions {
 /// Arguments of pooling layers.
 template <size_t Rank>
 struct PoolOptions {
-  Size<Rank> strides = {};        ///< How far the window moves; not given: by its own size.
+  Size<Rank> strides = {};        ///< How far the window moves; not given: the size of the window.
   std::string padding = "valid";  ///< "valid" or "same".
   std::string name = {};          ///< The layer's name; "": chosen by the model.
   bool trainable = true;          ///< False: the layer's weights stay as they are.
@@ -218,12 +217,12 @@ struct BatchNormalizationOptions {
   int64_t axis = -1;                                 ///< The axis of the channels, counted with the batch.
   double momentum = 0.99;                            ///< How much of the moving statistics stays at each step.
   double epsilon = 1e-3;                             ///< Added to the variance.
-  bool center = true;                                ///< Whether there is a beta.
-  bool scale = true;                                 ///< Whether there is a gamma.
-  Initializer beta_initializer = "zeros";            ///< How the beta begins.
-  Initializer gamma_initializer = "ones";            ///< How the gamma begins.
-  Initializer moving_mean_initializer = "zeros";     ///< How the moving mean begins.
-  Initializer moving_variance_initializer = "ones";  ///< How the moving variance begins.
+  bool center = true;                                ///< Whether the layer has a beta.
+  bool scale = true;                                 ///< Whether the layer has a gamma.
+  Initializer beta_initializer = "zeros";            ///< The initial values of beta.
+  Initializer gamma_initializer = "ones";            ///< The initial values of gamma.
+  Initializer moving_mean_initializer = "zeros";     ///< The initial values of the moving mean.
+  Initializer moving_variance_initializer = "ones";  ///< The initial values of the moving variance.
   Regularizer beta_regularizer = {};                 ///< A penalty on the beta.
   Regularizer gamma_regularizer = {};                ///< A penalty on the gamma.
   std::string name = {};                             ///< The layer's name; "": chosen by the model.
@@ -235,10 +234,10 @@ struct BatchNormalizationOptions {
 struct LayerNormalizationOptions {
   int64_t axis = -1;                       ///< The axis that is normalised, counted with the batch.
   double epsilon = 1e-3;                   ///< Added to the variance.
-  bool center = true;                      ///< Whether there is a beta.
-  bool scale = true;                       ///< Whether there is a gamma.
-  Initializer beta_initializer = "zeros";  ///< How the beta begins.
-  Initializer gamma_initializer = "ones";  ///< How the gamma begins.
+  bool center = true;                      ///< Whether the layer has a beta.
+  bool scale = true;                       ///< Whether the layer has a gamma.
+  Initializer beta_initializer = "zeros";  ///< The initial values of beta.
+  Initializer gamma_initializer = "ones";  ///< The initial values of gamma.
   Regularizer beta_regularizer = {};       ///< A penalty on the beta.
   Regularizer gamma_regularizer = {};      ///< A penalty on the gamma.
   std::string name = {};                   ///< The layer's name; "": chosen by the model.

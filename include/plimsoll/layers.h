@@ -20,11 +20,11 @@
 namespace plimsoll {
 namespace layers {
 
-/// In the shape of an Input(): a size that the data decide, Keras's None.
+/// A size in the shape of an Input() that the data determine, like Keras's None.
 inline constexpr int64_t kAnySize = -1;
 
-/// An input of a model: the shape of one sample, without the batch. It is the first entry of sequential() or a tensor
-/// that layers are called on and functional() is given.
+/// Makes an input of a model. `shape` is the shape of one sample, without the batch. Use the input as the first entry
+/// of sequential(), or call layers on it and pass it to functional().
 Tensor Input(const std::vector<int64_t>& shape, const InputOptions& options = {});
 
 /// @name Dense layers and activations
@@ -34,7 +34,7 @@ Tensor Input(const std::vector<int64_t>& shape, const InputOptions& options = {}
 Layer Dense(int64_t units, const DenseOptions& options = {});
 /// An activation by its Keras name: "relu", "gelu", "softmax".
 Layer Activation(const std::string& activation, const LayerOptions& options = {});
-/// max(x, 0), with a limit, a slope and a threshold where they are given.
+/// max(x, 0), with an optional limit, slope and threshold.
 Layer ReLU(const ReLUOptions& options = {});
 /// x above 0, negative_slope * x below.
 Layer LeakyReLU(double negative_slope = 0.3, const LayerOptions& options = {});
@@ -50,9 +50,9 @@ Layer Softmax(const SoftmaxOptions& options = {});
 
 Layer Conv1D(int64_t filters, Size<1> kernel_size, const ConvOptions<1>& options = {});  ///< Over sequences.
 Layer Conv2D(int64_t filters, Size<2> kernel_size, const ConvOptions<2>& options = {});  ///< Over images.
-/// Each channel of a sequence with a kernel of its own.
+/// A depthwise convolution over a sequence: each channel has its own kernel.
 Layer DepthwiseConv1D(Size<1> kernel_size, const DepthwiseConvOptions<1>& options = {});
-/// Each channel of an image with a kernel of its own.
+/// A depthwise convolution over an image: each channel has its own kernel.
 Layer DepthwiseConv2D(Size<2> kernel_size, const DepthwiseConvOptions<2>& options = {});
 /// A depthwise convolution over a sequence, then one that mixes the channels.
 Layer SeparableConv1D(int64_t filters, Size<1> kernel_size, const SeparableConvOptions<1>& options = {});
@@ -80,7 +80,7 @@ Layer GlobalAveragePooling2D(const GlobalPoolOptions& options = {});  ///< The m
 /// @name Normalisation and regularisation
 /// @{
 
-/// Normalises each channel by the statistics of the batch; a frozen layer by the moving statistics.
+/// Normalises each channel by the statistics of the batch. A frozen layer uses the moving statistics.
 Layer BatchNormalization(const BatchNormalizationOptions& options = {});
 /// Normalises each sample.
 Layer LayerNormalization(const LayerNormalizationOptions& options = {});
@@ -91,8 +91,9 @@ Layer Dropout(double rate, const DropoutOptions& options = {});
 /// @name Shapes and sizes
 /// @{
 
-Layer Flatten(const LayerOptions& options = {});  ///< All axes but the batch become one.
-/// Another shape of the same elements, without the batch. One size may be -1: it follows from the others.
+Layer Flatten(const LayerOptions& options = {});  ///< Joins all axes except the batch.
+/// Changes the shape of each sample. The shape is given without the batch. One size may be -1, and then it follows from
+/// the others.
 Layer Reshape(const std::vector<int64_t>& target_shape, const LayerOptions& options = {});
 Layer ZeroPadding1D(const Margins1D& padding = 1, const LayerOptions& options = {});  ///< Zeros before and after.
 Layer ZeroPadding2D(const Margins2D& padding = 1, const LayerOptions& options = {});  ///< Zeros on all sides.
@@ -102,7 +103,7 @@ Layer UpSampling1D(Size<1> size = 2, const LayerOptions& options = {});         
 Layer UpSampling2D(Size<2> size = 2, const UpSampling2DOptions& options = {});        ///< Enlarges an image.
 /// x * scale + offset.
 Layer Rescaling(double scale, double offset = 0, const LayerOptions& options = {});
-/// Marks the steps of a sequence whose values all equal `mask_value`; layers that know masks skip them.
+/// Marks the steps of a sequence whose values all equal `mask_value`; layers that support masks skip them.
 Layer Masking(double mask_value = 0, const LayerOptions& options = {});
 /// @}
 
@@ -118,11 +119,12 @@ Layer Concatenate(const ConcatenateOptions& options = {});  ///< The inputs one 
 /// @name Wrappers and other classes
 /// @{
 
-/// `layer` on each step of a sequence. The wrapper has weights of its own: other calls of `layer` do not share them.
+/// Applies `layer` to each step of a sequence. The wrapper has its own weights, which other calls of `layer` do not
+/// share.
 Layer TimeDistributed(const Layer& layer, const LayerOptions& options = {});
 
-/// Any layer class of Keras, with its configuration as JSON: what get_config() returns. "name", "trainable" and "dtype"
-/// in it count where `options` does not set them.
+/// Any layer class of Keras, with its configuration as JSON in the form that get_config() returns. "name", "trainable"
+/// and "dtype" in the JSON are used if `options` does not set them.
 Layer Custom(const std::string& class_name, const std::string& config_json = "{}", const LayerOptions& options = {});
 /// @}
 
@@ -131,8 +133,8 @@ Layer Custom(const std::string& class_name, const std::string& config_json = "{}
 /// Functions of keras.ops on tensors of a functional model.
 namespace ops {
 
-/// `sections` equal parts of a tensor along `axis`, counted with the batch. An impossible number of sections gives one
-/// tensor that functional() refuses.
+/// Splits a tensor into `sections` equal parts along `axis`, counted with the batch. If the number of sections is
+/// impossible, the result is one tensor that functional() refuses.
 std::vector<Tensor> split(const Tensor& tensor, int64_t sections, int64_t axis);
 
 }  // namespace ops

@@ -1,5 +1,5 @@
 /// @file
-/// What training minimises and what it reports: the losses and metrics of Keras.
+/// The losses and metrics of Keras. Training minimises the loss and reports the metrics.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 #pragma GCC visibility push(default)
 namespace plimsoll {
 
-/// A loss function. Implicitly made from a Keras name, "mse", or from a function in plimsoll::losses.
+/// A loss function. It is made implicitly from a Keras name, "mse", or by a function in plimsoll::losses.
 class Loss : public ConfigValue {
  public:
   /// The loss of this Keras name.
@@ -46,7 +46,7 @@ struct SparseCategoricalCrossentropyOptions {
 /// Arguments of CategoricalCrossentropy() and BinaryCrossentropy().
 struct CrossentropyOptions {
   bool from_logits = false;    ///< Whether the model's output is logits, not probabilities.
-  double label_smoothing = 0;  ///< From 0 to 1: by how much targets are moved towards the uniform distribution.
+  double label_smoothing = 0;  ///< From 0 to 1: how far targets are moved towards the uniform distribution.
 };
 
 /// Cross-entropy with labels that are class numbers.
@@ -58,18 +58,18 @@ Loss BinaryCrossentropy(const CrossentropyOptions& options = {});
 Loss MeanSquaredError();   ///< Mean of (target - prediction)².
 Loss MeanAbsoluteError();  ///< Mean of |target - prediction|.
 
-/// Any other loss class of Keras, with its configuration as JSON: what get_config() returns.
+/// Any other loss class of Keras, with its configuration as JSON in the form that get_config() returns.
 Loss Custom(const std::string& class_name, const std::string& config_json = "{}");
 
 }  // namespace losses
 
-/// Metrics that need arguments; the others are named by text.
+/// Metrics that need arguments. Other metrics are given by their Keras names.
 namespace metrics {
 
 /// The share of predictions on the right side of `threshold`.
 Metric BinaryAccuracy(double threshold = 0.5);
 
-/// Any other metric class of Keras, with its configuration as JSON: what get_config() returns.
+/// Any other metric class of Keras, with its configuration as JSON in the form that get_config() returns.
 Metric Custom(const std::string& class_name, const std::string& config_json = "{}");
 
 }  // namespace metrics

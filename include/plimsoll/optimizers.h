@@ -1,5 +1,5 @@
 /// @file
-/// How weights are updated: the optimizers of Keras and their learning-rate schedules.
+/// The optimizers of Keras, which update the weights, and their learning-rate schedules.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ Schedule ExponentialDecay(double initial_learning_rate, int64_t decay_steps, dou
 Schedule InverseTimeDecay(double initial_learning_rate, int64_t decay_steps, double decay_rate,
                           const DecayOptions& options = {});
 
-/// values[i] up to step boundaries[i], the last value afterwards. There must be one value more than boundaries.
+/// values[i] up to step boundaries[i], then the last value. There must be one more value than boundaries.
 Schedule PiecewiseConstantDecay(const std::vector<int64_t>& boundaries, const std::vector<double>& values);
 
 /// Arguments of PolynomialDecay().
@@ -69,18 +69,18 @@ Schedule PolynomialDecay(double initial_learning_rate, int64_t decay_steps, cons
 
 /// Arguments of CosineDecay().
 struct CosineDecayOptions {
-  double alpha = 0;                          ///< The least rate, as a fraction of the highest.
+  double alpha = 0;                          ///< The lowest rate, as a fraction of the highest.
   std::optional<double> warmup_target = {};  ///< The rate to rise to first; absent: no warm-up.
-  int64_t warmup_steps = 0;                  ///< How many steps that takes.
+  int64_t warmup_steps = 0;                  ///< The number of warm-up steps.
 };
-/// Down along half a cosine, after a linear warm-up where one is asked for.
+/// Decays along half a cosine, after an optional linear warm-up.
 Schedule CosineDecay(double initial_learning_rate, int64_t decay_steps, const CosineDecayOptions& options = {});
 
 /// Arguments of CosineDecayRestarts().
 struct CosineDecayRestartsOptions {
-  double t_mul = 2;  ///< How much longer each period is than the one before; at least 1.
-  double m_mul = 1;  ///< The highest rate of a period, relative to that of the one before.
-  double alpha = 0;  ///< The least rate, as a fraction of the initial one.
+  double t_mul = 2;  ///< The length of a period relative to the period before; at least 1.
+  double m_mul = 1;  ///< The highest rate of a period, relative to the highest rate of the period before.
+  double alpha = 0;  ///< The lowest rate, as a fraction of the initial rate.
 };
 /// Cosine decays one after the other.
 Schedule CosineDecayRestarts(double initial_learning_rate, int64_t first_decay_steps,
@@ -129,13 +129,13 @@ struct AdamWOptions {
 };
 
 Optimizer SGD(const SGDOptions& options = {});       ///< Stochastic gradient descent, with or without momentum.
-Optimizer SGD(const LearningRate& learning_rate);    ///< With the other arguments' defaults.
+Optimizer SGD(const LearningRate& learning_rate);    ///< All other arguments have their defaults.
 Optimizer Adam(const AdamOptions& options = {});     ///< Adam.
-Optimizer Adam(const LearningRate& learning_rate);   ///< With the other arguments' defaults.
+Optimizer Adam(const LearningRate& learning_rate);   ///< All other arguments have their defaults.
 Optimizer AdamW(const AdamWOptions& options = {});   ///< Adam with weight decay.
-Optimizer AdamW(const LearningRate& learning_rate);  ///< With the other arguments' defaults.
+Optimizer AdamW(const LearningRate& learning_rate);  ///< All other arguments have their defaults.
 
-/// Any other optimizer class of Keras, with its configuration as JSON: what get_config() returns.
+/// Any other optimizer class of Keras, with its configuration as JSON in the form that get_config() returns.
 Optimizer Custom(const std::string& class_name, const std::string& config_json = "{}");
 
 }  // namespace optimizers

@@ -1,5 +1,5 @@
 /// @file
-/// How a model is planned and run.
+/// The options for planning and running a model.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 #pragma GCC visibility push(default)
 namespace plimsoll {
 
-/// The options that a plan is made with. They mean what the program's flags of the same names mean.
+/// The options of a plan. They have the same meaning as the program's flags of the same names.
 struct Options {
   /// Samples per batch. With gradient_accumulation_steps of 1 this is the effective batch: the samples per optimizer
   /// step.
@@ -22,25 +22,25 @@ struct Options {
   /// Samples computed at once. It changes memory and speed, and the result only by rounding. 0: the planner chooses.
   int64_t micro_batch = 0;
 
-  /// The bytes that the whole process may hold, such as "256MiB", with what the program held before the model was made.
-  /// On a GPU it bounds the GPU's memory instead. "": what is free, less a margin.
+  /// The memory that the whole process may hold, such as "256MiB". It includes the memory that the program held before
+  /// the model was made. On a GPU, it limits the GPU's memory instead. "": the free memory less a margin.
   std::string budget = {};
-  /// On a GPU: the bytes of host memory that offloaded values may take. "": most of what is free; "0": no offload.
+  /// On a GPU: the bytes of host memory that offloaded values may take. "": most of the free memory; "0": no offload.
   std::string host_budget = {};
-  /// "auto", "cpu", "gpu", "gpu:1", or the profile of a GPU elsewhere ("rtx-4090-24g"), which can only be planned for.
+  /// "auto", "cpu", "gpu", "gpu:1", or the name of a GPU profile ("rtx-4090-24g"), which can only be planned for.
   std::string device = "auto";
-  /// "float32", "mixed_bfloat16" or "mixed_float16". "": as the model's layers say.
+  /// "float32", "mixed_bfloat16" or "mixed_float16". "": the precision of the model's layers.
   std::string precision = {};
   /// Patterns of layer names that stay in float32 under a mixed precision.
   std::vector<std::string> float32_layers = {};
   /// Levers that the planner may not use: "micro-batch", "recompute", "offload".
   std::vector<std::string> forbid = {};
-  /// If it is not empty, the planner uses these levers alone.
+  /// If the list is not empty, the planner uses only these levers.
   std::vector<std::string> allow = {};
-  /// BatchNormalization if the batch is split: "exact" refuses to split it, "per-micro-batch" takes the statistics of
-  /// each micro-batch, which changes the training.
+  /// How BatchNormalization limits micro-batches. "exact" refuses to split the batch. "per-micro-batch" uses the
+  /// statistics of each micro-batch, which changes the training.
   std::string batchnorm = "exact";
-  /// On a GPU: take memory as it is needed, instead of the whole arena at the start.
+  /// On a GPU: allocate memory as it is needed, instead of the whole arena at the start.
   bool memory_growth = false;
   /// On a GPU: matrix products in float32 may be rounded to tf32.
   bool tf32 = true;
@@ -58,7 +58,7 @@ struct Options {
   int threads = 0;
   /// The seed of initial weights, shuffling and dropout.
   uint64_t seed = 0;
-  /// Is told what a user should know, such as a metric in the file that is not computed. May be empty.
+  /// Receives notes for the user, such as a metric in the file that is not computed. May be empty.
   std::function<void(const std::string&)> on_note = {};
 };
 

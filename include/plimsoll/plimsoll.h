@@ -17,9 +17,8 @@
 /// require(trained.fit(Data::arrays(x, y), {.epochs = 3, .validation_split = 0.1}));
 /// require(trained.save("trained.keras"));
 /// @endcode
-///
-/// Everything that can go wrong comes back as a Result, in the words of this interface; nothing throws but require(),
-/// which turns an error into an exception, and nothing ends the process.
+/// All errors are returned in a Result, and their messages name the options of this interface. Only require() throws;
+/// it turns an error into an exception. No function ends the process.
 #pragma once
 
 #include "plimsoll/array.h"        // IWYU pragma: export

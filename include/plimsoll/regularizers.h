@@ -9,7 +9,7 @@
 #pragma GCC visibility push(default)
 namespace plimsoll {
 
-/// A penalty on a weight; none by default. Implicitly made from a Keras name, "l2", or from a function in
+/// A penalty on a weight; none by default. It is made implicitly from a Keras name, "l2", or by a function in
 /// plimsoll::regularizers.
 class Regularizer : public ConfigValue {
  public:
@@ -29,7 +29,7 @@ namespace regularizers {
 
 Regularizer L1(double l1 = 0.01);                ///< l1 * sum of |w|.
 Regularizer L2(double l2 = 0.01);                ///< l2 * sum of w².
-Regularizer L1L2(double l1 = 0, double l2 = 0);  ///< Both.
+Regularizer L1L2(double l1 = 0, double l2 = 0);  ///< The sum of L1 and L2.
 
 }  // namespace regularizers
 }  // namespace plimsoll

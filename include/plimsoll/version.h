@@ -1,12 +1,12 @@
 /// @file
-/// The version of Plimsoll. This is its only place: the build system and the program read it here.
+/// The version of Plimsoll. It is defined only here; the build system and the program read it from this file.
 #pragma once
 
-/// Changes when a program written for the version before may have to be changed.
+/// Changes if programs for the earlier version may have to be changed.
 #define PLIMSOLL_VERSION_MAJOR 1
-/// Changes when something is added.
+/// Changes if features are added.
 #define PLIMSOLL_VERSION_MINOR 0
-/// Changes when faults are mended and nothing is added.
+/// Changes if bugs are fixed and no features are added.
 #define PLIMSOLL_VERSION_PATCH 0
 
 /// @cond

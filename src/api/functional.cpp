@@ -43,9 +43,8 @@ class CallGraph {
   const std::vector<const DescribedLayer*>& layers() const { return layers_; }
   // The calls of a layer, in topological order.
   const std::vector<const CallNode*>& calls(const DescribedLayer* layer) const { return calls_.at(layer); }
-  size_t number(const CallNode* node) const {
-    return numbers_.at(node);
-  }  // the position of the call among the calls of its layer
+  // Returns the position of a call among the calls of its layer.
+  size_t number(const CallNode* node) const { return numbers_.at(node); }
 
  private:
   Status take_inputs(const std::vector<Tensor>& inputs) {

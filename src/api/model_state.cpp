@@ -210,7 +210,7 @@ Result<Logs> ModelState::finish() {
                     fmt::format("the loss is {}: training has diverged", logs.loss()),
                     {"every element of the batch is finite", "the weights are no longer usable"},
                     {"a smaller learning rate: optimizers::Adam({.learning_rate = 1e-4})",
-                     "inputs near 1: layers::Rescaling(1.0 / 255)"}});
+                     "scale the inputs to about 1: layers::Rescaling(1.0 / 255)"}});
 }
 
 const Weight* ModelState::find_weight(const std::string& name) const {

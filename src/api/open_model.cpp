@@ -92,8 +92,8 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   auto model = Model::create(description, overrides);
   if (!model) {
     Error error = model.error();
-    if (error.code == ErrorCode::kBadConfig &&
-        !any_override(overrides))  // with overrides, the flags may be wrong instead of the file
+    // With overrides, the flags may be wrong instead of the file.
+    if (error.code == ErrorCode::kBadConfig && !any_override(overrides))
       error.what = fmt::format("{}: {}", name, error.what);
     if (error.remedies.empty() && error.code == ErrorCode::kBadConfig)
       error.remedy("correct the named value, or save the model again from Keras: model.save('model.keras')");

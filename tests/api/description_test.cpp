@@ -1,4 +1,5 @@
-// What the C++ interface describes can be opened by the engine, and every mistake is an error that names it.
+// Tests that the engine can open every model that the C++ interface describes, and that every mistake gives an error
+// that names it.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -22,7 +23,7 @@ std::string golden(const std::string& name) {
   return std::string(PLIMSOLL_SOURCE_DIR) + "/tests/golden/" + name;
 }
 
-// An error of this code whose text has all these words and speaks of no flag.
+// Expects an error with this code whose text contains all these words and no flag.
 template <typename T>
 void expect_error(const Result<T>& result, ErrorCode code, const std::vector<std::string>& words) {
   ASSERT_FALSE(result.has_value()) << "no error with " << (words.empty() ? "" : words[0]);
@@ -175,7 +176,7 @@ TEST(Compile, LossesAreGivenOnceOrPerOutputOrByName) {
 TEST(Compile, MistakesAreNamed) {
   const Description model = require(two_inputs_two_outputs());
   const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
-  expect_error(model.compile({}), ErrorCode::kUsage, {"no loss"});
+  expect_error(model.compile({}), ErrorCode::kUsage, {"the loss is missing"});
   expect_error(model.compile({.loss = {"mse", "mse", "mse"}}), ErrorCode::kBadConfig, {"price", "kind"});
   expect_error(model.compile({.loss = {{"prize", "mse"}, {"kind", "mse"}}}), ErrorCode::kBadConfig, {"prize"});
   expect_error(model.compile({.loss = {{"kind", "mse"}, {"kind", "mae"}}}), ErrorCode::kUsage, {"kind", "twice"});

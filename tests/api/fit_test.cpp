@@ -1,4 +1,5 @@
-// Training through the C++ interface: arrays and sources give the same weights, callbacks have power, runs resume.
+// Tests training through the C++ interface: arrays and sources give the same weights, callbacks can change the run, and
+// runs resume.
 #include <atomic>
 #include <fstream>
 #include <map>
@@ -36,7 +37,7 @@ struct TwoInputs {
   Data data() const { return Data::arrays({{"image", image}, {"age", age}}, {{"kind", kind}, {"price", price}}); }
 };
 
-// Batches in their order, of a length that nobody is told.
+// A source that yields batches in order, without a known length.
 class Rows final : public DataSource {
  public:
   explicit Rows(const TwoInputs& all) : all_(all) {}
@@ -127,7 +128,7 @@ TEST(Fit, AccumulationOverBatchesOfASourceIsTheLargeBatch) {
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted.at(name)[i], 2e-5) << name;
 }
 
-// A large step towards each sample's own label, one sample at a time: the order decides where the weights end.
+// Each step is large and uses one sample, so the final weights depend on the order of the samples.
 TEST(Fit, AShuffleIsANewOrderThatTheSeedDecides) {
   const TwoInputs all;
   const auto trained = [&](bool shuffle, uint64_t seed) {
@@ -168,7 +169,7 @@ TEST(Fit, CallbacksLookChangeTheRateAndStop) {
   ASSERT_EQ(rates.size(), 8U);
   for (size_t i = 0; i < rates.size(); ++i) EXPECT_NEAR(rates[i], 0.01 / std::pow(2, i), 1e-9) << i;
   EXPECT_NEAR(require(model.learning_rate()), 0.01 / 256, 1e-9);
-  // The same by hand.
+  // The same computation by hand.
   plimsoll::Model other = require(plimsoll::Model::create(two_inputs(), small_options()));
   for (int64_t i = 0; i < 8; ++i) {
     const int64_t first = i % 6 * kSmallBatch;
@@ -251,7 +252,7 @@ TEST(Fit, ValidatesAndStopsEarly) {
   EXPECT_EQ(early.epochs.size(), 4U);
 }
 
-// Both kinds of data: interrupted after some steps and resumed, the weights are those of a run that was never stopped.
+// For both kinds of data: a run that is interrupted and resumed gives the same weights as an uninterrupted run.
 TEST(Fit, ResumesToTheSameWeights) {
   const TwoInputs all;
   Rows rows(all);
@@ -293,7 +294,7 @@ TEST(Checkpoint, CarriesAModelOverToAnotherPlan) {
   const double loss = require(model.step(all.rows(0, kSmallBatch))).loss();
   EXPECT_NEAR(require(cut.step(all.rows(0, kSmallBatch))).loss(), loss, 1e-5);
   const Weights wanted = weights_of(model);
-  for (const auto& [name, values] : weights_of(cut))  // the optimizer's state came along
+  for (const auto& [name, values] : weights_of(cut))  // equal only if the optimizer's state was restored too
     for (size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], wanted.at(name)[i], 1e-5) << name;
   plimsoll::Model other = small_trained();
   expect_error(other.load_checkpoint(folder / "state"), ErrorCode::kBadCheckpoint, {"another model"});
@@ -377,7 +378,7 @@ TEST(SampleWeights, CountAsInALoopOverSamples) {
   expect_error(weighted.step(batch), ErrorCode::kDataNotFinite, {"Batch::sample_weight"});
 }
 
-// Several models, each on a thread of its own.
+// Several models, each on its own thread.
 TEST(Threads, ModelsTrainSideBySide) {
   const TwoInputs all;
   const auto train = [&] {
@@ -392,7 +393,7 @@ TEST(Threads, ModelsTrainSideBySide) {
   for (std::thread& thread : threads) thread.join();
   for (const Weights& one : got) expect_same(one, wanted, "thread");
   plimsoll::Model model = require(plimsoll::Model::create(two_inputs(), small_options()));
-  std::thread other([&] { require(model.fit(all.data(), {.epochs = 4})); });  // made here, used there
+  std::thread other([&] { require(model.fit(all.data(), {.epochs = 4})); });  // the model was made on another thread
   other.join();
   expect_same(weights_of(model), wanted, "handed over");
 }

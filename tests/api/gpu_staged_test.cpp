@@ -56,7 +56,7 @@ TEST_F(GpuStaged, AModelCountsItsStagedBatchAndNotTheHostsBytes) {
   const Session& session = model->run().session();
   const Plan& plan = session.plan();
   EXPECT_GE(plan.data_bytes, kBatch * 64 * 64 * 3 * 4);
-  // The bound was verified against what the GPU holds: a process's first context alone takes tens of MiB of it.
+  // The bound was checked against the GPU memory in use. The first context of a process alone takes tens of MiB.
   EXPECT_LE(session.overhead_measured_bytes(), plan.overhead_bytes);
   const auto x = plimsoll::random_uniform(Dims{kBatch, 64, 64, 3}, 1);
   const auto y = plimsoll::random_integers(10, Dims{kBatch}, 2);

@@ -1,4 +1,5 @@
-// The C++ interface checks what it is given: every fault is an error that names it, and none is a wrong number.
+// Tests that the C++ interface checks its arguments: every mistake gives an error that names it, and no mistake gives a
+// wrong number.
 #include <limits>
 
 #include "tests/api/support.h"
@@ -154,7 +155,7 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
   expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"a window of 8 samples is in progress, and 0 of them"});
   expect_error(model.apply(), ErrorCode::kUsage, {"begun for 8 samples, 0 were given"});
   require(model.accumulate(samples.batch()));
-  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"4 of them were given"});
+  expect_error(model.begin(kSmallBatch), ErrorCode::kUsage, {"4 of them were accumulated"});
   expect_error(model.step(samples.batch()), ErrorCode::kUsage, {"step() inside a window"});
   expect_error(model.fit(samples.data()), ErrorCode::kUsage, {"fit() inside a window"});
   expect_error(model.evaluate(samples.data()), ErrorCode::kUsage, {"evaluate() inside a window"});
@@ -169,7 +170,7 @@ TEST(ModelOrder, AWindowEndsBeforeTheNextBegins) {
   require(model.accumulate(samples.batch()));
   expect_error(model.accumulate(samples.batch()), ErrorCode::kUsage, {"begun for 8 samples, this batch makes 12"});
   const double loss = require(model.apply()).loss();
-  // The refused calls changed nothing: the same window without them has the same loss.
+  // The refused calls had no effect: the same window without them has the same loss.
   plimsoll::Model other = small_trained(in_windows());
   require(other.begin(2 * kSmallBatch));
   for (int i = 0; i < 2; ++i) require(other.accumulate(samples.batch()));
@@ -225,7 +226,7 @@ TEST(ModelOptions, ValuesOutOfRangeAreNamed) {
   expect_error(create({.device = "gpu:x"}), ErrorCode::kUsage, {"options.device = \"gpu:x\""});
   expect_error(create({.device = "abacus"}), ErrorCode::kUsage, {"abacus"});
   expect_error(create({.precision = "float8"}), ErrorCode::kUsage, {"options.precision = \"float8\""});
-  expect_error(create({.forbid = {"levitate"}}), ErrorCode::kUsage, {"no lever 'levitate'"});
+  expect_error(create({.forbid = {"levitate"}}), ErrorCode::kUsage, {"unknown lever 'levitate'"});
   expect_error(create({.forbid = {"recompute"}, .allow = {"recompute"}}), ErrorCode::kUsage, {"cannot be both"});
   expect_error(create({.batchnorm = "sometimes"}), ErrorCode::kUsage, {"Options::batchnorm", "sometimes"});
   expect_error(create({.input_shape = {0}}), ErrorCode::kUsage, {"Options::input_shape"});
@@ -243,7 +244,7 @@ TEST(ModelOptions, WhatDoesNotFitAdvisesOptions) {
                {"options.budget"});
   expect_error(plimsoll::Model::create(coupled, {.batch_size = 64, .micro_batch = 8}),
                ErrorCode::kBatchNormForbidsMicroBatch,
-               {"options.micro_batch = 8 would change", "leave options.micro_batch out"});
+               {"options.micro_batch = 8 would change", "remove options.micro_batch"});
   EXPECT_TRUE(plimsoll::Model::create(coupled, {.batch_size = 64, .micro_batch = 8, .batchnorm = "per-micro-batch"}));
 }
 

@@ -1,4 +1,4 @@
-// One object from options to a session that trains: what it plans, and how it changes its plan.
+// Tests Run: the plan that it makes from options, and how it switches to another plan.
 #include "search/prefetch.h"
 #include "search/recompute_levels.h"
 #include "tests/support/memory_data.h"
@@ -72,7 +72,7 @@ TEST(RunTest, ABudgetThatNothingFitsLeavesTheRunAsItWas) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(step(*changed, data), step(*same, data));
 }
 
-// Whoever asks for a batch to be read ahead has its bytes in the plan, and nobody else has.
+// A plan counts the bytes of a prefetched batch only if the options ask for prefetching.
 TEST(RunTest, APlanHoldsTheBytesOfABatchThatIsReadAhead) {
   RunOptions options;
   options.batch_size = kBatch;

@@ -1,5 +1,5 @@
-// A device with memory of its own has a batch staged there, whoever drives it: every plan counts it, and what the
-// program held of that memory before. The host's bytes are no part of either.
+// On a device with its own memory, each input batch is staged in that memory. Every plan counts the staged batch and
+// the device memory that the program held before. Host memory counts for neither.
 #include "api/model_state.h"
 #include "backends/cuda/cuda.h"
 #include "device/process_memory.h"
@@ -137,7 +137,8 @@ TEST_F(ModelOnADevice, CountsWhatTheProgramHeldThereBefore) {
   EXPECT_NE(text.substr(line, text.find('\n', line) - line).find("104,857,600"), std::string::npos) << text;
 }
 
-// The smallest plan of an error that says it does not fit: "... needs 32.1 MiB (33608960 bytes), ...".
+// Returns the bytes of the smallest plan from an error of a plan that does not fit: "... needs 32.1 MiB (33608960
+// bytes), ...".
 Bytes least_of(const Result<std::unique_ptr<ModelState>>& refused) {
   if (refused) throw std::runtime_error("it fits");
   const std::string fact = refused.error().facts.at(0);
@@ -153,8 +154,8 @@ TEST_F(ModelOnADevice, WhatTheProgramHeldThereIsNoLongerFree) {
   EXPECT_FALSE(model_on(held, std::to_string(least + held->before - 1)));
 }
 
-// A batch of another size needs kernels of its own, and they count: as many sizes run as the budget has room for, and
-// what ran before still does.
+// A batch of another size needs its own kernels, and these count against the budget. New sizes run until the budget has
+// no more room. Sizes that ran before still run after that.
 TEST_F(ModelOnADevice, BatchesOfManySizesStayInsideTheBudget) {
   constexpr int64_t kMost = 128;
   const auto state = std::make_shared<PretendState>();

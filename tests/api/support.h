@@ -26,7 +26,7 @@ inline plimsoll::Description regression_model(double rate = 0.01) {
       model.compile({.optimizer = optimizers::SGD({.learning_rate = rate}), .loss = losses::MeanSquaredError()}));
 }
 
-// A model takes the GPU where there is one. There two runs of the same differ by rounding.
+// A model uses the GPU if there is one. On a GPU, two equal runs differ by rounding.
 inline bool on_gpu() {
   return devices().back() == "gpu";
 }
@@ -53,7 +53,7 @@ struct Samples {
   float& pixel(size_t i) { return require(x.values<float>())[i]; }
 };
 
-// An error of this code whose text says all of this, and speaks of no flag.
+// Expects an error with this code whose text contains all these words and no flag.
 template <typename T>
 void expect_error(const Result<T>& result, ErrorCode code, const std::vector<std::string>& words) {
   ASSERT_FALSE(result.has_value());
@@ -63,7 +63,7 @@ void expect_error(const Result<T>& result, ErrorCode code, const std::vector<std
   EXPECT_EQ(text.find("--"), std::string::npos) << text;
 }
 
-// The next step gives what it would have given if nothing had been refused before.
+// Expects that the next step gives the same result as without the refused calls before it.
 inline void expect_untouched(plimsoll::Model& model) {
   plimsoll::Model other = small_trained();
   const Samples samples;

@@ -1,4 +1,4 @@
-// Errors of the parts that the program and the C++ interface share leave the interface in its own words.
+// Tests that errors from code shared with the program name the options of the C++ interface instead of flags.
 #include "api/words.h"
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ TEST(ApiWords, FlagsBecomeOptions) {
   EXPECT_EQ(what("--micro-batch 8: too large"), "options.micro_batch = 8: too large");
   EXPECT_EQ(remedies({"--budget 48MiB   what the smallest plan needs"}),
             std::vector<std::string>{"options.budget = \"48MiB\"   what the smallest plan needs"});
-  EXPECT_EQ(remedies({"--budget 48MiB, and leave --micro-batch out"}),
-            std::vector<std::string>{"options.budget = \"48MiB\", and leave options.micro_batch out"});
+  EXPECT_EQ(remedies({"--budget 48MiB, and remove --micro-batch"}),
+            std::vector<std::string>{"options.budget = \"48MiB\", and remove options.micro_batch"});
   EXPECT_EQ(remedies({"a smaller --budget, or a higher limit (ulimit -v)"}),
             std::vector<std::string>{"a smaller options.budget, or a higher limit (ulimit -v)"});
   EXPECT_EQ(remedies({"--input-shape 224,224,3   the shape of one sample"}),
