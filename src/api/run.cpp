@@ -24,8 +24,7 @@ Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSetti
   if (!made)
     return fail(ErrorCode::kDoesNotFit,
                 fmt::format("no plan can keep a share of {} of the live set on the device", forced.kept));
-  if (request.device->info().own_memory)
-    made->settings.set(kPrefetch, forced.prefetch);  // prefetches into host memory
+  if (request.device->info().own_memory) made->settings.set(kPrefetch, forced.prefetch);  // prefetches into host memory
   PLIMSOLL_ASSIGN(made->program, program_digest(request, micro));
   PLIMSOLL_TRY(validate(*made));
   SearchResult result;
