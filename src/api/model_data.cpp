@@ -212,7 +212,7 @@ Result<FitOptions> ModelState::fit_options(const plimsoll::FitOptions& options, 
           fmt::format("FitOptions::reduce_lr_on_plateau.factor must lie between 0 and 1, got {}", plateau->factor));
     if (!run_->model().optimizer().schedule.is_null())
       return fail(ErrorCode::kUsage,
-                  "FitOptions::reduce_lr_on_plateau has no effect: a schedule sets the learning rate of this model's "
+                  "FitOptions::reduce_lr_on_plateau is not possible: a schedule sets the learning rate of this model's "
                   "optimizer");
     made.callbacks.reduce_lr = ReduceLrOnPlateau{plateau->monitor, plateau->patience, plateau->factor};
   }
