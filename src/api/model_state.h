@@ -19,6 +19,7 @@ class ModelState {
   // Returns a run that is planned but holds no memory.
   static Result<std::unique_ptr<Run>> plan_run(const DescribedModel& description, const plimsoll::Options& options,
                                                Bytes resident_before, WrapBackend wrap_backend = {});
+  ~ModelState() { run_->backend().enter_thread(); }  // another thread may have made the model
   static Result<plimsoll::Plan> plan_only(const DescribedModel& description, const plimsoll::Options& options,
                                           Bytes resident_before);
 

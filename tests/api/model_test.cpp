@@ -214,7 +214,7 @@ TEST(ModelOptions, ValuesOutOfRangeAreNamed) {
   expect_error(create({.micro_batch = -1}), ErrorCode::kUsage, {"Options::micro_batch"});
   expect_error(create({.batch_size = 4, .micro_batch = 5}), ErrorCode::kUsage, {"micro_batch 5 is larger"});
   expect_error(create({.threads = std::numeric_limits<int>::max()}), ErrorCode::kUsage,
-               {"options.threads = 2147483647", "at most 65536"});
+               {"options.threads = 2147483647", "the maximum is 65536 threads"});
   expect_error(create({.threads = -3}), ErrorCode::kUsage, {"Options::threads", "got -3"});
   expect_error(create({.batch_size = int64_t{1} << 40, .gradient_accumulation_steps = int64_t{1} << 40}),
                ErrorCode::kUsage, {"too many samples to count"});
