@@ -112,6 +112,7 @@ def files(tmp_path_factory):
 def long_run(folder):
     """A run that holds the checkpoint folder and the log."""
     flags = shlex.split("model.keras --data x.npy,y.npy --batch-size 4 --checkpoint run --resume --epochs 1000000 --log a.jsonl")
+    (folder / "a.jsonl").unlink(missing_ok=True)  # steps of an earlier run would end the wait too early
     process = checkpoints.start("fit", *flags, cwd=folder)
     checkpoints.wait_until(lambda: checkpoints.steps_in(folder / "a.jsonl") > 0, process)
     return process
