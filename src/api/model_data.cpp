@@ -21,6 +21,18 @@ Status at_least(int64_t value, int64_t least, const char* option) {
   return fail(ErrorCode::kUsage, fmt::format("FitOptions::{} must be at least {}, got {}", option, least, value));
 }
 
+// Sets a flag, and clears it even if a callback throws.
+class FlagGuard {
+ public:
+  explicit FlagGuard(bool& flag) : flag_(flag) { flag_ = true; }
+  ~FlagGuard() { flag_ = false; }
+  FlagGuard(const FlagGuard&) = delete;
+  FlagGuard& operator=(const FlagGuard&) = delete;
+
+ private:
+  bool& flag_;
+};
+
 // Returns a digest of the first and the last rows. It detects that a run is resumed with another data set.
 std::string contents_of(const Arrays& arrays) {
   constexpr size_t kEnds = 65536;
@@ -75,8 +87,12 @@ Status ModelState::for_each_batch(const Data& data, bool targets, const Use& use
   }
 }
 
-Result<Logs> ModelState::evaluate(const Data& data, const std::atomic<bool>* stop) {
-  if (!fitting_) PLIMSOLL_TRY(check_between("evaluate()"));
+Result<Logs> ModelState::evaluate(const Data& data) {
+  PLIMSOLL_TRY(check_between("evaluate()"));
+  return evaluate_all(data, nullptr);
+}
+
+Result<Logs> ModelState::evaluate_all(const Data& data, const std::atomic<bool>* stop) {
   const PhasePlan* phase = session().plan().phase(PhaseKind::kEvaluate);
   if (phase == nullptr)
     return fail(
@@ -265,13 +281,15 @@ Result<History> ModelState::fit(plimsoll::Model& self, const Data& data, const p
   };
   const Data rest = options.validation_split > 0 ? rows_of(data, split, all.samples) : Data();
   if (options.validation)
-    validate = [&] { return metrics_of(evaluate(*options.validation, options.stop)); };
+    validate = [&] { return metrics_of(evaluate_all(*options.validation, options.stop)); };
   else if (options.validation_split > 0)
-    validate = [&] { return metrics_of(evaluate(rest, options.stop)); };
+    validate = [&] { return metrics_of(evaluate_all(rest, options.stop)); };
   FitBridge bridge(self, *this, options);
-  fitting_ = true;
-  auto result = run_->fit(*windows, validate, made, bridge);
-  fitting_ = false;
+  const auto fitting = [&] {
+    const FlagGuard guard(fitting_);
+    return run_->fit(*windows, validate, made, bridge);
+  };
+  auto result = fitting();
   PLIMSOLL_TRY(result);
   History history;
   for (const EpochEvent& epoch : result->history) history.epochs.push_back(logs_of(epoch.metrics));

@@ -28,7 +28,7 @@ class ModelState {
   Status begin(int64_t samples);
   Status accumulate(const Batch& batch);
   Result<Logs> apply();
-  Result<Logs> evaluate(const Data& data, const std::atomic<bool>* stop = nullptr);
+  Result<Logs> evaluate(const Data& data);
   Status predict(const Data& data, const TakeRows& take);
   Result<std::vector<Array>> predict(const Data& data);
 
@@ -60,6 +60,8 @@ class ModelState {
   Result<Logs> finish();
   const Weight* find_weight(const std::string& name) const;
   nlohmann::json identity() const;
+  // Evaluates without a check of the order of calls, because fit() validates with it.
+  Result<Logs> evaluate_all(const Data& data, const std::atomic<bool>* stop);
   Status check_fit(const Data& data, const plimsoll::FitOptions& options) const;
   Status check_monitor(const char* option, const std::string& metric, bool validates) const;
   Result<FitOptions> fit_options(const plimsoll::FitOptions& options, bool validates);

@@ -200,12 +200,19 @@ TEST(Fit, ErrorsOfCallbacksAndSourcesEndIt) {
   const auto inside = std::make_shared<callbacks::Lambda>([&](Training& training, const Logs&) -> Result<void> {
     expect_error(training.model().step(all.rows(0, 1)), ErrorCode::kUsage, {"step() inside a callback of fit()"});
     expect_error(training.model().fit(all.data()), ErrorCode::kUsage, {"fit() inside a callback of fit()"});
+    expect_error(training.model().evaluate(all.data()), ErrorCode::kUsage, {"evaluate() inside a callback of fit()"});
+    expect_error(training.model().predict(all.data()), ErrorCode::kUsage, {"predict() inside a callback of fit()"});
     expect_error(training.set_learning_rate(NAN), ErrorCode::kUsage, {"a learning rate is"});
     expect_error(training.set_learning_rate(-1), ErrorCode::kUsage, {"a learning rate is"});
     EXPECT_TRUE(training.model().weight("price/kernel"));
     return {};
   });
   EXPECT_TRUE(model.fit(all.data(), {.callbacks = {inside}}));
+  const auto throws = std::make_shared<callbacks::Lambda>(
+      [](Training&, const Logs&) -> Result<void> { throw std::runtime_error("thrown by a callback"); });
+  const auto thrown = model.fit(all.data(), {.callbacks = {throws}});
+  ASSERT_FALSE(thrown);
+  EXPECT_NE(to_text(thrown.error()).find("thrown by a callback"), std::string::npos) << to_text(thrown.error());
   EXPECT_TRUE(model.step(all.rows(0, kSmallBatch)));
 }
 
