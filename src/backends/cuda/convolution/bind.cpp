@@ -13,6 +13,7 @@
 #include "backends/cuda/convolution/bind_im2col.h"
 #include "backends/cuda/convolution/bind_implicit_gemm.h"
 #include "backends/cuda/convolution/bind_shapes.h"
+#include "backends/cuda/convolution/depthwise_launch.h"
 #include "backends/cuda/convolution/im2col.h"
 #include "backends/cuda/convolution/launch.h"
 #include "backends/cuda/convolution/space_to_depth.h"
@@ -118,21 +119,27 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   return problem;
 }
 
+// Depthwise kernels where they take the shape (their weights are row-major), else one thread per element.
 std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, const Convolution& c) {
   const DirectConvolution d = direct_shape(c, node.kernel != kDirectKernel);
+  const bool depthwise = node.kernel == kDirectKernel && is_depthwise(d);
   const std::string& op = node.node.op;
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
   const cudaStream_t stream = context.stream;
   if (op == "conv2d") {
     void* const bias = c.bias ? node.inputs[2] : nullptr;
-    return launching(context, text_of(op, c), [=] { direct_forward(stream, c.dtype, d, a, b, bias, c.relu, out); });
+    const auto run = depthwise ? depthwise_forward : direct_forward;
+    return launching(context, text_of(op, c), [=] { run(stream, c.dtype, d, a, b, bias, c.relu, out); });
   }
-  if (op == "conv2d_input_grad")
-    return launching(context, text_of(op, c), [=] { direct_input_grad(stream, c.dtype, d, a, b, out); });
+  if (op == "conv2d_input_grad") {
+    const auto run = depthwise ? depthwise_input_grad : direct_input_grad;
+    return launching(context, text_of(op, c), [=] { run(stream, c.dtype, d, a, b, out); });
+  }
   const Workspace workspace = workspace_of(node);
   const int64_t parts = sum_parts_within(c.output_pixels(), c.weight_elements(), workspace.bytes);
+  const auto run = depthwise ? depthwise_weight_grad : direct_weight_grad;
   return launching(context, text_of(op, c), [=, sums = static_cast<float*>(workspace.data)] {
-    direct_weight_grad(stream, c.dtype, d, a, b, out, sums, parts);
+    run(stream, c.dtype, d, a, b, out, sums, parts);
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "backends/cuda/common/numbers.cuh"
 #include "backends/cuda/convolution/launch.h"
+#include "backends/cuda/convolution/sum_parts.cuh"
 
 namespace plimsoll::engine::cuda {
 namespace {
@@ -95,17 +96,6 @@ __global__ void weight_grad(DirectConvolution s, const T* x, const T* dy, Out* d
   dw[at] = from_float<Out>(sum);
 }
 
-template <typename T>
-__global__ void sum_weight_parts(DirectConvolution s, const float* sums, int64_t parts, T* dw) {
-  const int cg = s.c / s.groups;
-  const int64_t item = thread_index(), weights = static_cast<int64_t>(s.kh) * s.kw * cg * s.o;
-  if (item >= weights) return;
-  float sum = 0;
-  for (int64_t part = 0; part < parts; ++part) sum += sums[part * weights + item];
-  const int64_t o = item % s.o, k = item / s.o % cg, tap = item / s.o / cg;
-  dw[tap * s.tap_stride + k * s.channel_stride + o * s.output_stride] = from_float<T>(sum);
-}
-
 }  // namespace
 
 void direct_forward(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* w,
@@ -140,7 +130,7 @@ void direct_weight_grad(cudaStream_t stream, DType dtype, const DirectConvolutio
       return;
     }
     weight_grad<T, float><<<grid, kThreads, 0, stream>>>(conv, from, gradient, sums, parts);
-    sum_weight_parts<T><<<grid.x, kThreads, 0, stream>>>(conv, sums, parts, static_cast<T*>(dw));
+    sum_weight_parts(stream, conv, sums, parts, static_cast<T*>(dw));
   });
 }
 
