@@ -2,7 +2,7 @@
 """Checks that the docs and the code agree.
 
 Each ErrorCode of include/plimsoll/error.h has a page docs/errors/P###.md that names it and its exit code, and each page has a code. The
-index docs/errors/README.md lists them all. docs/keras.md lists every supported layer, loss and schedule. Links between Markdown files
+index docs/errors/README.md lists them all. docs/keras.md lists every supported layer, loss, metric, optimizer and schedule. Links between Markdown files
 are not broken. docs/memory.svg and README.md show the numbers of bench/results.md. No source file is longer than 500 lines.
 
     scripts/check_docs.py [ROOT]     prints FILE: WHAT for each breach; exits with 1 if there is one
@@ -54,10 +54,12 @@ def keras_names(root):
     for path in sorted((root / "src/model").glob("*.cpp")):
         text = path.read_text(encoding="utf-8")
         known.update(re.findall(r'LayerClass\{"(\w+)"', text))
-        known.update(re.findall(r'\{"(\w+)", "\w+", "\w*", LossKind::', text))
+        known.update(re.findall(r'\{"\w+",\s*"(\w+)",\s*"\w*",\s*Target::', text))  # losses
+        known.update(re.findall(r'\{"(\w+)",\s*0\.\d+,', text) if path.name == "optimizer_classes.cpp" else [])
+        known.update(re.findall(r'\{"(\w+)",\s*"\w*",\s*"\w+",\s*[\[a-z]', text) if path.name.startswith("metrics") else [])
         known.update(re.findall(r's\.kind == "(\w+)"', text))
     if len(known) < 30:
-        yield "src/model", "few layers, losses and schedules found: has the form of the registries changed?"
+        yield "src/model", "few layers, losses, metrics, optimizers and schedules found: has the form of the registries changed?"
     for name in sorted(known):
         if not re.search(rf"\b{name}\b", page):
             yield "docs/keras.md", f"does not list {name}"

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Writes the architectures for the GPU benchmark as Keras JSON.
 
-    bench/gpu/make_models.py [FOLDER]        default: build-models
+    bench/gpu/make_models.py [FOLDER [NAME...]]        default: build-models, and the models of bench/gpu/run.sh
 
 resnet50 is torchvision's network (stride in the 3x3 convolution, no bias before BatchNormalization, 1,000 logits), so that both sides do
-the same work. The seed models are those of bench/gpu/peers.py.
+the same work. The seed models are those of bench/gpu/peers.py. The others are models of keras.applications at their own input size,
+which do the same work as torchvision's of the same name up to padding and biases, and a U-Net. A NAME is one of these, or any other
+class of keras.applications (NASNetMobile).
 """
 
 import pathlib
@@ -54,10 +56,48 @@ def seed(size, filters):
     return keras.Model(inputs, layers.Dense(10, activation="softmax")(layers.Flatten()(x)), name=f"seed{size}")
 
 
+def unet(size=256, filters=(64, 128, 256, 512, 1024)):
+    """Two 3x3 convolutions with BatchNormalization per level, transposed convolutions upwards, one logit per pixel and class."""
+
+    def level(x, f, name):
+        return convolution(convolution(x, f, 3, 1, f"{name}a"), f, 3, 1, f"{name}b")
+
+    inputs = keras.Input((size, size, 3))
+    x, skips = inputs, []
+    for i, f in enumerate(filters[:-1]):
+        x = level(x, f, f"down{i}")
+        skips.append(x)
+        x = layers.MaxPooling2D()(x)
+    x = level(x, filters[-1], "bottom")
+    for i, (f, skip) in enumerate(zip(filters[-2::-1], skips[::-1])):
+        x = layers.Concatenate()([skip, layers.Conv2DTranspose(f, 2, strides=2)(x)])
+        x = level(x, f, f"up{i}")
+    return keras.Model(inputs, layers.Conv2D(2, 1, activation="softmax")(x), name="unet")
+
+
+def application(name):
+    return lambda: getattr(keras.applications, name)(weights=None)
+
+
+MODELS = {
+    "resnet50": resnet50,
+    "seed64": lambda: seed(64, [32]),
+    "seed128": lambda: seed(128, [32, 64]),
+    "unet": unet,
+    "mobilenetv2": application("MobileNetV2"),
+    "mobilenetv3": application("MobileNetV3Large"),
+    "efficientnetb0": application("EfficientNetB0"),
+    "densenet121": application("DenseNet121"),
+    "vgg16": application("VGG16"),
+    "convnexttiny": application("ConvNeXtTiny"),
+}
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "build-models")
     folder.mkdir(parents=True, exist_ok=True)
-    for name, model in (("resnet50", resnet50()), ("seed64", seed(64, [32])), ("seed128", seed(128, [32, 64]))):
+    for name in sys.argv[2:] or MODELS:
+        model = MODELS.get(name, application(name))()
         (folder / f"{name}.json").write_text(model.to_json())
         print(folder / f"{name}.json", f"{model.count_params():,} parameters")
 

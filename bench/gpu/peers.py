@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Times training steps of the peers (PyTorch, JAX) on one GPU and prints one JSON line per case, as step_bench does for Plimsoll.
 
-  bench/gpu/peers.py [--peers eager,compile,autotune,autotune-library,jax] [--works seed64,seed128,resnet50,gpt2] [--precisions fp32,bf16,fp16]
+  bench/gpu/peers.py [--peers eager,compile,autotune,autotune-library,jax] [--works seed64,seed128,resnet50,gpt2,...] [--precisions fp32,bf16,fp16]
 
 A step is forward, backward and a fused Adam update on synthetic data that is already on the device. autotune is torch.compile with
 mode="max-autotune"; autotune-library is the same without Triton's products and convolutions, which take more than eight minutes to try
 for ResNet-50. ms is the median time per step, after a warm-up, each measured over 10 steps without synchronisation in between.
 allocated and reserved are the allocator's peaks; process is what the driver counts for the whole device. Images are channels-last;
 fp32 means tf32.
-resnet50 and gpt2 have no JAX case here.
+Only the seed models have a JAX case here. The models with a name of torchvision's are torchvision's.
 """
 import argparse, gc, json, os, statistics, time
 
@@ -18,14 +18,48 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(os.cpu_count()))
 WORKS = {  # name: (kind, batch, size)
     "seed64": ("seed1", 32, 64), "seed128": ("seed2", 128, 128),
-    "resnet50": ("resnet50", 256, 224), "gpt2": ("gpt2", 16, 1024)}
+    "resnet50": ("resnet50", 256, 224), "gpt2": ("gpt2", 16, 1024), "unet": ("unet", 16, 256),
+    "mobilenetv2": ("mobilenet_v2", 192, 224), "mobilenetv3": ("mobilenet_v3_large", 192, 224),
+    "efficientnetb0": ("efficientnet_b0", 128, 224), "densenet121": ("densenet121", 96, 224),
+    "vgg16": ("vgg16", 64, 224), "convnexttiny": ("convnext_tiny", 128, 224)}
+CLASSES = {"seed1": 10, "seed2": 10, "unet": 2}  # the others have 1,000
+
+
+def unet_model(filters=(64, 128, 256, 512, 1024)):
+    """The U-Net of make_models.py."""
+    import torch, torch.nn as nn
+
+    def level(a, b):
+        return nn.Sequential(nn.Conv2d(a, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True),
+                             nn.Conv2d(b, b, 3, padding=1, bias=False), nn.BatchNorm2d(b), nn.ReLU(inplace=True))
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down = nn.ModuleList(level(a, b) for a, b in zip((3,) + filters, filters))
+            self.grow = nn.ModuleList(nn.ConvTranspose2d(2 * f, f, 2, stride=2) for f in filters[-2::-1])
+            self.up = nn.ModuleList(level(2 * f, f) for f in filters[-2::-1])
+            self.head = nn.Conv2d(filters[0], 2, 1)
+
+        def forward(self, x):
+            skips = []
+            for i, down in enumerate(self.down):
+                x = down(x if i == 0 else nn.functional.max_pool2d(x, 2))
+                skips.append(x)
+            for grow, up, skip in zip(self.grow, self.up, skips[-2::-1]):
+                x = up(torch.cat([skip, grow(x)], 1))
+            return self.head(x)
+
+    return Net()
 
 
 def torch_model(kind, size):
     import torch, torch.nn as nn, torch.nn.functional as F
-    if kind == "resnet50":
+    if kind == "unet":
+        return unet_model()
+    if kind not in ("seed1", "seed2", "gpt2"):
         import torchvision
-        return torchvision.models.resnet50()
+        return getattr(torchvision.models, kind)()
     if kind == "gpt2":
         class Block(nn.Module):
             def __init__(self, d, h):
@@ -79,7 +113,8 @@ def run_torch(work, precision, peer, steps):
     else:
         model = model.to(memory_format=torch.channels_last)
         x = torch.rand(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)
-        y = torch.randint(0, 1000 if kind == "resnet50" else 10, (batch,), device="cuda")
+        rows = (batch, size, size) if kind == "unet" else (batch,)
+        y = torch.randint(0, CLASSES.get(kind, 1000), rows, device="cuda")
     optimizer = torch.optim.Adam(model.parameters(), 1e-3, fused=True)
     forward = model if MODES[peer] is None else torch.compile(model, mode=MODES[peer])
     dtype = {"fp32": None, "bf16": torch.bfloat16, "fp16": torch.float16}[precision]
@@ -88,7 +123,7 @@ def run_torch(work, precision, peer, steps):
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype=dtype or torch.float32, enabled=dtype is not None):
             out = forward(x)
-            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]), y.reshape(-1))
+            loss = F.cross_entropy(out.reshape(-1, out.shape[-1]) if kind == "gpt2" else out, y.reshape(-1) if kind == "gpt2" else y)
         scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()
     step(); torch.cuda.synchronize(); first = time.time() - start
     for _ in range(5): step()

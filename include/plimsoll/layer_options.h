@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "plimsoll/initializers.h"
 #include "plimsoll/regularizers.h"
@@ -204,12 +205,58 @@ struct ReLUOptions {
   std::string dtype = {};                ///< A dtype policy, "mixed_float16"; "": "float32".
 };
 
-/// Arguments of Dropout().
+/// Arguments of Dropout() and AlphaDropout().
 struct DropoutOptions {
+  /// The shape of the decisions, with the batch: 1 along an axis that shares them, -1 for the input's own size. Empty:
+  /// each element has its own.
+  std::vector<int64_t> noise_shape = {};
   std::optional<int64_t> seed = {};  ///< Written to the file for Keras; Plimsoll draws from the seed of the run.
   std::string name = {};             ///< The layer's name; "": chosen by the model.
   bool trainable = true;             ///< False: the layer's weights stay as they are.
   std::string dtype = {};            ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of SpatialDropout2D() and SpatialDropout3D().
+struct SpatialDropoutOptions {
+  std::string data_format = "channels_last";  ///< Where the channels are: "channels_last" or "channels_first".
+  std::optional<int64_t> seed = {};           ///< Written to the file for Keras; Plimsoll draws from the run's seed.
+  std::string name = {};                      ///< The layer's name; "": chosen by the model.
+  std::string dtype = {};                     ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of layers that draw random numbers and have no other options.
+struct RandomOptions {
+  std::optional<int64_t> seed = {};  ///< Written to the file for Keras; Plimsoll draws from the seed of the run.
+  std::string name = {};             ///< The layer's name; "": chosen by the model.
+  bool trainable = true;             ///< False: the layer's weights stay as they are.
+  std::string dtype = {};            ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of ActivityRegularization().
+struct ActivityRegularizationOptions {
+  double l1 = 0;           ///< The factor of the sum of magnitudes.
+  double l2 = 0;           ///< The factor of the sum of squares.
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of PReLU().
+struct PReLUOptions {
+  Initializer alpha_initializer = "zeros";  ///< The initial slopes.
+  Regularizer alpha_regularizer = {};       ///< A penalty on the slopes.
+  std::vector<int64_t> shared_axes = {};    ///< Axes, counted with the batch, along which the slope is shared.
+  std::string name = {};                    ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                    ///< False: the slopes stay as they are.
+  std::string dtype = {};                   ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Dot().
+struct DotOptions {
+  bool normalize = false;  ///< Whether the inputs are divided by their norms first: the cosine of their angle.
+  std::string name = {};   ///< The layer's name; "": chosen by the model.
+  bool trainable = true;   ///< False: the layer's weights stay as they are.
+  std::string dtype = {};  ///< A dtype policy, "mixed_float16"; "": "float32".
 };
 
 /// Arguments of BatchNormalization().

@@ -40,8 +40,11 @@ Layer ReLU(const ReLUOptions& options = {});
 Layer LeakyReLU(double negative_slope = 0.3, const LayerOptions& options = {});
 /// x above 0, alpha * (exp(x) - 1) below.
 Layer ELU(double alpha = 1, const LayerOptions& options = {});
+/// x above 0, a trained slope times x below.
+Layer PReLU(const PReLUOptions& options = {});
 /// exp(x) / sum of exp(x).
 Layer Softmax(const SoftmaxOptions& options = {});
+Layer Identity(const LayerOptions& options = {});  ///< The input itself.
 /// @}
 
 /// @name Convolutions
@@ -86,6 +89,18 @@ Layer BatchNormalization(const BatchNormalizationOptions& options = {});
 Layer LayerNormalization(const LayerNormalizationOptions& options = {});
 /// Sets a share `rate`, from 0 to 1, of the inputs to zero during training.
 Layer Dropout(double rate, const DropoutOptions& options = {});
+Layer SpatialDropout1D(double rate, const RandomOptions& options = {});  ///< Drops whole channels of a sequence.
+Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options = {});  ///< Drops whole channels of an image.
+/// Drops whole channels of a volume.
+Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options = {});
+/// Adds normal noise of deviation `stddev`, from 0 to 1, during training.
+Layer GaussianNoise(double stddev, const RandomOptions& options = {});
+/// Multiplies by normal noise of mean 1 and variance rate / (1 - rate) during training.
+Layer GaussianDropout(double rate, const RandomOptions& options = {});
+/// Dropout for "selu": keeps the mean and the variance.
+Layer AlphaDropout(double rate, const DropoutOptions& options = {});
+/// Passes its input on, and adds a penalty on it to the loss.
+Layer ActivityRegularization(const ActivityRegularizationOptions& options = {});
 /// @}
 
 /// @name Shapes and sizes
@@ -111,8 +126,14 @@ Layer Masking(double mask_value = 0, const LayerOptions& options = {});
 /// Called on a list of tensors: `layers::Add()({a, b})`.
 /// @{
 
-Layer Add(const LayerOptions& options = {});                ///< The sum of the inputs.
-Layer Multiply(const LayerOptions& options = {});           ///< The product of the inputs.
+Layer Add(const LayerOptions& options = {});       ///< The sum of the inputs.
+Layer Subtract(const LayerOptions& options = {});  ///< The first input minus the second.
+Layer Multiply(const LayerOptions& options = {});  ///< The product of the inputs.
+Layer Average(const LayerOptions& options = {});   ///< The mean of the inputs.
+Layer Maximum(const LayerOptions& options = {});   ///< The largest of the inputs, element by element.
+Layer Minimum(const LayerOptions& options = {});   ///< The smallest of the inputs, element by element.
+/// The product of two inputs per sample, summed over an axis of each: `{1}` for the same axis of both, or `{2, 1}`.
+Layer Dot(const std::vector<int64_t>& axes, const DotOptions& options = {});
 Layer Concatenate(const ConcatenateOptions& options = {});  ///< The inputs one after the other.
 /// @}
 

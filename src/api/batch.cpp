@@ -257,8 +257,9 @@ Result<BoundBatch> BatchReader::bind(const Batch& batch, int64_t most, bool targ
   for (const Port& port : model_.outputs()) {
     if (!port.has_loss || next >= bound.targets.size()) continue;
     const BoundArray& array = bound.targets[next];
-    PLIMSOLL_TRY(check_elements(array, {ports[next].label, array.dtype, port.target, port.sparse_labels, port.classes},
-                                bound.samples));
+    PLIMSOLL_TRY(check_elements(
+        array, {ports[next].label, array.dtype, port.target, port.sparse_labels, port.classes, port.ignored_class},
+        bound.samples));
     ++next;
   }
   return bound;

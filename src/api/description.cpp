@@ -143,7 +143,7 @@ Result<Description> Description::from_json(std::string_view architecture, std::s
 Result<Description> Description::load(const std::string& path) {
   return engine::at_border([&]() -> Result<Description> {
     PLIMSOLL_ASSIGN(engine::KerasArchive archive, engine::open_keras(path));
-    return checked(std::move(archive.config), json(), archive.weights ? path : "");
+    return checked(std::move(archive.config), json(), archive.tensors() != nullptr ? path : "");
   });
 }
 

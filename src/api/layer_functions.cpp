@@ -111,6 +111,22 @@ Layer global_pool(const char* class_name, const GlobalPoolOptions& options) {
   return image_layer(class_name, options, json_object({{"keepdims", options.keepdims}}));
 }
 
+Layer dropout(const char* class_name, double rate, const DropoutOptions& options) {
+  json noise;
+  for (const int64_t size : options.noise_shape) noise.push_back(size == kAnySize ? json() : json(size));
+  return layer(class_name, options,
+               {{"rate", rate}, {"seed", options.seed ? json(*options.seed) : json()}, {"noise_shape", noise}});
+}
+
+// Keras's classes of this family have no argument `trainable`.
+template <typename Options>
+Layer spatial_dropout(const char* class_name, double rate, const Options& options, json config) {
+  config["rate"] = rate;
+  config["seed"] = options.seed ? json(*options.seed) : json();
+  config["dtype"] = engine::policy_json(options.dtype);
+  return Access::layer(engine::DescribedLayer{class_name, std::move(config), options.name});
+}
+
 json margins(const Margins2D& margins) {
   return json::array({value(margins.sides()[0]), value(margins.sides()[1])});
 }
@@ -146,6 +162,15 @@ Layer ReLU(const ReLUOptions& options) {
                {{"max_value", engine::optional_json(options.max_value)},
                 {"negative_slope", options.negative_slope},
                 {"threshold", options.threshold}});
+}
+Layer PReLU(const PReLUOptions& options) {
+  return layer("PReLU", options,
+               {{"alpha_initializer", value(options.alpha_initializer)},
+                {"alpha_regularizer", value(options.alpha_regularizer)},
+                {"shared_axes", options.shared_axes.empty() ? json() : json(options.shared_axes)}});
+}
+Layer Identity(const LayerOptions& options) {
+  return layer("Identity", options, {});
 }
 Layer LeakyReLU(double negative_slope, const LayerOptions& options) {
   return layer("LeakyReLU", options, {{"negative_slope", negative_slope}});
@@ -233,7 +258,28 @@ Layer LayerNormalization(const LayerNormalizationOptions& options) {
                 {"gamma_regularizer", value(options.gamma_regularizer)}});
 }
 Layer Dropout(double rate, const DropoutOptions& options) {
-  return layer("Dropout", options, {{"rate", rate}, {"seed", options.seed ? json(*options.seed) : json()}});
+  return dropout("Dropout", rate, options);
+}
+Layer SpatialDropout1D(double rate, const RandomOptions& options) {
+  return spatial_dropout("SpatialDropout1D", rate, options, json::object());
+}
+Layer SpatialDropout2D(double rate, const SpatialDropoutOptions& options) {
+  return spatial_dropout("SpatialDropout2D", rate, options, json_object({{"data_format", options.data_format}}));
+}
+Layer SpatialDropout3D(double rate, const SpatialDropoutOptions& options) {
+  return spatial_dropout("SpatialDropout3D", rate, options, json_object({{"data_format", options.data_format}}));
+}
+Layer GaussianNoise(double stddev, const RandomOptions& options) {
+  return layer("GaussianNoise", options, {{"stddev", stddev}, {"seed", options.seed ? json(*options.seed) : json()}});
+}
+Layer GaussianDropout(double rate, const RandomOptions& options) {
+  return layer("GaussianDropout", options, {{"rate", rate}, {"seed", options.seed ? json(*options.seed) : json()}});
+}
+Layer AlphaDropout(double rate, const DropoutOptions& options) {
+  return dropout("AlphaDropout", rate, options);
+}
+Layer ActivityRegularization(const ActivityRegularizationOptions& options) {
+  return layer("ActivityRegularization", options, {{"l1", options.l1}, {"l2", options.l2}});
 }
 
 Layer Flatten(const LayerOptions& options) {
@@ -270,6 +316,22 @@ Layer Masking(double mask_value, const LayerOptions& options) {
 
 Layer Add(const LayerOptions& options) {
   return layer("Add", options, {});
+}
+Layer Subtract(const LayerOptions& options) {
+  return layer("Subtract", options, {});
+}
+Layer Average(const LayerOptions& options) {
+  return layer("Average", options, {});
+}
+Layer Maximum(const LayerOptions& options) {
+  return layer("Maximum", options, {});
+}
+Layer Minimum(const LayerOptions& options) {
+  return layer("Minimum", options, {});
+}
+Layer Dot(const std::vector<int64_t>& axes, const DotOptions& options) {
+  return layer("Dot", options,
+               {{"axes", axes.size() == 1 ? json(axes[0]) : json(axes)}, {"normalize", options.normalize}});
 }
 Layer Multiply(const LayerOptions& options) {
   return layer("Multiply", options, {});

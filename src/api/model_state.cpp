@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <mutex>
 
 #include "api/model_options.h"
@@ -14,6 +15,7 @@
 #include "data/checks.h"
 #include "execute/progress.h"
 #include "execute/state_file.h"
+#include "execute/weight_places.h"
 #include "model/config.h"
 
 namespace plimsoll::engine {
@@ -99,12 +101,22 @@ Result<std::unique_ptr<ModelState>> ModelState::create(const DescribedModel& des
 Status ModelState::load_nested(const std::vector<NestedWeights>& nested) {
   for (const auto& [file, prefix] : nested) {
     PLIMSOLL_ASSIGN(const KerasArchive archive, open_keras(file));
-    if (!archive.weights) continue;
+    if (archive.tensors() == nullptr) continue;
+    std::map<std::string, std::string> places;  // only for files whose weights are not at Keras 3's paths
+    if (archive.by_layer) {
+      ModelOptions options;
+      options.needs_training = options.needs_loss = false;
+      PLIMSOLL_ASSIGN(const Model model, Model::create({archive.config, nullptr}, options));
+      PLIMSOLL_ASSIGN(const auto listed, weight_places(model, archive));
+      for (size_t i = 0; i < listed.size(); ++i) places.emplace(model.weights()[i].file_path, listed[i]);
+    }
     for (const Weight& weight : run_->model().weights()) {
       if (!weight.file_path.starts_with(prefix) || !session().has_persistent(weight.name)) continue;
-      const std::string path = weight.file_path.substr(prefix.size());
-      PLIMSOLL_TRY(session().store(
-          weight.name, [&](const TensorView& view) { return archive.weights->read_into(path, view.type, view.data); }));
+      std::string path = weight.file_path.substr(prefix.size());
+      if (const auto place = places.find(path); place != places.end()) path = place->second;
+      PLIMSOLL_TRY(session().store(weight.name, [&](const TensorView& view) {
+        return archive.tensors()->read_into(path, view.type, view.data);
+      }));
     }
   }
   return {};
@@ -289,11 +301,6 @@ Status ModelState::save(const std::string& path) const {
   if (window_ > 0)
     return fail(ErrorCode::kUsage,
                 fmt::format("save() inside a window of {} samples: apply() has to end it first", window_));
-  if (!path.ends_with(".keras"))
-    return fail(Error{ErrorCode::kUsage,
-                      fmt::format("save(\"{}\"): the file is a .keras file", path),
-                      {},
-                      {fmt::format("save(\"{}.keras\")", path)}});
   return run_->save(path);
 }
 

@@ -25,7 +25,7 @@ std::string note_of_metrics(const std::vector<std::string>& skipped) {
 
 // Returns a note if metadata.json names a version of Keras that the tests do not cover. The file is read in any case.
 std::optional<std::string> note_of_version(const KerasArchive& archive) {
-  if (!archive.zip) return std::nullopt;  // a plain .json file has no metadata
+  if (archive.format != ModelFormat::kKeras) return std::nullopt;
   const auto metadata = parse_json(archive.metadata_text, archive.path);
   const std::string version = metadata ? text_member(*metadata, "keras_version") : "";
   int major = 0, minor = 0;
@@ -71,8 +71,14 @@ Result<OpenModel> open_description(const Description& description, const std::st
   return OpenModel{file, std::nullopt, std::move(text), std::move(model), !overrides.optimizer};
 }
 
-Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides) {
-  if (const auto builtin = builtin_model(name)) return open_description(*builtin, name, overrides);
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights) {
+  if (const auto builtin = builtin_model(name)) {
+    if (weights.empty()) return open_description(*builtin, name, overrides);
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--weights cannot be combined with the built-in model {}", name),
+                      {},
+                      {"a model file of Keras, for example the .json of model.to_json()"}});
+  }
   auto archive = open_keras(name);
   if (!archive) {
     Error error = archive.error();
@@ -82,10 +88,12 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
       for (const BuiltinModel& model : builtin_models()) names.push_back(model.name);
       if (const std::string meant = suggestion(name, names); !meant.empty())
         error.remedy(fmt::format("{}   built-in", meant));
-      error.remedy("a .keras file, a Keras .json, or a built-in model: plimsoll plan --list");
+      error.remedy(
+          "a model file of Keras (.keras, .h5, .json, a SavedModel folder), or a built-in model: plimsoll plan --list");
     }
     return fail(std::move(error));
   }
+  if (!weights.empty()) PLIMSOLL_TRY(take_weights(*archive, weights));
   Description description{std::move(archive->config), nlohmann::json()};
   if (description.config.is_object() && description.config.contains("compile_config"))
     description.compile_config = description.config.at("compile_config");
@@ -105,7 +113,9 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   }
   std::string text =
       saved_config(description.config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
-  OpenModel open{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer};
+  // A .json has no optimizer, so the state in the file of weights can only belong to that of the flag.
+  const bool never_compiled = archive->format == ModelFormat::kJson && !description.compile_config.is_object();
+  OpenModel open{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer || never_compiled};
   if (const auto note = note_of_version(*open.archive)) open.notes.push_back(*note);
   return open;
 }
@@ -116,8 +126,8 @@ Result<OpenModel> open_model(const RunOptions& options) {
     overrides.data_shape = [&](const std::string& input, bool only) {
       return sample_shape(options.data.data, input, only, split_of(options.mode));
     };
-  PLIMSOLL_ASSIGN(OpenModel open,
-                  within_limit(options, reading_limit(options), [&] { return open_model(options.model, overrides); }));
+  PLIMSOLL_ASSIGN(OpenModel open, within_limit(options, reading_limit(options),
+                                               [&] { return open_model(options.model, overrides, options.weights); }));
   PLIMSOLL_TRY(check_input_shape(overrides, open.model));
   const auto& skipped = open.model.skipped_metrics();
   if (!skipped.empty()) open.notes.push_back(note_of_metrics(skipped));

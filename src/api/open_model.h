@@ -1,4 +1,4 @@
-// A model and its origin: a .keras file, a built-in name, or a description made by a program.
+// A model and its origin: a model file, a built-in name, or a description made by a program.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,11 @@ struct OpenModel {
   std::vector<std::string> notes = {};  // for the user: skipped metrics, an untested version of Keras
 
   const KerasArchive* file_archive() const { return archive ? &*archive : nullptr; }
-  bool has_weights() const { return archive && archive->weights; }
+  bool has_weights() const { return archive && archive->tensors() != nullptr; }
 };
 
-Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides);
+// `weights`: the file of --weights, or "".
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights = "");
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
 

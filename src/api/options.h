@@ -40,7 +40,8 @@ struct ForcedSettings {
 
 struct RunOptions {
   Mode mode = Mode::kTrain;
-  std::string model;  // a file or a built-in name
+  std::string model;    // a file or a built-in name
+  std::string weights;  // a file of weights that replaces the model's own; "": none
   ModelOptions overrides;
   DataOptions data;
   int64_t batch_size = 32;

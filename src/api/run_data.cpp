@@ -92,7 +92,9 @@ DataSpec data_spec(const Model& model, bool needs_targets) {
   DataSpec spec;
   for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, 0, {}});
   for (const Port& port : model.outputs())
-    if (port.has_loss) spec.outputs.push_back({port.name, port.sample, port.sparse_labels, port.classes, port.target});
+    if (port.has_loss)
+      spec.outputs.push_back(
+          {port.name, port.sample, port.sparse_labels, port.classes, port.target, port.ignored_class});
   spec.needs_targets = needs_targets;
   return spec;
 }

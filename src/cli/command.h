@@ -32,7 +32,10 @@ struct CommonFlags {
   Status resolve_overrides();
 };
 
-// Adds the flags for budgets, device, precision, input shape, loss and metrics, and --json and --quiet.
+// The help of every command's MODEL.
+inline constexpr const char* kModelHelp =
+    "a model file of Keras (.keras, .h5, .json, a SavedModel folder), or a built-in name";
+// Adds --weights, and the flags for budgets, device, precision, input shape, loss and metrics, and --json and --quiet.
 void add_model_flags(CLI::App& command, CommonFlags& flags);
 // Adds --batch-size, --micro-batch, the lever flags, --optimizer and --learning-rate.
 void add_training_flags(CLI::App& command, CommonFlags& flags);

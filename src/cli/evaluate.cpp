@@ -107,7 +107,7 @@ Result<int> predict_command(InferenceFlags& flags) {
 
 CLI::App* add_command(CLI::App& app, const char* name, const char* what, const std::shared_ptr<InferenceFlags>& flags) {
   CLI::App* command = app.add_subcommand(name, what);
-  command->add_option("MODEL", flags->options.model, "a .keras file")->required();
+  command->add_option("MODEL", flags->options.model, kModelHelp)->required();
   add_model_flags(*command, *flags);
   command
       ->add_option("--batch-size", flags->batch_text,

@@ -76,7 +76,8 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
 // Returns the file in which an interrupted run saves its weights if there is no checkpoint folder.
 std::string interrupted_path(const std::string& save) {
   std::string path = save.empty() ? "plimsoll.keras" : save;
-  return path.insert(path.rfind(".keras"), ".interrupted");
+  const size_t weights = path.rfind(".weights.h5");
+  return path.insert(weights != std::string::npos ? weights : path.rfind('.'), ".interrupted");
 }
 
 class FitCommand {
@@ -87,6 +88,9 @@ class FitCommand {
     PLIMSOLL_TRY(check_flags());
     PLIMSOLL_ASSIGN(const auto folder, take_checkpoint_folder(flags_));
     PLIMSOLL_ASSIGN(run_, Run::open(flags_.options));
+    PLIMSOLL_TRY(check_save(flags_.save, run_->opened().file_archive(), "--save"));
+    if (callbacks_.save_best)
+      PLIMSOLL_TRY(check_save(callbacks_.save_best->path, run_->opened().file_archive(), "--save-best"));
     PLIMSOLL_TRY(plan());
     PLIMSOLL_TRY(run_->backend().check_room(0));  // fails for a card that is only a profile to plan for
     tell_plan();
@@ -124,7 +128,7 @@ class FitCommand {
     if (flags_.resume && flags_.checkpoint.empty())
       return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
     PLIMSOLL_TRY(check_data_flags(flags_.options.data));
-    PLIMSOLL_TRY(check_ending(flags_.save, ".keras", "--save"));
+    if (!flags_.save.empty()) PLIMSOLL_TRY(save_format(flags_.save, "--save"));
     PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
     // Find out before the training, not after it, whether the files can be created.
     if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
@@ -282,7 +286,7 @@ class FitCommand {
 void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<FitFlags>();
   CLI::App* command = app.add_subcommand("fit", "train a model inside the budget and save it");
-  command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name")->required();
+  command->add_option("MODEL", flags->options.model, kModelHelp)->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
   add_data_flags(*command, flags->options.data, array_format_help(true))->required();

@@ -49,10 +49,10 @@ Result<ReduceLrOnPlateau> parse_reduce_lr(const std::string& text) {
 }
 
 SaveBest parse_save_best(const std::string& text) {
-  constexpr std::string_view kEnding = ".keras:";
-  const size_t at = text.rfind(kEnding);
-  if (at == std::string::npos) return {"", text};
-  return {text.substr(at + kEnding.size()), text.substr(0, at + kEnding.size() - 1)};
+  for (const std::string_view ending : {".keras:", ".h5:"})
+    if (const size_t at = text.rfind(ending); at != std::string::npos)
+      return {text.substr(at + ending.size()), text.substr(0, at + ending.size() - 1)};
+  return {"", text};
 }
 
 // Fails if the run does not compute `metric`: a callback that watches it would never act.
@@ -93,7 +93,7 @@ Result<CallbackOptions> parse_callbacks(const FitFlags& flags) {
   }
   if (!flags.save_best.empty()) {
     callbacks.save_best = parse_save_best(flags.save_best);
-    PLIMSOLL_TRY(check_ending(callbacks.save_best->path, ".keras", "--save-best"));
+    PLIMSOLL_TRY(save_format(callbacks.save_best->path, "--save-best"));
   }
   return callbacks;
 }
@@ -150,7 +150,9 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
       ->check(whole_above_zero())
       ->capture_default_str();
   command.add_flag("--resume", flags.resume, "continue from the newest undamaged checkpoint, if there is one");
-  command.add_option("--save", flags.save, "write the trained model to this .keras file");
+  command.add_option("--save", flags.save,
+                     "write the trained model to this file: .keras; .weights.h5: the weights alone; .h5: if "
+                     "the model came from such a file");
   command.add_option("--plan", flags.plan, "use this plan, saved by plimsoll plan --save");
   command.add_option("--seed", flags.options.seed, "random seed for shuffling, dropout and initial weights")
       ->check(whole_from_zero())

@@ -118,6 +118,10 @@ Status check_ending(const std::string& path, const std::string& ending, const st
 
 void add_model_flags(CLI::App& command, CommonFlags& flags) {
   command.add_option(
+      "--weights", flags.options.weights,
+      "load the weights from this file, like model.load_weights: model.weights.h5, an .h5 of Keras 2, or "
+      "any model file. For a .json architecture: plimsoll fit model.json --weights model.weights.h5");
+  command.add_option(
       "--budget", flags.budget_text,
       "memory the whole process may use: 512MiB, 2GiB, 4G (GiB), 1.5GB (default: the free memory minus a margin)");
   command.add_option(
@@ -194,7 +198,7 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
       })
       ->capture_default_str();
   command.add_option("--optimizer", flags.optimizer,
-                     "optimizer to use instead of the file's: sgd, adam, adamw, or its Keras JSON");
+                     "optimizer to use instead of the file's: sgd, adam or another of Keras's names, or its Keras JSON");
   command.add_option("--learning-rate", flags.learning_rate, "learning rate to use instead of the file's")
       ->check(above_zero());
 }

@@ -65,7 +65,7 @@ Result<int> plan(PlanFlags& flags) {
 void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<PlanFlags>();
   CLI::App* command = app.add_subcommand("plan", "show where every byte goes in the fastest plan that fits the budget");
-  command->add_option("MODEL", flags->options.model, "a .keras file, a Keras .json, or a built-in name");
+  command->add_option("MODEL", flags->options.model, kModelHelp);
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
   add_data_flags(*command, flags->options.data, "plan for these data: their dtypes and their last, smaller batch");

@@ -164,7 +164,16 @@ std::string position_text(const Shape& shape, int64_t index) {
 std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* data, int64_t samples) {
   const int64_t count = samples * array.sample.elements();
   if (const auto index = first_not_finite(array.dtype, data, count)) return index;
-  return array.is_labels ? first_bad_label(array.dtype, data, count, array.classes) : std::nullopt;
+  if (!array.is_labels) return std::nullopt;
+  for (int64_t begin = 0; begin < count; ++begin) {
+    const auto* const rest = static_cast<const std::byte*>(data) + begin * size_of(array.dtype);
+    const auto bad = first_bad_label(array.dtype, rest, count - begin, array.classes);
+    if (!bad) return std::nullopt;
+    begin += *bad;
+    if (!array.ignored_class || element(array.dtype, data, begin) != static_cast<double>(*array.ignored_class))
+      return begin;
+  }
+  return std::nullopt;
 }
 
 Error bad_element(const CheckedArray& array, const void* data, int64_t index, int64_t sample) {

@@ -30,7 +30,8 @@ struct CheckedArray {
   DType dtype;
   const Shape& sample;  // the shape of one sample
   bool is_labels = false;
-  int64_t classes = 0;  // number of classes of labels; 0: unknown
+  int64_t classes = 0;                        // number of classes of labels; 0: unknown
+  std::optional<int64_t> ignored_class = {};  // this label is valid too
 };
 
 // Returns the index of the first element in `samples` samples that is not finite; if all are finite, of the first label

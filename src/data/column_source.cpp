@@ -103,8 +103,12 @@ Status ColumnSource::check(const Column& column, const void* data, const SampleO
                            int64_t count) const {
   static const Shape kOneNumber;
   const bool is_weight = column.role == Role::kWeights;
-  const CheckedArray array{column.label, is_weight ? DType::kFloat32 : column.type.dtype,
-                           is_weight ? kOneNumber : column.type.shape, column.role == Role::kLabels, column.classes};
+  const CheckedArray array{column.label,
+                           is_weight ? DType::kFloat32 : column.type.dtype,
+                           is_weight ? kOneNumber : column.type.shape,
+                           column.role == Role::kLabels,
+                           column.classes,
+                           column.ignored_class};
   const auto index = first_bad_element(array, data, count);
   if (!index) return {};
   return fail(bad_element(array, data, *index, sample_at(order, first + *index / array.sample.elements())));

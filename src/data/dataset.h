@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct PortSpec {
   Shape sample;                // without the batch dimension
   bool sparse_labels = false;  // outputs: a target is an integer from 0 to classes - 1
   int64_t classes = 0;
-  Shape target;  // outputs: shape of one target; [] for one label per sample
+  Shape target;                               // outputs: shape of one target; [] for one label per sample
+  std::optional<int64_t> ignored_class = {};  // outputs: a label that is valid although it is no class
 };
 
 // Selects the arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test).
@@ -36,8 +38,9 @@ enum class Role { kInput, kTarget, kLabels, kWeights };
 struct Column {
   std::string label;  // the name in messages: "data.npz: x"
   Role role = Role::kInput;
-  TensorType type;                    // type of one row: the array's dtype, the model's shape
-  int64_t classes = 0;                // for kLabels only
+  TensorType type;      // type of one row: the array's dtype, the model's shape
+  int64_t classes = 0;  // for kLabels only
+  std::optional<int64_t> ignored_class = {};
   std::shared_ptr<const File> file;   // set if the array is in a file
   const std::byte* memory = nullptr;  // set if the array is in memory, which the caller keeps alive
   int64_t offset = 0;                 // offset of row 0

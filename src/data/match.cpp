@@ -190,6 +190,7 @@ Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
     PLIMSOLL_ASSIGN(auto target,
                     column(std::move(found.targets[i]), role,
                            fmt::format("the model's output '{}' as target", port.name), port.target, port.classes));
+    target.ignored_class = port.ignored_class;
     set.targets.push_back(std::move(target));
   }
   for (size_t i = 0; i < found.weights.size(); ++i) {

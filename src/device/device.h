@@ -22,6 +22,9 @@ struct DeviceInfo {
   bool has_bfloat16 = true;
   bool tf32 = false;    // inputs of float32 matrix products and convolutions are rounded to tf32
   std::string library;  // the library of its kernels: "oneDNN 2.6.3"
+  // The roofline that the kernels' seconds are compared with: memory traffic, and arithmetic in float32 and in half
+  // precision. 0: not known.
+  double bytes_per_second = 0, flops_per_second = 0, half_flops_per_second = 0;
 };
 
 // A physical layout, named by the backend, and the bytes that a value needs in it.
@@ -65,7 +68,7 @@ class Device {
   virtual size_t largest_group(const Graph& /*graph*/, const Node& /*node*/) const { return 1; }
   // Returns whether it is faster to compute a value twice than to write it and read it back.
   virtual bool recomputes_freely() const { return false; }
-  // Returns whether the kernels of conv2d and matmul can add a bias and apply relu.
+  // Returns whether the kernels of convolutions and matmul can add a bias and apply relu.
   virtual bool has_epilogues() const = 0;
 
   // Asked for conv2d and its gradients, depending on the pads of the node.

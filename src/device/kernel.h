@@ -42,6 +42,12 @@ struct BoundNode {
   Bytes workspace_bytes;
 };
 
+// A node whose addresses are not known yet.
+struct UnboundNode {
+  const Graph& graph;
+  const Node& node;
+};
+
 // Copies batches from the host into the input slots of a phase while the device still computes on the previous batch.
 class Feed {
  public:
@@ -76,6 +82,9 @@ class Backend {
   // Reserves bytes in a memory space: the device's own, or another one that its copies reach, for offloaded values.
   // Fails with kBadPlan for a space that the device does not know.
   virtual Result<std::unique_ptr<Memory>> reserve(Space space, Bytes bytes) const = 0;
+  // Called with all nodes of a plan before they are bound, so that a backend can compile several of them at a time.
+  // What goes wrong here is reported by bind().
+  virtual void prepare(std::span<const UnboundNode> /*nodes*/) const {}
   virtual Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const = 0;
 
   // Bytes of this device's own memory that the process held before this backend took any: allocations of the caller and

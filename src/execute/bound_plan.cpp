@@ -33,7 +33,8 @@ Result<std::unique_ptr<BoundPlan>> BoundPlan::bind(const Model& model, Plan plan
   if (!phases.empty() && phases.front().name.kind != PhaseKind::kPredict)
     bound->tallies_ = tallies_of(model, Mode::kEvaluate, options);
   for (const Tally& tally : bound->tallies_)
-    if (arena.slot(tally_value(tally.name)) == nullptr)
+    if (const PersistentSlot* slot = arena.slot(tally_value(tally.name));
+        slot == nullptr || slot->type.shape != tally.shape)
       return fail(ErrorCode::kBadPlan, fmt::format("the plan has no persistent value for the sum of '{}'", tally.name));
   if (Status status = bound->bind_phases(); !status) {
     PLIMSOLL_TRY(backend.finish());  // if the device has failed, report that: every kernel would look unsuitable
@@ -49,6 +50,10 @@ Status BoundPlan::bind_phases() {
   for (const PhasePlan& phase : plan_.phases) order.push_back(&phase);
   std::stable_sort(order.begin(), order.end(),
                    [](const PhasePlan* a, const PhasePlan* b) { return a->arena_bytes < b->arena_bytes; });
+  std::vector<UnboundNode> nodes;
+  for (const PhasePlan& phase : plan_.phases)
+    for (const Node& node : phase.graph.nodes) nodes.push_back({phase.graph, node});
+  backend_.prepare(nodes);
   PLIMSOLL_TRY(arena_.memory().commit(plan_.persistent_bytes));
   for (const PhasePlan* phase : order) PLIMSOLL_TRY(bind_phase(*phase));
   return {};

@@ -49,7 +49,7 @@ class FitLoop {
     progress_.optimizer = reached_;
     if (options_.resume && !options_.checkpoint_folder.empty()) PLIMSOLL_TRY(resume());
     PLIMSOLL_TRY(data_.start(options_.epochs, {progress_.epoch, progress_.window, progress_.done}));
-    const Status status = state_.callbacks.stopped() ? Status() : epochs();
+    const Status status = state_.callbacks.stopped() ? use_averages(session_) : epochs();
     reached_ = progress_.optimizer;
     PLIMSOLL_TRY(status);
     if (!result_.interrupted) PLIMSOLL_TRY(restore_best());
@@ -103,6 +103,7 @@ class FitLoop {
       }
     }
     if (result_.interrupted) return {};
+    PLIMSOLL_TRY(use_averages(session_));
     return tell([&](FitControl& control) { return observer_.on_train_end(control); });
   }
 

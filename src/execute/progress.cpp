@@ -155,22 +155,37 @@ void choose_learning_rate(const HeaderReader& header, const FitOptions& options,
 
 }  // namespace
 
+EpochSums::EpochSums(const std::vector<Tally>& tallies) : tallies_(tallies), weights_(tallies.size(), 0) {
+  size_t numbers = 0;
+  for (const Tally& tally : tallies) numbers += tally.size();
+  sums_.assign(numbers, 0);
+}
+
 void EpochSums::add(const std::vector<Tally>& tallies, const Sums& window, int64_t samples) {
+  size_t next = 0;
   for (size_t i = 0; i < tallies.size(); ++i) {
     const Tally& tally = tallies[i];
-    const double value = window.tallies[i];
     // The loss is already a mean. Keras weights it by the number of samples in its batch.
-    const double weight = i == 0           ? static_cast<double>(samples)
+    const double weight = tally.per_batch  ? static_cast<double>(samples)
                           : tally.weighted ? window.weights[static_cast<size_t>(tally.output)] *
                                                  static_cast<double>(tally.rows_per_sample)
                                            : static_cast<double>(samples * tally.rows_per_sample);
-    sums_[i] += i == 0 ? value * weight : value;
+    for (const size_t end = next + tally.size(); next < end; ++next)
+      sums_[next] += tally.per_batch ? window.tallies[next] * weight : window.tallies[next];
     weights_[i] += weight;
   }
 }
 
 void EpochSums::means_into(std::vector<Metric>& metrics) const {
-  for (size_t i = 0; i < sums_.size(); ++i) metrics[i].value = weights_[i] == 0 ? 0 : sums_[i] / weights_[i];
+  size_t next = 0;
+  for (size_t i = 0; i < tallies_.size(); ++i) {
+    const Tally& tally = tallies_[i];
+    const double mean = weights_[i] == 0 ? 0 : sums_[next] / weights_[i];
+    metrics[i].value = tally.result    ? tally.result(std::span(sums_).subspan(next, tally.size()))
+                       : tally.of_mean ? tally.of_mean(mean)
+                                       : mean;
+    next += tally.size();
+  }
 }
 
 std::vector<Metric> EpochSums::means(const std::vector<Tally>& tallies) const {

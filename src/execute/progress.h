@@ -8,10 +8,10 @@
 
 namespace plimsoll::engine {
 
-// Sums of the loss and metrics over an epoch, in double, and their means under Keras's names.
+// Sums of the loss and metrics over an epoch, in double, and the values that Keras reports under its names.
 class EpochSums {
  public:
-  explicit EpochSums(const std::vector<Tally>& tallies) : sums_(tallies.size(), 0), weights_(tallies.size(), 0) {}
+  explicit EpochSums(const std::vector<Tally>& tallies);
 
   void add(const std::vector<Tally>& tallies, const Sums& window, int64_t samples);
   std::vector<Metric> means(const std::vector<Tally>& tallies) const;
@@ -22,7 +22,9 @@ class EpochSums {
   bool from_json(const nlohmann::json& json);  // returns false if the JSON is malformed or has sums of other metrics
 
  private:
-  std::vector<double> sums_, weights_;
+  std::vector<Tally> tallies_;
+  std::vector<double> sums_;     // all numbers of each tally
+  std::vector<double> weights_;  // one per tally
 };
 
 struct Progress {

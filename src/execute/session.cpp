@@ -91,9 +91,12 @@ void Session::set_integers(StepScalar scalar, std::initializer_list<int64_t> val
 
 void Session::set_loss_factors(int64_t samples) {
   set_scalar(StepScalar::kOne, 1);
+  set_scalar(StepScalar::kSampleShare, 1 / static_cast<double>(samples));
   const auto& outputs = model().outputs();
-  for (size_t i = 0; i < outputs.size(); ++i)
-    set_real(loss_factors_[i], outputs[i].loss_weight / static_cast<double>(samples * outputs[i].rows_per_sample));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int64_t rows = outputs[i].loss_is_sum ? 1 : samples * outputs[i].rows_per_sample;
+    set_real(loss_factors_[i], outputs[i].loss_weight / static_cast<double>(rows));
+  }
 }
 
 Status Session::begin(const Window& window, int64_t done) {

@@ -38,7 +38,7 @@ using Fill = std::function<Status(const BatchBuffers&)>;
 
 // The sums of a window or of an evaluated batch.
 struct Sums {
-  std::vector<double> tallies;  // in the order of Session::tallies()
+  std::vector<double> tallies;  // in the order of Session::tallies(), with all numbers of each
   std::vector<double> weights;  // sums of the sample weights, one per output
 };
 

@@ -103,7 +103,9 @@ void Session::take(BoundPlan& plan) {
   tally_slots_.clear();
   for (const Tally& tally : tallies()) tally_slots_.push_back(arena_->slot(tally_value(tally.name)));
   weight_sums_.assign(model().outputs().size(), 0);
-  for (Sums& sums : sums_) sums = {std::vector<double>(tallies().size(), 0), weight_sums_};
+  size_t numbers = 0;
+  for (const Tally& tally : tallies()) numbers += tally.size();
+  for (Sums& sums : sums_) sums = {std::vector<double>(numbers, 0), weight_sums_};
   if (!options_.data.sample_weights || options_.precision.variables != DType::kFloat64) return;
   staged_weights_.resize(model().outputs().size());
   for (auto& staged : staged_weights_) staged.resize(std::max(staged.size(), static_cast<size_t>(plan.most_samples())));

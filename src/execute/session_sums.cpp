@@ -8,8 +8,8 @@
 namespace plimsoll::engine {
 namespace {
 
-double get_floating(const TensorView& view) {
-  return view.type.dtype == DType::kFloat64 ? *view.as<double>() : static_cast<double>(*view.as<float>());
+double get_floating(const TensorView& view, int64_t index) {
+  return view.type.dtype == DType::kFloat64 ? view.as<double>()[index] : static_cast<double>(view.as<float>()[index]);
 }
 
 }  // namespace
@@ -25,9 +25,11 @@ void Session::request_sums() {
 }
 
 void Session::read_tallies(const std::byte* persistent, Sums& sums) const {
-  for (size_t i = 0; i < tally_slots_.size(); ++i)
-    sums.tallies[i] =
-        get_floating({tally_slots_[i]->type, const_cast<std::byte*>(persistent) + tally_slots_[i]->offset});
+  size_t next = 0;
+  for (const PersistentSlot* slot : tally_slots_) {
+    const TensorView view{slot->type, const_cast<std::byte*>(persistent) + slot->offset};
+    for (int64_t i = 0; i < view.elements(); ++i) sums.tallies[next++] = get_floating(view, i);
+  }
 }
 
 Result<const Sums*> Session::collect() {
@@ -62,8 +64,11 @@ double Session::tally(const std::string& name) {
   while (collected_ < requested_)
     if (!collect()) return std::numeric_limits<double>::quiet_NaN();
   const Sums& newest = sums_[readback_ ? (collected_ + 1) % 2 : 0];
-  for (size_t i = 0; i < tallies().size(); ++i)
-    if (tallies()[i].name == name) return newest.tallies[i];
+  size_t next = 0;
+  for (const Tally& tally : tallies()) {
+    if (tally.name == name) return newest.tallies[next];
+    next += tally.size();
+  }
   return std::numeric_limits<double>::quiet_NaN();
 }
 

@@ -29,11 +29,22 @@ inline constexpr Bytes kHdf5HeaderBytes = 1 * kMiB;      // one object header
 inline constexpr int64_t kHdf5Messages = 10'000;         // in one object header
 inline constexpr Bytes kHdf5CopiedTypeBytes = 8 * kKiB;  // datatype message of a dataset that is copied
 inline constexpr Bytes kHdf5HeapBytes = 1 * kMiB;        // one global heap
+inline constexpr int64_t kHdf5Texts = 200'000;           // texts in one attribute
+inline constexpr Bytes kHdf5TextBytes = 16 * kMiB;       // all texts of one attribute
 inline constexpr Bytes kHdf5BlockBytes = 16 * kMiB;      // any single structure
 // All structures that are read; also limited to 8 times the file.
 inline constexpr Bytes kHdf5MetadataBytes = 256 * kMiB;
 inline constexpr int64_t kHdf5Blocks = 1'000'000;   // number of structures that are read
 inline constexpr Bytes kHdf5ChunkBytes = 4 * kMiB;  // one uncompressed chunk; two are held at a time
+
+// SavedModel and the checkpoints of TensorFlow.
+inline constexpr Bytes kTableBytes = 64 * kMiB;        // the index of a checkpoint
+inline constexpr int64_t kTableEntries = 200'000;      // tensors and blocks
+inline constexpr Bytes kTableKeyBytes = 64 * kKiB;     // the name of a tensor
+inline constexpr int64_t kBundleShards = 1'024;        // data files
+inline constexpr Bytes kObjectGraphBytes = 64 * kMiB;  // the graph of objects
+inline constexpr int64_t kGraphObjects = 200'000;      // its objects
+inline constexpr int64_t kMetadataNodes = 200'000;     // nodes in keras_metadata.pb
 
 // The limit on decompressed weights. It applies to small files too: zeros compress well, but trained weights do not.
 inline constexpr int64_t kUnpackedRatio = 100;

@@ -68,7 +68,7 @@ LiveEstimate::Chain LiveEstimate::chain_of(ValueId id) const {
 // The clone would have no relu, so the two could use different kernels and round differently.
 bool LiveEstimate::keeps_its_epilogue(ValueId id) const {
   const Node& node = graph_.node(graph_.value(id).producer);
-  if (node.op != "conv2d" && node.op != "matmul") return true;
+  if (!takes_epilogue(node.op)) return true;
   const auto& readers = readers_[static_cast<size_t>(id)];
   const auto forward = [&](NodeId reader) { return !is_backward(graph_.node(reader)); };
   const auto first = std::find_if(readers.begin(), readers.end(), forward);
@@ -138,44 +138,44 @@ void LiveEstimate::fill_base() {
   }
 }
 
-LiveEstimate::Load LiveEstimate::load(const std::vector<bool>& recomputed, Bytes cap) const {
-  change_ = base_;
-  first_.resize(saved_.size());
-  last_.resize(saved_.size());
-  for (size_t a = 0; a < saved_.size(); ++a) {
-    first_[a] = saved_[a].first;
-    last_[a] = saved_[a].last;
+std::vector<Bytes> LiveEstimate::live(const std::vector<bool>& recomputed) const {
+  std::vector<Bytes> change = base_;
+  std::vector<int> first_needed, last_needed;
+  for (const SavedActivation& saved : saved_) {
+    first_needed.push_back(saved.first);
+    last_needed.push_back(saved.last);
   }
   const auto alive = [&](int first, int last, Bytes bytes) {
     if (first > last) return;
-    change_[static_cast<size_t>(first)] += bytes;
-    change_[static_cast<size_t>(last) + 1] -= bytes;
+    change[static_cast<size_t>(first)] += bytes;
+    change[static_cast<size_t>(last) + 1] -= bytes;
   };
   // Visit readers before their sources: a saved activation is needed from the first clone that reads it.
   for (size_t a = saved_.size(); a-- > 0;) {
     const SavedActivation& saved = saved_[a];
     if (!recomputed[a]) {
-      alive(saved.made, std::max(saved.forward_last, last_[a]), saved.bytes);
+      alive(saved.made, std::max(saved.forward_last, last_needed[a]), saved.bytes);
       continue;
     }
     for (int source : saved.sources) {
-      auto& first = first_[static_cast<size_t>(source)];
-      auto& last = last_[static_cast<size_t>(source)];
-      first = std::min(first, first_[a]);
-      last = std::max(last, first_[a]);
+      auto& first = first_needed[static_cast<size_t>(source)];
+      auto& last = last_needed[static_cast<size_t>(source)];
+      first = std::min(first, first_needed[a]);
+      last = std::max(last, first_needed[a]);
     }
     alive(saved.made, saved.forward_last, saved.bytes);
-    alive(first_[a], last_[a], saved.bytes);
-    alive(first_[a], first_[a], saved.scratch);
+    alive(first_needed[a], last_needed[a], saved.bytes);
+    alive(first_needed[a], first_needed[a], saved.scratch);
   }
-  Load load;
+  change.pop_back();  // behind the last node
   Bytes live = 0;
-  for (size_t n = 0; n + 1 < change_.size(); ++n) {
-    live += change_[n];
-    load.peak = std::max(load.peak, live);
-    load.above_cap += static_cast<double>(std::max<Bytes>(0, live - cap));
-  }
-  return load;
+  for (Bytes& node : change) node = live += node;
+  return change;
+}
+
+Bytes LiveEstimate::peak(const std::vector<bool>& recomputed) const {
+  const std::vector<Bytes> bytes = live(recomputed);
+  return bytes.empty() ? 0 : std::max<Bytes>(0, *std::max_element(bytes.begin(), bytes.end()));
 }
 
 }  // namespace plimsoll::engine

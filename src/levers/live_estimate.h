@@ -1,6 +1,5 @@
 // Estimates the live bytes at each node for a choice of saved activations to recompute, without rewriting or lowering
-// the graph. It is fast enough to try thousands of choices and accurate enough to rank them. lower/ and plan/ compute
-// the real bytes of a choice.
+// the graph. It is accurate enough to rank choices. lower/ and plan/ compute the real bytes of a choice.
 #pragma once
 
 #include "device/device.h"
@@ -27,13 +26,10 @@ class LiveEstimate {
 
   const std::vector<SavedActivation>& saved() const { return saved_; }
 
-  // For a choice `recomputed` (one flag per saved activation): the largest sum of transient bytes at a node, and the
-  // sum over all nodes of the bytes above `cap`.
-  struct Load {
-    Bytes peak = 0;
-    double above_cap = 0;
-  };
-  Load load(const std::vector<bool>& recomputed, Bytes cap) const;
+  // For a choice `recomputed` (one flag per saved activation): the transient bytes at each node, and the largest of
+  // them. live_choice.h follows a choice that changes.
+  std::vector<Bytes> live(const std::vector<bool>& recomputed) const;
+  Bytes peak(const std::vector<bool>& recomputed) const;
 
  private:
   struct Chain {
@@ -55,10 +51,7 @@ class LiveEstimate {
   std::vector<std::vector<NodeId>> readers_;  // a reader of a view counts as a reader of the viewed value
   std::vector<SavedActivation> saved_;        // in program order
   std::vector<int> saved_of_;                 // one per value
-  std::vector<Bytes> base_;                   // one per node: live bytes that are not saved activations
-  // Scratch vectors of load(), kept so that they are allocated only once.
-  mutable std::vector<Bytes> change_;
-  mutable std::vector<int> first_, last_;
+  std::vector<Bytes> base_;                   // one per node: change of the live bytes that are not saved activations
 };
 
 }  // namespace plimsoll::engine

@@ -9,81 +9,69 @@
 // their bytes come first.
 #include <algorithm>
 
-#include "levers/live_estimate.h"
+#include "levers/live_choice.h"
 #include "ops/op.h"
 
 namespace plimsoll::engine {
 namespace {
 
-constexpr double kMostWork = 2e8;      // most nodes and saved activations to look at: about half a second
+constexpr double kMostWork = 2e8;      // most nodes and saved activations to look at: some 50 ms
 constexpr double kNoSeconds = 1e-9;    // replaces a predicted cost of 0, so that ratios stay finite
 constexpr double kWorthALevel = 0.97;  // a new level must shrink the live set at least to this share of the last one
 
 class Flipper {
  public:
   Flipper(const LiveEstimate& estimate, size_t nodes, double share)
-      : estimate_(estimate),
-        recomputed_(estimate.saved().size(), false),
-        work_per_load_(static_cast<double>(nodes + recomputed_.size())),
-        cap_(static_cast<Bytes>(share * static_cast<double>(estimate.load(recomputed_, 0).peak))) {
-    above_ = above();
-    while (above_ > 0 && work_ < kMostWork && flip_best()) {
+      : saved_(estimate.saved()),
+        work_per_try_(static_cast<double>(nodes + saved_.size())),
+        choice_(estimate, static_cast<Bytes>(share * static_cast<double>(peak_when_kept(estimate)))) {
+    double work = work_per_try_;
+    while (choice_.above() > 0 && work < kMostWork && flip_best(work)) {
     }
     keep_what_may_be_kept();
   }
 
-  const std::vector<bool>& recomputed() const { return recomputed_; }
+  const std::vector<bool>& recomputed() const { return choice_.recomputed(); }
 
  private:
-  double above() {
-    work_ += work_per_load_;
-    return estimate_.load(recomputed_, cap_).above_cap;
+  static Bytes peak_when_kept(const LiveEstimate& estimate) {
+    return estimate.peak(std::vector<bool>(estimate.saved().size(), false));
   }
 
-  double above_if_flipped(size_t a) {
-    recomputed_[a] = !recomputed_[a];
-    const double result = above();
-    recomputed_[a] = !recomputed_[a];
-    return result;
-  }
-
-  bool flip_best() {
-    double best = 0, best_above = 0;
-    size_t which = recomputed_.size();
-    for (size_t a = 0; a < recomputed_.size(); ++a) {
-      const SavedActivation& saved = estimate_.saved()[a];
-      if (!saved.can_be_recomputed) continue;
-      const double after = above_if_flipped(a);
+  bool flip_best(double& work) {
+    double best = 0;
+    size_t which = saved_.size();
+    for (size_t a = 0; a < saved_.size(); ++a) {
+      if (!saved_[a].can_be_recomputed) continue;
+      const double after = choice_.above_if_flipped(a);
+      work += work_per_try_;
       // Going back to kept costs no time, so such flips come first if they help.
-      const double gain = (above_ - after) / (recomputed_[a] ? kNoSeconds : std::max(saved.seconds, kNoSeconds));
-      if (after >= above_ || gain <= best) continue;
+      const double seconds = recomputed()[a] ? kNoSeconds : std::max(saved_[a].seconds, kNoSeconds);
+      const double gain = (choice_.above() - after) / seconds;
+      if (after >= choice_.above() || gain <= best) continue;
       best = gain;
-      best_above = after;
       which = a;
     }
-    if (which == recomputed_.size()) return false;
-    recomputed_[which] = !recomputed_[which];
-    above_ = best_above;
+    if (which == saved_.size()) return false;
+    choice_.flip(which);
     return true;
   }
 
   // Values that were flipped early may no longer need to be recomputed. Tries the most expensive ones first.
   void keep_what_may_be_kept() {
     std::vector<size_t> order;
-    for (size_t a = 0; a < recomputed_.size(); ++a)
-      if (recomputed_[a]) order.push_back(a);
+    for (size_t a = 0; a < saved_.size(); ++a)
+      if (recomputed()[a]) order.push_back(a);
     std::stable_sort(order.begin(), order.end(),
-                     [&](size_t a, size_t b) { return estimate_.saved()[a].seconds > estimate_.saved()[b].seconds; });
+                     [&](size_t a, size_t b) { return saved_[a].seconds > saved_[b].seconds; });
+    const double allowed = choice_.above();
     for (size_t a : order)
-      if (above_if_flipped(a) <= above_) recomputed_[a] = false;
+      if (choice_.above_if_flipped(a) <= allowed) choice_.flip(a);
   }
 
-  const LiveEstimate& estimate_;
-  std::vector<bool> recomputed_;
-  double work_per_load_;
-  Bytes cap_;
-  double above_ = 0;
-  double work_ = 0;
+  const std::vector<SavedActivation>& saved_;
+  double work_per_try_;
+  LiveChoice choice_;
 };
 
 }  // namespace
@@ -108,7 +96,7 @@ struct ReachOfRecompute::State {
       : graph(std::move(whole)),
         choice(cheap_choice(graph)),
         estimate(graph, choice, device),
-        peak(estimate.load(std::vector<bool>(estimate.saved().size(), false), 0).peak) {}
+        peak(estimate.peak(std::vector<bool>(estimate.saved().size(), false))) {}
 
   Graph graph;
   RecomputeChoice choice;
@@ -123,7 +111,7 @@ ReachOfRecompute::~ReachOfRecompute() = default;
 
 bool ReachOfRecompute::reaches(double share) {
   const LiveEstimate& estimate = state_->estimate;
-  const Bytes next = estimate.load(Flipper(estimate, state_->graph.nodes.size(), share).recomputed(), 0).peak;
+  const Bytes next = estimate.peak(Flipper(estimate, state_->graph.nodes.size(), share).recomputed());
   if (static_cast<double>(next) > kWorthALevel * static_cast<double>(state_->peak)) return false;
   state_->peak = next;
   return true;

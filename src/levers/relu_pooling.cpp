@@ -12,10 +12,14 @@ bool plain_relu_from_output(const Node& node) {
          is_plain_relu(node.attrs);
 }
 
-// Returns the max_pool2d node whose index feeds `grad` if its input is `y`, else kNone.
+bool is_max_pool_grad(std::string_view op) {
+  return op == "max_pool2d_grad" || op == "max_pool3d_grad";
+}
+
+// Returns the max pooling whose index feeds `grad` if its input is `y`, else kNone.
 NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
   const NodeId pool = graph.value(grad.inputs[1]).producer;
-  if (pool == kNone || graph.node(pool).op != "max_pool2d" || graph.node(pool).inputs[0] != y) return kNone;
+  if (pool == kNone || !graph.node(pool).op.starts_with("max_pool") || graph.node(pool).inputs[0] != y) return kNone;
   return pool;
 }
 
@@ -23,7 +27,7 @@ NodeId pooling_of(const Graph& graph, const Node& grad, ValueId y) {
 
 Rewritten mask_relu_after_pooling(const Graph& graph) {
   const auto readers = readers_of(graph);
-  // For each max_pool2d_grad that may be swapped: the relu_grad that follows it.
+  // For each gradient of a max pooling that may be swapped: the relu_grad that follows it.
   std::vector<NodeId> follows(graph.nodes.size(), kNone);
   std::vector<bool> swapped(graph.nodes.size(), false);
   int64_t count = 0;
@@ -31,7 +35,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
     const Node& relu = graph.nodes[n];
     if (!plain_relu_from_output(relu)) continue;
     const NodeId before = graph.value(relu.inputs[0]).producer;
-    if (before == kNone || graph.node(before).op != "max_pool2d_grad") continue;
+    if (before == kNone || !is_max_pool_grad(graph.node(before).op)) continue;
     if (readers[static_cast<size_t>(relu.inputs[0])].size() != 1 || is_handed_out(graph, relu.inputs[0])) continue;
     if (pooling_of(graph, graph.node(before), relu.inputs[1]) == kNone) continue;
     follows[static_cast<size_t>(before)] = static_cast<NodeId>(n);
@@ -61,7 +65,7 @@ Rewritten mask_relu_after_pooling(const Graph& graph) {
                       relu_grad.stage,
                       nullptr});
     const ValueId result = rewrite.add_value(graph.value(relu_grad.outputs[0]));
-    rewrite.add_node({"max_pool2d_grad",
+    rewrite.add_node({pool_grad.op,
                       {masked_id, rewrite.to(pool_grad.inputs[1])},
                       {result},
                       pool_grad.attrs,

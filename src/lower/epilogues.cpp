@@ -5,13 +5,6 @@
 #include "ops/predicates.h"
 
 namespace plimsoll::engine {
-namespace {
-
-bool takes_epilogue(const Node& node) {
-  return node.op == "conv2d" || node.op == "matmul";
-}
-
-}  // namespace
 
 Graph fold_epilogues(const Graph& graph) {
   const std::vector<NodeId> only_reader = only_readers_of(graph);
@@ -19,7 +12,7 @@ Graph fold_epilogues(const Graph& graph) {
   std::vector<bool> absorbed(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (absorbed[n]) continue;
-    if (!takes_epilogue(graph.nodes[n])) {
+    if (!takes_epilogue(graph.nodes[n].op)) {
       rewrite.copy_node(static_cast<NodeId>(n));
       continue;
     }
@@ -64,7 +57,7 @@ Graph fold_bias_gradients(const Graph& graph) {
   std::vector<bool> absorbed(graph.nodes.size(), false);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (node.op != "conv2d_weight_grad" || node.attrs.flag("bias")) continue;
+    if ((node.op != "conv2d_weight_grad" && node.op != "conv3d_weight_grad") || node.attrs.flag("bias")) continue;
     for (NodeId other : readers[static_cast<size_t>(node.inputs[1])]) {
       if (absorbed[static_cast<size_t>(other)] || !is_bias_gradient(graph, graph.node(other), node)) continue;
       const auto& waiting = readers[static_cast<size_t>(graph.node(other).outputs[0])];

@@ -47,9 +47,35 @@ class Fuser {
 
   bool fusible(const Node& node, const Device& device) const {
     const OpKind kind = op_def(node.op).kind;
-    if (kind != OpKind::kElementwise && kind != OpKind::kReduction) return false;
-    if (graph_.type(node.inputs.empty() ? node.outputs[0] : node.inputs[0]).shape.rank() == 0) return false;
+    const bool broadcast = node.op == "broadcast";
+    if (kind != OpKind::kElementwise && kind != OpKind::kReduction && !broadcast) return false;
+    if (graph_.type(node.inputs.empty() || broadcast ? node.outputs[0] : node.inputs[0]).shape.rank() == 0)
+      return false;
     return device.fuses(graph_, node);
+  }
+
+  // Returns whether the reductions among the members have results of different sizes: they sum different sets of rows.
+  bool sums_differently(const std::vector<NodeId>& members) const {
+    int64_t size = 0;
+    for (NodeId member : members) {
+      if (!is_reduction(graph_.node(member))) continue;
+      const int64_t here = graph_.type(graph_.node(member).outputs[0]).shape.elements();
+      if (size != 0 && here != size) return true;
+      size = here;
+    }
+    return false;
+  }
+
+  // Returns whether a node reads the result of a reduction that is a member too. It may read it through others.
+  bool reads_own_sum(const std::vector<NodeId>& members) const {
+    for (NodeId member : members)
+      for (ValueId in : graph_.node(member).inputs) {
+        const NodeId producer = graph_.value(in).producer;
+        if (producer != kNone && is_reduction(graph_.node(producer)) &&
+            std::find(members.begin(), members.end(), producer) != members.end())
+          return true;
+      }
+    return false;
   }
 
   // Returns whether no node outside `members` reads their outputs before `position`.
@@ -64,14 +90,9 @@ class Fuser {
   bool joins(NodeId id, int group, std::vector<NodeId>& members) const {
     const auto& others = groups_[static_cast<size_t>(group)];
     if (members.size() + others.size() > kMostMembers || domain(others[0]) != domain(id)) return false;
-    for (ValueId in : graph_.node(id).inputs) {
-      const NodeId producer = graph_.value(in).producer;
-      if (producer != kNone && group_of_[static_cast<size_t>(producer)] == group && is_reduction(graph_.node(producer)))
-        return false;
-    }
     std::vector<NodeId> all = members;
     all.insert(all.end(), others.begin(), others.end());
-    if (!may_move_to(all, id)) return false;
+    if (reads_own_sum(all) || sums_differently(all) || !may_move_to(all, id)) return false;
     members = std::move(all);
     return true;
   }
@@ -145,8 +166,45 @@ class Fuser {
 
 }  // namespace
 
+// A fused node reads a repeated tensor from the smaller one. So each element-wise reader gets a broadcast of its own,
+// and the large tensor is not kept for a reader that comes later.
+static Graph split_broadcasts(const Graph& graph, const Device& device) {
+  const auto reads_it = [&](const Node& reader, const Shape& shape) {
+    const OpKind kind = op_def(reader.op).kind;
+    if (kind != OpKind::kElementwise && kind != OpKind::kReduction) return false;
+    const ValueId domain = kind == OpKind::kReduction ? reader.inputs[0] : reader.outputs[0];
+    return graph.type(domain).shape == shape && device.fuses(graph, reader);
+  };
+  const auto readers = readers_of(graph);
+  const auto is_split = [&](const Node& node) {
+    return node.op == "broadcast" && readers[static_cast<size_t>(node.outputs[0])].size() > 1 &&
+           device.fuses(graph, node);
+  };
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), is_split)) return graph;
+  Rewrite rewrite(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    std::vector<ValueId> inputs;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const ValueId in = node.inputs[i];
+      const NodeId producer = graph.value(in).producer;
+      const auto same = std::find(node.inputs.begin(), node.inputs.begin() + static_cast<int64_t>(i), in);
+      if (same != node.inputs.begin() + static_cast<int64_t>(i)) {
+        inputs.push_back(inputs[static_cast<size_t>(same - node.inputs.begin())]);
+      } else if (producer != kNone && is_split(graph.node(producer)) && reads_it(node, graph.type(in).shape)) {
+        inputs.push_back(rewrite.clone_node(producer, {rewrite.to(graph.node(producer).inputs[0])})[0]);
+      } else {
+        inputs.push_back(rewrite.to(in));
+      }
+    }
+    const auto outputs = rewrite.clone_node(static_cast<NodeId>(n), inputs);
+    for (size_t o = 0; o < outputs.size(); ++o) rewrite.bind(node.outputs[o], outputs[o]);
+  }
+  return rewrite.finish();
+}
+
 Graph fuse_elementwise(const Graph& graph, const Device& device) {
-  return Fuser(graph, device).run();
+  return Fuser(split_broadcasts(graph, device), device).run();
 }
 
 }  // namespace plimsoll::engine

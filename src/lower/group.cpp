@@ -19,7 +19,8 @@ namespace plimsoll::engine {
 namespace {
 
 bool is_flat(const Graph& graph, const Node& node, const Shape& shape) {
-  if (op_def(node.op).kind != OpKind::kElementwise || node.op == "dropout") return false;
+  if (op_def(node.op).kind != OpKind::kElementwise || node.op == "dropout" || node.op.starts_with("random_"))
+    return false;
   for (ValueId id : node.outputs)
     if (graph.type(id).shape != shape) return false;
   // A vector input may mean one value per channel. Accept only inputs of the full shape, for which both readings agree.

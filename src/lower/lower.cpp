@@ -1,5 +1,7 @@
 #include "lower/lower.h"
 
+#include "lower/transposes.h"
+
 namespace plimsoll::engine {
 
 double LoweredGraph::seconds() const {
@@ -16,6 +18,7 @@ int LoweredGraph::primitives() const {
 
 // Runs one pass at a time, so that only the input and the output graph of a pass are in memory.
 Result<LoweredGraph> lower(Graph graph, const Device& device) {
+  graph = remove_transposes(std::move(graph));
   graph = fold_padding(graph, device);
   graph = pad_evenly(graph, device);
   if (device.has_epilogues()) {

@@ -25,7 +25,7 @@ struct LoweredGraph {
 Graph fold_padding(const Graph& graph, const Device& device);
 // Moves padding out of convolutions whose pads differ on opposite sides.
 Graph pad_evenly(const Graph& graph, const Device& device);
-// Folds bias_add and relu into the conv2d or matmul before them.
+// Folds bias_add and relu into the convolution or matmul before them.
 Graph fold_epilogues(const Graph& graph);
 // Folds a bias gradient into the weight gradient that reads the same values.
 Graph fold_bias_gradients(const Graph& graph);

@@ -1,5 +1,5 @@
-// Zero padding is a pad2d node or the convolution's own pads, whichever the device prefers (Device::padding). The
-// results are identical bit for bit if the kernels add in the same order.
+// Zero padding is a pad2d node (two for images with depth) or the convolution's own pads, whichever the device prefers
+// (Device::padding). The results are identical bit for bit if the kernels add in the same order.
 #include <algorithm>
 #include <array>
 
@@ -12,8 +12,12 @@ namespace {
 
 using Pads = std::vector<int64_t>;  // pixels before and after the image, for each spatial dimension
 
+// conv2d, conv3d and their gradients; not the conv2d_pooled variants, which exist only later.
 bool is_convolution(const Node& node) {
-  return node.op == "conv2d" || node.op == "conv2d_input_grad" || node.op == "conv2d_weight_grad";
+  return node.op.starts_with("conv2d") || node.op.starts_with("conv3d");
+}
+bool is_input_grad(const Node& node) {
+  return node.op == "conv2d_input_grad" || node.op == "conv3d_input_grad";
 }
 
 bool is_zero(const Pads& pads) {
@@ -32,7 +36,7 @@ Node with_outer(Node node, const Pads& outer) {
   Pads pads = node.attrs.list("pads");
   for (size_t side = 0; side < pads.size(); ++side) pads[side] -= outer[side];
   node.attrs.set("pads", pads);
-  if (node.op == "conv2d_input_grad") {
+  if (is_input_grad(node)) {
     Pads size = node.attrs.list("input_size");
     for (size_t d = 0; d < size.size(); ++d) size[d] += growth(outer)[d];
     node.attrs.set("input_size", size);
@@ -61,12 +65,67 @@ Pads surplus(const Node& node) {
   return pads;
 }
 
+// Adds pad2d or crop2d nodes that turn `from` into `to`, both values of the new graph. pad2d pads two dimensions, so
+// with depth it first pads the images [N*D,H,W,C], then the planes [N,D,H*W,C].
+class Margins {
+ public:
+  Margins(Rewrite& rewrite, const Node& like, bool pads) : rewrite_(rewrite), like_(like), pads_(pads) {}
+
+  void add(ValueId from, ValueId to, const Pads& margins) {
+    if (margins.size() == 4) return change(from, to, margins);
+    const Shape start = shape(from), end = shape(to);
+    ValueId image = from;
+    int64_t h = start[2], w = start[3];
+    const Pads plane(margins.begin() + 2, margins.end()), depth = {margins[0], margins[1], 0, 0};
+    if (!is_zero(plane)) {
+      h = end[2], w = end[3];
+      const ValueId small = view(image, {start[0] * start[1], start[2], start[3], start[4]});
+      const ValueId large = made(image, {start[0] * start[1], h, w, start[4]});
+      change(small, large, plane);
+      image = large;
+    }
+    if (!is_zero(depth)) {
+      const ValueId small = view(image, {start[0], start[1], h * w, start[4]});
+      const ValueId large = made(image, {start[0], end[1], h * w, start[4]});
+      change(small, large, depth);
+      image = large;
+    }
+    rewrite_.add_node({"reshape", {image}, {to}, {{"shape", end.dims}}, like_.layer, like_.stage, nullptr});
+  }
+
+ private:
+  // By value: adding values to the graph moves the others.
+  Shape shape(ValueId id) const { return rewrite_.graph().type(id).shape; }
+
+  ValueId made(ValueId like, std::vector<int64_t> dims) {
+    Value value = rewrite_.graph().value(like);
+    value.name += "/margins";
+    value.persistent = false;
+    if (value.category != Category::kGradients) value.category = Category::kTemporaries;
+    value.type.shape = Shape(std::move(dims));
+    return rewrite_.add_value(std::move(value));
+  }
+  ValueId view(ValueId image, std::vector<int64_t> dims) {
+    const ValueId result = made(image, dims);
+    rewrite_.add_node({"reshape", {image}, {result}, {{"shape", dims}}, like_.layer, like_.stage, nullptr});
+    return result;
+  }
+  void change(ValueId from, ValueId to, const Pads& margins) {
+    const char* op = pads_ ? "pad2d" : "crop2d";
+    rewrite_.add_node({op, {from}, {to}, {{"pads", margins}}, like_.layer, like_.stage, nullptr});
+  }
+
+  Rewrite& rewrite_;
+  const Node& like_;
+  bool pads_;
+};
+
 void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   const Graph& graph = rewrite.from();
   const Node& old = graph.node(id);
   Node node = with_outer(old, outer);
   for (ValueId& in : node.inputs) in = rewrite.to(in);
-  const bool makes_image = old.op == "conv2d_input_grad";
+  const bool makes_image = is_input_grad(old);
   const ValueId image = makes_image ? old.outputs[0] : old.inputs[0];
   const ValueId padded = rewrite.add_value(padded_like(graph, image, outer));
   const auto result = [&](ValueId value) {
@@ -77,10 +136,10 @@ void emit_padded_outside(Rewrite& rewrite, NodeId id, const Pads& outer) {
   if (makes_image) {
     node.outputs = {padded};
     rewrite.add_node(std::move(node));
-    rewrite.add_node({"crop2d", {padded}, {result(image)}, {{"pads", outer}}, old.layer, old.stage, nullptr});
+    Margins(rewrite, old, false).add(padded, result(image), outer);
     return;
   }
-  rewrite.add_node({"pad2d", {node.inputs[0]}, {padded}, {{"pads", outer}}, old.layer, old.stage, nullptr});
+  Margins(rewrite, old, true).add(node.inputs[0], padded, outer);
   node.inputs[0] = padded;
   for (ValueId& out : node.outputs) out = result(out);
   rewrite.add_node(std::move(node));

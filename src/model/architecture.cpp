@@ -89,7 +89,7 @@ class ArchitectureReader {
     const size_t before = issues.unsupported.size();
     made_.optimizer_ = parse_optimizer(chosen, issues.unsupported);
     if (issues.unsupported.size() > before)
-      issues.remedy("--optimizer adam   replaces the file's optimizer: sgd, adam or adamw");
+      issues.remedy("--optimizer adam   replaces the file's optimizer: adam, adamw, sgd or another of Keras's names");
     if (options_.scale_loss.value_or(made_.policy_.compute == DType::kFloat16)) put_scale(made_.optimizer_);
     if (options_.learning_rate) {
       made_.optimizer_.learning_rate = *options_.learning_rate;
@@ -104,6 +104,12 @@ class ArchitectureReader {
       if (object.policy != made_.policy_)
         issues.unknown(fmt::format("layer '{}' ({}): dtype={}, while other layers have {}", object.path,
                                    object.class_name, to_text(object.policy), to_text(made_.policy_)));
+    }
+    for (const LayerObject& object : parts_->tree.layers) {
+      const std::string& half = object.layer.half_cast;
+      if (!half.empty() && to_text(made_.policy_) != "mixed_" + half)
+        issues.unknown(fmt::format("layer '{}' ({}): dtype={}, while the file's layers compute in {}", object.path,
+                                   object.class_name, half, to_text(made_.policy_)));
     }
     for (LayerObject& object : parts_->tree.layers)
       object.float32 = made_.policy_.is_mixed() && !object.policy.is_mixed() && !object.operation;

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "model/calls.h"
+#include "model/expression.h"
 #include "model/model.h"
 #include "model/tree.h"
 #include "model/values.h"
@@ -29,14 +30,19 @@ class GraphWriter {
   Forward run() {
     values_.assign(program_.tensors.size(), kNone);
     masks_.assign(program_.tensors.size(), kNone);
+    find_integers();
     for (size_t i = 0; i < program_.inputs.size(); ++i) values_[program_.inputs[i]] = input(i);
     for (size_t i = 0; i < program_.calls.size(); ++i) call(i);
     for (const auto& [statistic, value] : statistics_) b_.update(statistic, value);
     Forward forward;
-    for (size_t t : program_.outputs) forward.predictions.push_back(values_[t]);
+    for (size_t t : program_.outputs) {
+      const bool floats = is_floating(b_.graph().type(values_[t]).dtype);
+      forward.predictions.push_back(floats ? values_[t] : cast(values_[t], precision_));
+    }
     if (mode_ != Mode::kPredict) {
       add_losses(forward);
       if (counted_ != kNone) add_mask_factor(forward);
+      add_activity_penalty(forward);
       add_metrics(forward);
       // Keras sorts its reports by name.
       std::sort(forward.tallies.begin(), forward.tallies.end(),
@@ -58,7 +64,21 @@ class GraphWriter {
     ValueId x = b_.input(input_value(port.name), {dtype, with_batch(batch_, port.sample)}, Category::kInputs, false);
     // Keras converts to the declared dtype first, so fractions are lost in an integer input.
     if (!is_floating(port.dtype) && is_floating(dtype)) x = cast(x, port.dtype);
+    if (!is_floating(port.dtype) && port.dtype != DType::kBool && read_as_integer_[program_.inputs[i]])
+      return cast(x, DType::kInt32);
     return cast(x, read_in_float32(program_.inputs[i]) ? precision_ : compute_);
+  }
+
+  // Finds the tensors that operations read, directly or after layers that only move elements. Integers among them must
+  // not be rounded to a half-precision dtype.
+  void find_integers() {
+    read_as_integer_.assign(program_.tensors.size(), false);
+    for (size_t i = program_.calls.size(); i-- > 0;) {
+      const LayerCall& call = program_.calls[i];
+      const LayerObject& object = layers_[call.layer];
+      if (object.operation || (object.at(call.node).takes_integers && read_as_integer_[call.outputs[0]]))
+        for (size_t t : call.inputs) read_as_integer_[t] = true;
+    }
   }
 
   bool read_in_float32(size_t tensor) const {
@@ -80,21 +100,36 @@ class GraphWriter {
     const LayerCall& call = program_.calls[index];
     const LayerObject& object = layers_[call.layer];
     const auto layer = b_.in_layer(object.path);
-    const DType dtype = object.operation ? b_.graph().type(values_[call.inputs[0]]).dtype
-                        : object.float32 ? precision_
-                                         : compute_;
+    const Layer& described = object.at(call.node);
+    const DType dtype = object.operation || object.float32 ? precision_ : compute_;
     std::vector<ValueId> inputs, masks, weights;
     for (size_t t : call.inputs) {
-      inputs.push_back(converted(values_[t], dtype));
+      const bool as_is = object.operation || (described.takes_integers && program_.kinds[t] == TensorKind::kInteger);
+      inputs.push_back(as_is ? values_[t] : converted(values_[t], dtype));
       masks.push_back(mask_of(t));
     }
     for (size_t i = 0; i < call.shape.weights.size(); ++i) weights.push_back(weight(call, i, dtype));
     const LayerValues made =
-        object.layer.build(BuildCall{b_, batch_, dtype, training(), object.trainable, static_cast<int64_t>(index),
-                                     inputs, masks, weights, call.shape, statistics_});
+        described.build(BuildCall{b_, batch_, dtype, training(), object.trainable, static_cast<int64_t>(index), inputs,
+                                  masks, weights, call.shape, statistics_, compute_});
     assert(made.outputs.size() == call.outputs.size());
     for (size_t i = 0; i < call.outputs.size(); ++i) values_[call.outputs[i]] = made.outputs[i];
     masks_[call.outputs[0]] = made.mask;
+    if (object.layer.activity && mode_ != Mode::kPredict)
+      for (ValueId output : made.outputs) add_activity(object.layer.activity, output);
+  }
+
+  void add_activity(const ActivityPenalty& activity, ValueId output) {
+    const ValueId penalty =
+        b_.add1("l1_l2_penalty", {cast(output, precision_)}, {{"l1", activity.l1}, {"l2", activity.l2}});
+    activity_ = activity_ == kNone ? penalty : b_.add1("add", {activity_, penalty});
+  }
+
+  // As in Keras, the activities are summed over the batch and divided by its size. A micro-batch adds its share.
+  void add_activity_penalty(Forward& forward) {
+    if (activity_ == kNone) return;
+    const ValueId share = b_.add1("scale", {activity_, step_scalar(b_, StepScalar::kSampleShare, precision_)});
+    forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
   }
 
   bool training() const { return mode_ == Mode::kTrain || mode_ == Mode::kAccumulate; }
@@ -130,23 +165,44 @@ class GraphWriter {
       sample_weights_[i] =
           b_.input(sample_weight_value(port.name), {precision_, Shape{batch_}}, Category::kInputs, false);
     row_weights_[i] = sample_weights_[i];
-    if (port.masked) add_mask(i);
+    if (port.masked && !counts_its_losses(i)) add_mask(i);
   }
 
-  // Turns the mask of an output into a weight per row, multiplied by the sample weight.
+  // As in Keras, the mean of a loss between samples is over those with a loss.
+  bool counts_its_losses(size_t i) const { return target_kind(*program_.objective.losses[i]) == TargetKind::kGroups; }
+
+  // Returns the weight of each row: 1 or 0 for masked and ignored rows, times the sample weight.
+  Expression row_weight(size_t i, bool with_samples) {
+    const Port& port = model_.outputs()[i];
+    const int64_t rows = batch_ * port.rows_per_sample;
+    Expression weight;
+    const auto times = [&](const Expression& other) { weight = weight.id() == kNone ? other : weight * other; };
+    if (const ValueId mask = mask_of(program_.outputs[i]); mask != kNone)
+      times(Expression(b_, cast(mask, precision_)).reshaped({rows}));
+    if (port.ignored_class) {
+      const Expression labels = Expression(b_, targets_[i]).cast(precision_).reshaped({rows});
+      times(1 - equal(labels, static_cast<double>(*port.ignored_class)));
+    }
+    if (counts_its_losses(i)) times(greater({b_, rows_[i]}, 0));
+    if (with_samples && sample_weights_[i] != kNone)
+      times(Expression(b_, sample_weights_[i])
+                .reshaped({batch_, 1})
+                .broadcast(Shape{batch_, port.rows_per_sample})
+                .reshaped({rows}));
+    return weight.id() == kNone ? constant(b_, precision_, {rows}, 1) : weight;
+  }
+
+  // Turns the mask of an output into a weight per row. All losses have the same mask.
   void add_mask(size_t i) {
-    const int64_t rows = batch_ * model_.outputs()[i].rows_per_sample;
-    const ValueId mask = cast(mask_of(program_.outputs[i]), precision_);
-    const ValueId flat = b_.add1("reshape", {mask}, {{"shape", std::vector<int64_t>{rows}}});
-    if (counted_ == kNone)  // all losses have the same mask
-      counted_ = b_.add1("weighted_sum", {flat, one()}, {{"weighted", false}});
-    row_weights_[i] = flat;
-    if (sample_weights_[i] == kNone) return;
-    const std::vector<int64_t> grid{batch_, rows / batch_};
-    ValueId weights = b_.add1("reshape", {sample_weights_[i]}, {{"shape", std::vector<int64_t>{batch_, 1}}});
-    weights = b_.add1("broadcast", {weights}, {{"shape", grid}});
-    weights = b_.add1("reshape", {weights}, {{"shape", std::vector<int64_t>{rows}}});
-    row_weights_[i] = b_.add1("multiply", {flat, weights});
+    row_weights_[i] = row_weight(i, true).id();
+    const bool by_weight = program_.objective.losses[i]->reduction == Reduction::kWeightedMean;
+    // Keras adds up one weight per sample, not one per row.
+    const int64_t each = by_weight ? model_.outputs()[i].rows_per_sample : 1;
+    if (counted_ != kNone) return;
+    const Expression counted = row_weight(i, by_weight);
+    counted_ = b_.add1("weighted_sum", {counted.id(), one()}, {{"weighted", false}});
+    if (each > 1 && by_weight && data_.sample_weights)
+      counted_ = (Expression(b_, counted_) / static_cast<double>(each)).id();
   }
 
   // Sets the number of rows of the losses. In a whole window, also applies the mask's factor.
@@ -172,9 +228,14 @@ class GraphWriter {
     return b_.add1("weighted_sum", std::move(inputs), {{"weighted", weighted}});
   }
 
-  Tally tally(std::string name, ValueId sum, size_t output, bool weighted, bool larger_is_better = false) const {
-    return {std::move(name), sum, static_cast<int>(output), model_.outputs()[output].rows_per_sample, weighted,
-            larger_is_better};
+  Tally tally(std::string name, ValueId sum, size_t output) const {
+    Tally made;
+    made.name = std::move(name);
+    made.sum = sum;
+    made.output = static_cast<int>(output);
+    made.rows_per_sample = model_.outputs()[output].rows_per_sample;
+    made.shape = b_.graph().type(sum).shape;
+    return made;
   }
 
   void add_losses(Forward& forward) {
@@ -190,22 +251,42 @@ class GraphWriter {
       const std::string& name = model_.outputs()[i].name;
       const auto layer = b_.in_layer(name);
       read_targets(i);
-      rows_[i] = add_loss_rows(b_, *losses[i], forward.predictions[i], targets_[i]);
+      rows_[i] = loss_rows(*losses[i], {b_, forward.predictions[i]}, {b_, targets_[i]}).id();
+      if (counts_its_losses(i)) add_mask(i);
       const ValueId share = total(rows_[i], factor(name), row_weights_[i]);
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
-      if (several) forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), row_weights_[i]), i, false));
+      if (!several) continue;
+      forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), row_weights_[i]), i));
+      forward.tallies.back().is_loss = true;
+      forward.tallies.back().per_batch = model_.outputs()[i].loss_is_sum;
     }
   }
 
   void add_metrics(Forward& forward) {
-    for (const MetricSpec& metric : program_.objective.metrics) {
-      const size_t i = metric.output;
+    for (const MetricSpec& spec : program_.objective.metrics) {
+      const size_t i = spec.output;
       const auto layer = b_.in_layer(model_.outputs()[i].name);
-      const bool as_loss = metric.kind == MetricSpec::Kind::kLoss && metric.loss == *program_.objective.losses[i];
-      const ValueId rows = as_loss ? rows_[i] : add_metric_rows(b_, metric, forward.predictions[i], targets_[i]);
-      const bool weighted = metric.weighted && data_.sample_weights;
-      const ValueId sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
-      forward.tallies.push_back(tally(metric.name, sum, i, weighted, metric.kind != MetricSpec::Kind::kLoss));
+      const bool weighted = spec.weighted && data_.sample_weights;
+      const Expression prediction(b_, forward.predictions[i]), target(b_, targets_[i]);
+      MetricCall call{prediction.cast(precision_), target, std::nullopt};
+      if (weighted) call.weights = Expression(b_, sample_weights_[i]);
+      ValueId sum = kNone;
+      if (spec.metric.sums) {
+        sum = spec.metric.sums(call).id();
+      } else {
+        const bool as_loss = spec.loss && spec.loss->same_rows(*program_.objective.losses[i]);
+        const ValueId rows = as_loss     ? rows_[i]
+                             : spec.loss ? loss_rows(*spec.loss, prediction, target).id()
+                                         : spec.metric.rows(call).id();
+        sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
+      }
+      Tally made = tally(spec.name, sum, i);
+      made.rows_per_sample = model_.outputs()[i].sample.elements() / model_.outputs()[i].sample.back();
+      made.weighted = weighted;
+      made.larger_is_better = !spec.loss && spec.metric.larger_is_better;
+      made.result = spec.metric.result;
+      made.of_mean = spec.metric.of_mean;
+      forward.tallies.push_back(std::move(made));
     }
   }
 
@@ -218,8 +299,10 @@ class GraphWriter {
   std::map<std::pair<ValueId, DType>, ValueId> copies_;
   const Mode mode_;
   const DataTypes& data_;
+  std::vector<bool> read_as_integer_;  // per tensor
   std::vector<ValueId> values_, masks_, targets_, sample_weights_, row_weights_, rows_;
-  ValueId counted_ = kNone;  // number of rows that are unmasked in the losses
+  ValueId activity_ = kNone;  // sum of the activity penalties of all calls
+  ValueId counted_ = kNone;   // number of rows that are unmasked in the losses
   std::map<ValueId, ValueId> statistics_;
 };
 
@@ -231,19 +314,38 @@ Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision,
 }
 
 ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted) {
-  // At least 1, because counts are integers.
-  const ValueId above = b.add1("relu", {b.add1("affine", {counted}, {{"scale", 1.0}, {"offset", -1.0}})});
-  return b.add1("unscale", {rows, b.add1("affine", {above}, {{"scale", 1.0}, {"offset", 1.0}})});
+  const Expression count(b, counted), empty = equal(count, 0);
+  // Without any row everything is 0, and the factor stays finite.
+  return (Expression(b, rows) / (count + empty)).id();
 }
+
+namespace {
+
+// keras/src/regularizers/regularizers.py, OrthogonalRegularizer. The diagonal of the products holds the squared norms.
+Expression orthogonal_penalty(const Regularizer& regularizer, const Expression& w) {
+  constexpr double kLeastSquare = 1e-12;
+  const int64_t along = regularizer.rows ? 1 : 0;
+  const Expression squares = maximum(sum(call("square", w), {along}), kLeastSquare);
+  const Expression unit = w * call("rsqrt", squares);
+  const Expression products =
+      unit.apply("matmul", unit, {{"transpose_a", !regularizer.rows}, {"transpose_b", regularizer.rows}});
+  const auto count = static_cast<double>(products.shape()[0]);
+  const Expression total = sum(call("abs", products), {0, 1}) - sum(call("square", unit), {0, 1});
+  return (total * (regularizer.orthogonal / (count * (count - 1)))).reshaped({});
+}
+
+}  // namespace
 
 ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {
   ValueId total = kNone;
+  const auto add = [&](ValueId penalty) { total = total == kNone ? penalty : b.add1("add", {total, penalty}); };
   for (const Weight& weight : model.weights()) {
-    if (!weight.trainable || (weight.l1 == 0 && weight.l2 == 0)) continue;
+    if (!weight.trainable) continue;
     const auto layer = b.in_layer(weight.layer);
-    const ValueId w = b.persistent(weight.name, {precision, weight.shape}, Category::kWeights);
-    const ValueId penalty = b.add1("l1_l2_penalty", {w}, {{"l1", weight.l1}, {"l2", weight.l2}});
-    total = total == kNone ? penalty : b.add1("add", {total, penalty});
+    const auto held = [&] { return b.persistent(weight.name, {precision, weight.shape}, Category::kWeights); };
+    if (weight.l1 != 0 || weight.l2 != 0)
+      add(b.add1("l1_l2_penalty", {held()}, {{"l1", weight.l1}, {"l2", weight.l2}}));
+    if (weight.regularizer.orthogonal != 0) add(orthogonal_penalty(weight.regularizer, {b, held()}).id());
   }
   return total;
 }

@@ -17,6 +17,7 @@ struct ShapedLayer {
 
 struct LayerCall {
   size_t layer = 0;
+  size_t node = 0;                      // number of the layer's call in the file
   std::vector<size_t> inputs, outputs;  // indices of tensors
   LayerShape shape;                     // computed for these inputs
 };
@@ -27,6 +28,7 @@ struct LayerProgram {
   std::vector<ShapedLayer> layers;  // one per layer of the architecture, in its order
   std::vector<LayerCall> calls;
   std::vector<Shape> tensors;  // shapes of one sample
+  std::vector<TensorKind> kinds;
   std::vector<size_t> masks;   // per tensor: the tensor whose call made its mask, or kNoMask
   std::vector<size_t> inputs, outputs;
   Objective objective;  // with metrics resolved for these shapes

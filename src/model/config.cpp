@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "model/arguments.h"
+
 namespace plimsoll::engine {
 
 void Issues::unknown(std::string what) {
@@ -110,8 +112,8 @@ KerasObject keras_object(const Json& value) {
   return object;
 }
 
-Config::Config(const Json& config, std::string where, Issues& issues)
-    : config_(&config), where_(std::move(where)), issues_(&issues) {
+Config::Config(const Json& config, std::string where, Issues& issues, const CallArguments* call)
+    : config_(&config), where_(std::move(where)), issues_(&issues), call_(call) {
   if (!config.is_object())
     issues_->reject(fmt::format("{}: its config must be an object, got {}", where_, shown(config)));
 }
@@ -124,6 +126,11 @@ const Json* Config::value(const std::string& key) {
   known_.insert(key);
   const Json* found = member(*config_, key);
   return found && !found->is_null() ? found : nullptr;
+}
+
+bool Config::is_null(const std::string& key) const {
+  const Json* found = member(*config_, key);
+  return found != nullptr && found->is_null();
 }
 
 int64_t Config::integer(const std::string& key, int64_t least, int64_t most, std::optional<int64_t> otherwise) {
@@ -253,6 +260,12 @@ void Config::finish() {
     if (known_.count(key) || found.is_null()) continue;
     issues_->unknown(fmt::format("{}: {}={}", where_, key, shown(found)));
   }
+}
+
+const CallArguments& Config::call() {
+  static const CallArguments none;
+  used_call_ = true;
+  return call_ ? *call_ : none;
 }
 
 }  // namespace plimsoll::engine

@@ -59,13 +59,15 @@ using Sizes = std::vector<int64_t>;
 
 class Config {
  public:
-  // Every message begins with `where`: "layer 'conv1' (Conv2D)".
-  Config(const Json& config, std::string where, Issues& issues);
+  // Every message begins with `where`: "layer 'conv1' (Conv2D)". `call` is the call of a Functional file that the
+  // object is read for; null if there is none.
+  Config(const Json& config, std::string where, Issues& issues, const struct CallArguments* call = nullptr);
 
   const std::string& where() const { return where_; }
   Issues& issues() const { return *issues_; }
 
-  const Json* value(const std::string& key);  // null if missing or JSON null
+  const Json* value(const std::string& key);   // null if missing or JSON null
+  bool is_null(const std::string& key) const;  // present and JSON null
   int64_t integer(const std::string& key, int64_t least, int64_t most, std::optional<int64_t> otherwise = {});
   double real(const std::string& key, double otherwise);
   std::optional<double> optional_real(const std::string& key);
@@ -86,12 +88,19 @@ class Config {
   // Lists every key that was neither read nor ignored. Null counts as absent.
   void finish();
 
+  // The call that the object is read for. A parser that uses this is run once per call (tree.cpp), and reads the
+  // arguments through Arguments (arguments.h). All other layers read only the tensors of their first argument.
+  const struct CallArguments& call();
+  bool used_call() const { return used_call_; }
+
  private:
   void wrong(const std::string& key, std::string_view wanted, const Json* got);
 
   const Json* config_;
   std::string where_;
   Issues* issues_;
+  const struct CallArguments* call_;
+  bool used_call_ = false;
   std::set<std::string> known_;
 };
 

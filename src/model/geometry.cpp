@@ -42,32 +42,36 @@ Result<Shape> kernel_shape(const Geometry& g, int64_t in, int64_t out, const std
   return checked_shape(std::move(dims), where);
 }
 
+std::string op_name(std::string_view op, size_t rank, std::string_view suffix) {
+  return fmt::format("{}{}d{}", op, op_rank(rank), suffix);
+}
+
 std::vector<int64_t> op_sizes(const Sizes& sizes, int64_t outer) {
-  std::vector<int64_t> all(kOpRank - sizes.size(), outer);
+  std::vector<int64_t> all(op_rank(sizes.size()) - sizes.size(), outer);
   all.insert(all.end(), sizes.begin(), sizes.end());
   return all;
 }
 
 std::vector<int64_t> op_pads(const std::vector<KernelWindow>& windows) {
-  std::vector<int64_t> pads(2 * (kOpRank - windows.size()), 0);
+  std::vector<int64_t> pads(2 * (op_rank(windows.size()) - windows.size()), 0);
   for (const KernelWindow& window : windows) pads.insert(pads.end(), {window.before, window.after});
   return pads;
 }
 
 ValueId as_image(const BuildCall& call, ValueId image, size_t rank) {
   std::vector<int64_t> dims = call.shape(image).dims;
-  dims.insert(dims.begin() + 1, kOpRank - rank, 1);
+  dims.insert(dims.begin() + 1, op_rank(rank) - rank, 1);
   return with_dims(call, image, std::move(dims));
 }
 
 ValueId as_kernel(const BuildCall& call, ValueId kernel, size_t rank) {
   std::vector<int64_t> dims = call.shape(kernel).dims;
-  dims.insert(dims.begin(), kOpRank - rank, 1);
+  dims.insert(dims.begin(), op_rank(rank) - rank, 1);
   return with_dims(call, kernel, std::move(dims));
 }
 
 ValueId as_output(const BuildCall& call, ValueId image, size_t rank) {
-  return rank == kOpRank ? image : with_dims(call, image, call.output_dims());
+  return rank == op_rank(rank) ? image : with_dims(call, image, call.output_dims());
 }
 
 }  // namespace plimsoll::engine

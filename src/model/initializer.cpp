@@ -13,11 +13,13 @@
 namespace plimsoll::engine {
 namespace {
 
-enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, kIdentity };
+enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, kIdentity, kList, kFourier };
 
 struct Distribution {
   Kind kind = Kind::kConstant;
-  double a = 0, b = 0;  // the constant or gain; or low and high; or mean and standard deviation
+  double a = 0, b = 0;       // the constant or gain; or low and high; or mean and standard deviation
+  std::vector<double> list = {};  // kList: one number per element of the last dimension; kFourier: the scaled window
+  bool imaginary = false;    // kFourier
 };
 
 struct Fans {
@@ -33,8 +35,27 @@ Fans fans_of(const Shape& shape) {
   return {static_cast<double>(shape[shape.rank() - 2]) * field, static_cast<double>(shape.back()) * field};
 }
 
-Distribution scaled(const Shape& shape, double scale, const std::string& mode, const std::string& distribution) {
-  const Fans fans = fans_of(shape);
+// The fans by the axes that the initializer names, or by the position of the dimensions.
+Fans read_fans(Config& c, const Shape& shape) {
+  const Json *in = c.value("input_axes"), *out = c.value("output_axes");
+  if (in == nullptr || out == nullptr) return fans_of(shape);
+  const auto product = [&](const Json& axes) {
+    double fan = 1;
+    for (const Json& one : axes.is_array() ? axes : Json::array({axes})) {
+      const auto axis = as_integer(one);
+      const auto rank = static_cast<int64_t>(shape.rank());
+      if (!axis || *axis < -rank || *axis >= rank) {
+        c.issues().reject(fmt::format("{}: {} is not an axis of [{}]", c.where(), shown(one), to_text(shape)));
+        return 1.0;
+      }
+      fan *= static_cast<double>(shape[static_cast<size_t>(*axis < 0 ? *axis + rank : *axis)]);
+    }
+    return fan;
+  };
+  return {product(*in), product(*out)};
+}
+
+Distribution scaled(const Fans& fans, double scale, const std::string& mode, const std::string& distribution) {
   const double fan = mode == "fan_in" ? fans.in : mode == "fan_out" ? fans.out : (fans.in + fans.out) / 2;
   scale /= std::max(1.0, fan);
   if (distribution == "uniform") return {Kind::kUniform, -std::sqrt(3 * scale), std::sqrt(3 * scale)};
@@ -58,22 +79,87 @@ constexpr Scaling kScalings[] = {
     {"LecunNormal", "lecun_normal", 1, "fan_in", "truncated_normal"},
 };
 
-std::optional<Distribution> plain_distribution(const std::string& name, Config& c) {
+// The windows of scipy.signal.get_window that are sums of cosines, and their coefficients.
+struct CosineWindow {
+  std::string_view name;
+  double a[3];
+};
+constexpr CosineWindow kWindows[] = {{"boxcar", {1, 0, 0}},
+                                     {"box", {1, 0, 0}},
+                                     {"ones", {1, 0, 0}},
+                                     {"rect", {1, 0, 0}},
+                                     {"rectangular", {1, 0, 0}},
+                                     {"hann", {0.5, 0.5, 0}},
+                                     {"han", {0.5, 0.5, 0}},
+                                     {"hamming", {0.54, 0.46, 0}},
+                                     {"hamm", {0.54, 0.46, 0}},
+                                     {"ham", {0.54, 0.46, 0}},
+                                     {"blackman", {0.42, 0.5, 0.08}},
+                                     {"black", {0.42, 0.5, 0.08}},
+                                     {"blk", {0.42, 0.5, 0.08}}};
+
+// Keras's STFT: the kernel [T, 1, F] of a Fourier transform over a window of T steps.
+std::optional<Distribution> fourier(Config& c, const Shape& shape) {
+  Distribution d{Kind::kFourier};
+  d.imaginary = c.choice("side", {"real", "imag"}, "real") == "imag";
+  const std::string scaling = c.text("scaling", "");
+  const bool periodic = c.flag("periodic", false);
+  const std::string window = c.text("window", "");
+  if (shape.rank() != 3 || shape[2] < 2) return std::nullopt;
+  const int64_t steps = shape[0];
+  d.list.assign(static_cast<size_t>(steps), 1);
+  if (window.empty()) return d;
+  const auto found = std::find_if(std::begin(kWindows), std::end(kWindows),
+                                  [&](const CosineWindow& one) { return one.name == window; });
+  if (found == std::end(kWindows)) return std::nullopt;
+  const auto last = static_cast<double>(periodic ? steps : steps - 1);
+  double squares = 0, sizes = 0;
+  for (int64_t i = 0; i < steps; ++i) {
+    const double at = last == 0 ? 0 : (2 * static_cast<double>(i) / last - 1) * std::numbers::pi;
+    double& value = d.list[static_cast<size_t>(i)];
+    value = steps == 1 ? 1 : found->a[0] + found->a[1] * std::cos(at) + found->a[2] * std::cos(2 * at);
+    squares += value * value;
+    sizes += std::abs(value);
+  }
+  const double by = scaling == "density" ? std::sqrt(squares) : scaling == "spectrum" ? sizes : 1;
+  for (double& value : d.list) value /= by;
+  return d;
+}
+
+// A constant is a number, or a list of one number per element of the last dimension.
+Distribution constant_value(Config& c) {
+  const Json* value = c.value("value");
+  if (value == nullptr || !value->is_array()) return {Kind::kConstant, c.real("value", 0), 0};
+  Distribution d{Kind::kList};
+  for (const Json& one : *value) {
+    const auto number = as_number(one);
+    if (!number) {
+      c.issues().unknown(fmt::format("{}: value={}", c.where(), shown(*value)));
+      break;
+    }
+    d.list.push_back(*number);
+  }
+  return d;
+}
+
+std::optional<Distribution> plain_distribution(const std::string& name, Config& c, const Shape& shape) {
   const auto is = [&](std::string_view class_name, std::string_view function) {
     return name == class_name || name == function;
   };
-  if (is("Zeros", "zeros")) return Distribution{};
-  if (is("Ones", "ones")) return Distribution{Kind::kConstant, 1, 0};
-  if (is("Constant", "constant")) return Distribution{Kind::kConstant, c.real("value", 0), 0};
-  if (is("RandomUniform", "random_uniform"))
+  if (is("Zeros", "zeros") || name == "zero") return Distribution{};
+  if (is("Ones", "ones") || name == "one") return Distribution{Kind::kConstant, 1, 0};
+  if (is("Constant", "constant")) return constant_value(c);
+  if (is("STFT", "stft") || name == "STFTInitializer") return fourier(c, shape);
+  if (is("RandomUniform", "random_uniform") || name == "uniform")
     return Distribution{Kind::kUniform, c.real("minval", -0.05), c.real("maxval", 0.05)};
-  if (is("RandomNormal", "random_normal"))
+  if (is("RandomNormal", "random_normal") || name == "normal")
     return Distribution{Kind::kNormal, c.real("mean", 0), c.real("stddev", 0.05)};
   if (is("TruncatedNormal", "truncated_normal"))
     return Distribution{Kind::kTruncatedNormal, c.real("mean", 0), c.real("stddev", 0.05)};
   if (is("Orthogonal", "orthogonal") || name == "OrthogonalInitializer")
     return Distribution{Kind::kOrthogonal, c.real("gain", 1), 0};
-  if (is("Identity", "identity")) return Distribution{Kind::kIdentity, c.real("gain", 1), 0};
+  if (is("Identity", "identity") || name == "IdentityInitializer")
+    return Distribution{Kind::kIdentity, c.real("gain", 1), 0};
   return std::nullopt;
 }
 
@@ -81,24 +167,27 @@ std::optional<Distribution> distribution_of(const Weight& weight, Issues& issues
   const KerasObject object = keras_object(weight.initializer);
   const std::string where = fmt::format("weight '{}'", weight.name);
   Config c(object.config, fmt::format("{}, initializer {}", where, object.name), issues);
-  c.ignore({"seed", "name"});
+  c.ignore({"seed", "name", "input_axes", "output_axes"});  // the axes are read where fans are counted
   std::optional<Distribution> found;
   if (!object.custom) {
     for (const Scaling& s : kScalings)
       if (object.name == s.class_name || object.name == s.function)
-        found = scaled(weight.shape, s.scale, s.mode, s.distribution);
+        found = scaled(read_fans(c, weight.shape), s.scale, s.mode, s.distribution);
     if (object.name == "VarianceScaling" || object.name == "variance_scaling") {
       const double scale = c.real("scale", 1);
       if (scale <= 0)
         issues.reject(fmt::format("{}: the scale of its initializer must be positive, got {}", where, scale));
       found =
-          scaled(weight.shape, scale, c.choice("mode", {"fan_in", "fan_out", "fan_avg"}, "fan_in"),
+          scaled(read_fans(c, weight.shape), scale, c.choice("mode", {"fan_in", "fan_out", "fan_avg"}, "fan_in"),
                  c.choice("distribution", {"truncated_normal", "untruncated_normal", "uniform"}, "truncated_normal"));
     }
-    if (!found) found = plain_distribution(object.name, c);
+    if (!found) found = plain_distribution(object.name, c, weight.shape);
   }
-  const bool misfit = found && ((found->kind == Kind::kOrthogonal && weight.shape.rank() < 2) ||
-                                (found->kind == Kind::kIdentity && weight.shape.rank() != 2));
+  const bool misfit =
+      found && ((found->kind == Kind::kOrthogonal && weight.shape.rank() < 2) ||
+                (found->kind == Kind::kIdentity && weight.shape.rank() != 2) ||
+                (found->kind == Kind::kList &&
+                 (weight.shape.rank() == 0 || weight.shape.back() != static_cast<int64_t>(found->list.size()))));
   if (!found || misfit) {
     issues.unknown(fmt::format("{}: initializer {} for the shape [{}]{}", where,
                                object.name.empty() ? shown(weight.initializer) : object.name, to_text(weight.shape),
@@ -177,6 +266,7 @@ void fill(const Weight& weight, const Distribution& d, uint64_t seed, std::span<
     std::transform(matrix.begin(), matrix.end(), values.begin(), [](double v) { return static_cast<T>(v); });
     return;
   }
+#pragma omp parallel for schedule(static) if (values.size() > 65536)
   for (size_t i = 0; i < values.size(); ++i) {
     double value = d.a;
     switch (d.kind) {
@@ -192,6 +282,17 @@ void fill(const Weight& weight, const Distribution& d, uint64_t seed, std::span<
       case Kind::kIdentity: {
         const auto columns = static_cast<size_t>(weight.shape.back());
         value = i / columns == i % columns ? d.a : 0;
+        break;
+      }
+      case Kind::kList:
+        value = d.list[i % d.list.size()];
+        break;
+      case Kind::kFourier: {
+        const auto bands = static_cast<size_t>(weight.shape[2]),
+                   step = i / bands / static_cast<size_t>(weight.shape[1]);
+        const double angle =
+            -std::numbers::pi * static_cast<double>(step * (i % bands)) / static_cast<double>(bands - 1);
+        value = (d.imaginary ? std::sin(angle) : std::cos(angle)) * d.list[step];
         break;
       }
       case Kind::kConstant:

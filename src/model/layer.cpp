@@ -4,12 +4,15 @@
 
 #include <algorithm>
 
+#include "model/layers_shape.h"
+
 namespace plimsoll::engine {
 
 LayerParser find_layer(std::string_view class_name) {
   for (const auto& table :
        {core_layers(), image_layers(), convolution_layers(), pooling_layers(), normalization_layers(),
-        activation_layers(), merge_layers(), wrapping_layers(), masking_layers()})
+        more_normalization_layers(), activation_layers(), merge_layers(), wrapping_layers(), masking_layers(),
+        regularization_layers(), dot_layers(), application_layers(), shape_layers(), einsum_layers()})
     for (const LayerClass& entry : table)
       if (entry.name == class_name) return entry.parse;
   return nullptr;
@@ -49,6 +52,10 @@ void read_regularizer(Config& config, const std::string& key, WeightConfig& weig
   } else if (!object.custom && (name == "L1L2" || name == "l1_l2")) {
     weight.l1 = factor("l1", 0);
     weight.l2 = factor("l2", 0);
+  } else if (!object.custom && (name == "OrthogonalRegularizer" || name == "orthogonal_regularizer")) {
+    Config c(object.config, fmt::format("{}: {}", config.where(), key), config.issues());
+    weight.regularizer = {c.real("factor", 0.01), c.choice("mode", {"rows", "columns"}, "rows") == "rows"};
+    c.finish();
   } else {
     config.issues().unknown(fmt::format("{}: {}={}", config.where(), key, shown(*value)));
   }
@@ -61,8 +68,16 @@ WeightConfig read_weight(Config& config, const std::string& prefix, const std::s
   const Json* value = config.value(prefix + "_initializer");
   weight.initializer = value ? *value : Json(initializer);
   read_regularizer(config, prefix + "_regularizer", weight);
-  config.only(prefix + "_constraint");
+  weight.constraint = read_constraint(config, prefix + "_constraint");
   return weight;
+}
+
+ActivityPenalty read_activity(Config& config) {
+  WeightConfig penalty;
+  read_regularizer(config, "activity_regularizer", penalty);
+  if (penalty.regularizer.orthogonal != 0)
+    config.issues().unknown(fmt::format("{}: an OrthogonalRegularizer as activity_regularizer", config.where()));
+  return {penalty.l1, penalty.l2};
 }
 
 Precision read_policy(Config& config) {

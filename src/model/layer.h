@@ -26,6 +26,8 @@ struct WeightSpec {
   // The path in the file, relative to the layer's group: "cell/vars/0" for a sublayer. Empty: "vars/I", where I counts
   // the layer's weights that have no path.
   std::string path;
+  Regularizer regularizer;  // besides l1 and l2
+  std::optional<Constraint> constraint;
 };
 std::string vars_path(size_t index);  // "vars/0"
 
@@ -34,12 +36,24 @@ struct KernelWindow {
   int64_t output = 0, before = 0, after = 0;
 };
 
+// What the elements of a tensor between layers are. In a graph, floats and truth values (0 or 1) have a floating-point
+// dtype, integers have i32.
+enum class TensorKind : uint8_t { kFloat, kInteger, kTruth };
+
+// A tensor between layers: the shape of one sample, without the batch.
+struct TensorSpec {
+  Shape sample;
+  TensorKind kind = TensorKind::kFloat;
+};
+
 // The properties of a layer that depend on the shapes of its inputs (without the batch dimension).
 struct LayerShape {
   std::vector<Shape> outputs;
   std::vector<WeightSpec> weights;    // in the order of Keras's layer.weights
   std::vector<KernelWindow> windows;  // one per spatial dimension if a kernel slides over an image
   std::vector<LayerShape> sublayers;  // only for layers that call other layers
+  std::vector<TensorKind> kinds;      // one per output; empty: all are floats
+  std::vector<TensorKind> reads;      // one per input, only for operations
 
   LayerShape() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a layer with one output and no weights returns its shape
@@ -76,6 +90,7 @@ struct BuildCall {
   // The values of this layer's statistics after the calls so far. A BatchNormalization that is called several times
   // updates them in turn.
   std::map<ValueId, ValueId>& statistics;
+  DType compute = DType::kFloat32;  // the run's compute dtype, for operations; their `precision` is that of variables
 
   ValueId in() const { return inputs[0]; }
   // Dimensions of output 0.
@@ -93,7 +108,15 @@ enum class Masking {
   kPasses,   // the output has the mask of the input
   kMakes,    // it makes one
   kMerges,   // merges masks of several inputs: the output has one if all inputs have one
+  kJoins,    // joins masks of several inputs: the output has one if any input has one
   kChanges,  // a mask would change the layer's computation in an unsupported way: listed as unsupported
+};
+
+// Keras's activity_regularizer: l1 * sum|y| + l2 * sum y^2 over each output y of a call, divided by the batch, is part
+// of the loss.
+struct ActivityPenalty {
+  double l1 = 0, l2 = 0;
+  explicit operator bool() const { return l1 != 0 || l2 != 0; }
 };
 
 struct Layer {
@@ -104,16 +127,28 @@ struct Layer {
   bool draws = false;            // draws random numbers in training
   // Its ops take the weights in the variables' dtype, whatever the compute dtype: normalisations.
   bool float32_weights = false;
+  ActivityPenalty activity;
+  // Reads integers as i32. All other layers read them as floats.
+  bool takes_integers = false;
+  std::string half_cast;  // the half-precision dtype that the call names: the file must have a mixed policy with it
   // Shape errors are kBadGeometry. Features that are unsupported for these shapes are listed in Issues, and a shape is
   // returned anyway.
   std::function<Result<LayerShape>(std::span<const Shape>, Issues&)> shape;
   std::function<LayerValues(const BuildCall&)> build;
+  // Set instead of `shape` by operations, whose results also depend on the kinds of their inputs.
+  std::function<Result<LayerShape>(std::span<const TensorSpec>, Issues&)> typed_shape;
 };
 
 using LayerParser = Layer (*)(Config&);
 // Returns the parser of that class, or null. tree.cpp reads InputLayer and nested models.
 LayerParser find_layer(std::string_view class_name);
-LayerParser find_operation(std::string_view class_name);  // for keras.ops
+// The same for functions of keras.ops.
+std::function<Layer(Config&)> find_operation(std::string_view class_name);
+// Returns why a function of keras.ops is not supported; "" if there is no particular reason.
+std::string_view refusal_of(std::string_view class_name);
+// Returns "sequence layers" or "preprocessing layers" for Keras's classes of a family that is not supported yet, else
+// "".
+std::string_view later_family(std::string_view class_name);
 
 // An entry of a table that maps class names to parsers. Each layers_*.cpp has one such table.
 struct LayerClass {
@@ -125,10 +160,14 @@ std::span<const LayerClass> image_layers();
 std::span<const LayerClass> convolution_layers();
 std::span<const LayerClass> pooling_layers();
 std::span<const LayerClass> normalization_layers();
+std::span<const LayerClass> more_normalization_layers();
 std::span<const LayerClass> activation_layers();
 std::span<const LayerClass> merge_layers();
 std::span<const LayerClass> wrapping_layers();
 std::span<const LayerClass> masking_layers();
+std::span<const LayerClass> regularization_layers();
+std::span<const LayerClass> dot_layers();
+std::span<const LayerClass> application_layers();
 
 // An activation, shared by Dense(activation=...) and Activation(...). Linear returns its input.
 using Activation = std::function<ValueId(const BuildCall&, ValueId)>;
@@ -138,12 +177,17 @@ Activation read_activation(Config& config, const std::string& key);
 struct WeightConfig {
   Json initializer;
   double l1 = 0, l2 = 0;
+  Regularizer regularizer;
+  std::optional<Constraint> constraint;
 
   WeightSpec spec(std::string name, Shape shape) const {
-    return {std::move(name), std::move(shape), initializer, l1, l2, false, ""};
+    return {std::move(name), std::move(shape), initializer, l1, l2, false, "", regularizer, constraint};
   }
 };
 WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer);
+
+// Reads "activity_regularizer", which every class of layers may have.
+ActivityPenalty read_activity(Config& config);
 
 // Returns the dtype policy of a layer: mixed_bfloat16, mixed_float16 or float32. float64 counts as float32, because the
 // precision is an option of the run. All other policies are listed as unsupported.

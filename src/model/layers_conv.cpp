@@ -1,9 +1,10 @@
-// Convolutions over one or two spatial dimensions. 'same' becomes explicit, asymmetric padding, as in TensorFlow. Bias
-// and activation are separate nodes.
+// Convolutions over one, two or three spatial dimensions. 'same' becomes explicit, asymmetric padding, as in
+// TensorFlow. Bias and activation are separate nodes.
 #include <fmt/format.h>
 
 #include <array>
 
+#include "model/channels_first.h"
 #include "model/geometry.h"
 
 namespace plimsoll::engine {
@@ -19,8 +20,6 @@ Geometry read_geometry(Config& c, size_t rank) {
   g.padding = padding == "same"     ? WindowPadding::kSame
               : padding == "causal" ? WindowPadding::kCausal
                                     : WindowPadding::kValid;
-  c.choice("data_format", {"channels_last"}, "channels_last");
-  c.only("activity_regularizer");
   return g;
 }
 
@@ -77,9 +76,10 @@ Layer convolution(Config& c, size_t rank) {
   };
   layer.build = [=](const BuildCall& call) {
     const ValueId x = as_image(call, call.in(), rank), w = as_kernel(call, call.weights[0], rank);
-    return ending.build(call, call.add("conv2d", {x, w}, attributes(g, call.computed.windows, groups)), rank);
+    return ending.build(call, call.add(op_name("conv", rank), {x, w}, attributes(g, call.computed.windows, groups)),
+                        rank);
   };
-  return layer;
+  return with_data_format(c, layer);
 }
 
 // A depthwise kernel [kh,kw,C,M] becomes a grouped kernel [kh,kw,1,C*M]. In both, the output channel is c*M+m.
@@ -91,7 +91,7 @@ ValueId depthwise(const BuildCall& call, const Geometry& g, ValueId kernel) {
   dims.insert(dims.end(), {1, channels * multiplier});
   const ValueId x = as_image(call, call.in(), g.rank());
   const ValueId grouped = call.add("reshape", {kernel}, {{"shape", dims}});
-  return call.add("conv2d", {x, grouped}, attributes(g, call.computed.windows, channels));
+  return call.add(op_name("conv", g.rank()), {x, grouped}, attributes(g, call.computed.windows, channels));
 }
 
 Layer depthwise_convolution(Config& c, size_t rank) {
@@ -112,7 +112,7 @@ Layer depthwise_convolution(Config& c, size_t rank) {
     return shape;
   };
   layer.build = [=](const BuildCall& call) { return ending.build(call, depthwise(call, g, call.weights[0]), rank); };
-  return layer;
+  return with_data_format(c, layer);
 }
 
 Layer separable_convolution(Config& c, size_t rank) {
@@ -141,9 +141,9 @@ Layer separable_convolution(Config& c, size_t rank) {
   layer.build = [=](const BuildCall& call) {
     const ValueId middle = depthwise(call, g, call.weights[0]), w = as_kernel(call, call.weights[1], rank);
     const std::vector<KernelWindow> unpadded(rank);
-    return ending.build(call, call.add("conv2d", {middle, w}, attributes(one, unpadded, 1)), rank);
+    return ending.build(call, call.add(op_name("conv", rank), {middle, w}, attributes(one, unpadded, 1)), rank);
   };
-  return layer;
+  return with_data_format(c, layer);
 }
 
 // Returns TensorFlow's output size of a transposed convolution, and the padding of the convolution whose gradient it
@@ -202,20 +202,22 @@ Layer transposed_convolution(Config& c, size_t rank) {
     Sizes size;
     for (const KernelWindow& window : call.computed.windows) size.push_back(window.output);
     attrs.set("input_size", op_sizes(size));
-    return ending.build(call, call.add("conv2d_input_grad", {x, w}, std::move(attrs)), rank);
+    return ending.build(call, call.add(op_name("conv", rank, "_input_grad"), {x, w}, std::move(attrs)), rank);
   };
-  return layer;
+  return with_data_format(c, layer);
 }
 
 constexpr std::array kLayers = {
     LayerClass{"Conv1D", [](Config& c) { return convolution(c, 1); }},
     LayerClass{"Conv2D", [](Config& c) { return convolution(c, 2); }},
+    LayerClass{"Conv3D", [](Config& c) { return convolution(c, 3); }},
     LayerClass{"DepthwiseConv1D", [](Config& c) { return depthwise_convolution(c, 1); }},
     LayerClass{"DepthwiseConv2D", [](Config& c) { return depthwise_convolution(c, 2); }},
     LayerClass{"SeparableConv1D", [](Config& c) { return separable_convolution(c, 1); }},
     LayerClass{"SeparableConv2D", [](Config& c) { return separable_convolution(c, 2); }},
     LayerClass{"Conv1DTranspose", [](Config& c) { return transposed_convolution(c, 1); }},
     LayerClass{"Conv2DTranspose", [](Config& c) { return transposed_convolution(c, 2); }},
+    LayerClass{"Conv3DTranspose", [](Config& c) { return transposed_convolution(c, 3); }},
 };
 
 }  // namespace

@@ -1,10 +1,9 @@
-// Dense, and the layers that only move or scale values: Flatten, Reshape, Dropout, Rescaling.
+// Dense, and the layers that only move values: Flatten, Reshape.
 #include <fmt/format.h>
 
 #include <array>
 
 #include "model/layer.h"
-#include "model/values.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -17,7 +16,6 @@ Layer dense(Config& c) {
   const Activation activation = read_activation(c, "activation");
   c.only("quantization_config");
   c.only("lora_rank");
-  c.only("activity_regularizer");
   const std::string where = c.where();
   Layer layer;
   layer.masking = Masking::kPasses;
@@ -44,14 +42,34 @@ Layer dense(Config& c) {
   return layer;
 }
 
+// For a layer that only moves elements: integers stay integers, and are not rounded in half precision.
+Layer of_any_kind(Layer layer) {
+  layer.takes_integers = true;
+  layer.typed_shape = [shape = layer.shape](std::span<const TensorSpec> in, Issues& issues) -> Result<LayerShape> {
+    PLIMSOLL_ASSIGN(LayerShape made, shape({&in[0].sample, 1}, issues));
+    made.kinds = {in[0].kind};
+    return made;
+  };
+  return layer;
+}
+
 Layer flatten(Config& c) {
-  c.choice("data_format", {"channels_last"}, "channels_last");
+  const bool first = c.choice("data_format", {"channels_last", "channels_first"}, "channels_last") == "channels_first";
   Layer layer;
   layer.shape = [](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     return LayerShape(Shape{in[0].elements()});
   };
-  layer.build = [](const BuildCall& call) { return call.add("reshape", {call.in()}, {{"shape", call.output_dims()}}); };
-  return layer;
+  layer.build = [=](const BuildCall& call) {
+    ValueId x = call.in();
+    if (const auto rank = static_cast<int64_t>(call.shape(x).rank()); first && rank > 2) {
+      std::vector<int64_t> perm = {0};  // the channels last, as a channels_last image would be flattened
+      for (int64_t d = 2; d < rank; ++d) perm.push_back(d);
+      perm.push_back(1);
+      x = call.add("transpose", {x}, {{"perm", perm}});
+    }
+    return call.add("reshape", {x}, {{"shape", call.output_dims()}});
+  };
+  return first ? layer : of_any_kind(std::move(layer));
 }
 
 Result<Shape> reshaped(const Shape& in, std::vector<int64_t> target, const std::string& where) {
@@ -92,51 +110,13 @@ Layer reshape(Config& c) {
     return reshaped(in[0], target, where);
   };
   layer.build = [](const BuildCall& call) { return call.add("reshape", {call.in()}, {{"shape", call.output_dims()}}); };
-  return layer;
-}
-
-Layer dropout(Config& c) {
-  const double rate = c.real("rate", -1);
-  if (rate < 0 || rate > 1)
-    c.issues().reject(fmt::format("{}: 'rate' must lie between 0 and 1, got {}", c.where(), rate));
-  c.only("noise_shape");
-  c.ignore({"seed"});  // masks are drawn from the run's seed
-  Layer layer;
-  layer.draws = true;
-  layer.masking = Masking::kPasses;
-  layer.shape = [](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return LayerShape(in[0]); };
-  layer.build = [=](const BuildCall& call) {
-    if (!call.training || rate == 0) return call.in();
-    if (rate == 1) return call.add("affine", {call.in()}, {{"scale", 0.0}, {"offset", 0.0}});
-    const ValueId rng = step_scalar(call.b, StepScalar::kRandom, call.precision);
-    const ValueId first = step_scalar(call.b, StepScalar::kFirstSample, call.precision);
-    return call.add("dropout", {call.in(), rng, first}, {{"rate", rate}, {"call", call.call}});
-  };
-  return layer;
-}
-
-Layer rescaling(Config& c) {
-  const auto number = [&](const char* key, double otherwise) {
-    const Json* value = c.value(key);
-    if (!value) return otherwise;
-    if (const auto real = as_number(*value)) return *real;
-    c.issues().unknown(
-        fmt::format("{}: {}={}: only one number for all channels is supported", c.where(), key, shown(*value)));
-    return otherwise;
-  };
-  const double scale = number("scale", 1), offset = number("offset", 0);
-  Layer layer;
-  layer.masking = Masking::kPasses;
-  layer.shape = [](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return LayerShape(in[0]); };
-  layer.build = [=](const BuildCall& call) {
-    return call.add("affine", {call.in()}, {{"scale", scale}, {"offset", offset}});
-  };
-  return layer;
+  return of_any_kind(std::move(layer));
 }
 
 constexpr std::array kLayers = {
-    LayerClass{"Dense", dense},     LayerClass{"Flatten", flatten},     LayerClass{"Reshape", reshape},
-    LayerClass{"Dropout", dropout}, LayerClass{"Rescaling", rescaling},
+    LayerClass{"Dense", dense},
+    LayerClass{"Flatten", flatten},
+    LayerClass{"Reshape", reshape},
 };
 
 }  // namespace

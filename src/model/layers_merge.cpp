@@ -1,4 +1,4 @@
-// Layers with several inputs: Add, Multiply, Concatenate.
+// Layers with several inputs: Add, Subtract, Multiply, Average, Maximum, Minimum, Concatenate.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "model/layer.h"
+#include "ops/build.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -75,38 +76,86 @@ ValueId multiply_masked(const BuildCall& call, ValueId mask) {
   return mask == kNone ? product : call.add("multiply", {product, beside(call, mask, product)});
 }
 
-Layer elementwise(Config& c, const std::string& op) {
+// Keras's Maximum and Minimum read a masked value as that of the other operand.
+ValueId extreme_masked(const BuildCall& call, const std::string& op) {
+  ValueId result = call.inputs[0];
+  ValueId counts = call.masks[0] == kNone ? kNone : beside(call, call.masks[0], result);
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    ValueId x = call.inputs[i];
+    const ValueId own = call.masks[i] == kNone ? kNone : beside(call, call.masks[i], x);
+    if (own != kNone) x = call.add("select", {own, x, result});
+    if (counts != kNone) result = call.add("select", {counts, result, x});
+    counts = own != kNone && counts != kNone ? call.add("maximum", {counts, own}) : kNone;
+    result = call.add(op, {result, x});
+  }
+  return result;
+}
+
+ValueId broadcast_input(const BuildCall& call, ValueId x, const std::vector<int64_t>& whole) {
+  if (call.shape(x).rank() != whole.size()) {
+    std::vector<int64_t> dims = call.shape(x).dims;
+    dims.insert(dims.begin() + 1, whole.size() - dims.size(), 1);
+    x = call.add("reshape", {x}, {{"shape", dims}});
+  }
+  return broadcast_to(call.b, x, Shape(whole));
+}
+
+Layer elementwise(Config& c, const std::string& op, bool averages = false) {
   const std::string& where = c.where();
   Layer layer;
   layer.masking = Masking::kMerges;
   layer.most_inputs = kAnyNumber;
+  if (op == "subtract") layer.least_inputs = layer.most_inputs = 2;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> { return broadcast_all(in, where); };
   layer.build = [=](const BuildCall& call) -> LayerValues {
     const ValueId mask = merged_mask(call);
     const bool masked = std::any_of(call.masks.begin(), call.masks.end(), [](ValueId m) { return m != kNone; });
     if (masked && op == "multiply") return {multiply_masked(call, mask), mask};
+    if (masked && (op == "maximum" || op == "minimum")) return {extreme_masked(call, op), mask};
     const std::vector<int64_t> whole = call.output_dims();
     ValueId sum = kNone;
     for (ValueId x : call.inputs) {
-      if (call.shape(x).rank() != whole.size()) {
-        const Shape& s = call.shape(x);
-        std::vector<int64_t> dims(s.dims.begin(), s.dims.end());
-        dims.insert(dims.begin() + 1, whole.size() - dims.size(), 1);
-        x = call.add("reshape", {x}, {{"shape", dims}});
-      }
-      if (call.shape(x).dims != whole) x = call.add("broadcast", {x}, {{"shape", whole}});
+      x = broadcast_input(call, x, whole);
       sum = sum == kNone ? x : call.add(op, {sum, x});
     }
+    if (averages)
+      sum = call.add("affine", {sum}, {{"scale", 1.0 / static_cast<double>(call.inputs.size())}, {"offset", 0.0}});
     return {sum, mask};
   };
   return layer;
+}
+
+// The mask of a concatenation: an input without a mask counts everywhere. Along the channels, a row counts if it counts
+// in any input.
+ValueId joined_mask(const BuildCall& call, int64_t axis) {
+  std::vector<ValueId> masks;
+  for (ValueId mask : call.masks)
+    if (mask != kNone) masks.push_back(mask);
+  if (masks.empty()) return kNone;
+  if (axis + 1 == static_cast<int64_t>(call.shape(call.in()).rank())) {
+    if (masks.size() < call.masks.size()) return constant_like(call.b, masks[0], 1);
+    ValueId any = masks[0];
+    for (size_t i = 1; i < masks.size(); ++i) any = call.add("maximum", {any, masks[i]});
+    return any;
+  }
+  const DType dtype = call.b.graph().type(masks[0]).dtype;
+  std::vector<ValueId> parts;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    std::vector<int64_t> rows = call.shape(call.inputs[i]).dims;
+    rows.pop_back();
+    parts.push_back(
+        call.masks[i] != kNone
+            ? call.masks[i]
+            : call.add("fill", {}, {{"shape", rows}, {"value", 1.0}, {"dtype", std::string(name_of(dtype))}}));
+  }
+  return call.add("concat", std::move(parts), {{"axis", axis}});
 }
 
 Layer concatenate(Config& c) {
   const int64_t axis = c.integer("axis", -64, 64, -1);
   const std::string where = c.where();
   Layer layer;
-  layer.masking = Masking::kChanges;
+  layer.masking = Masking::kJoins;
   layer.most_inputs = kAnyNumber;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     const auto at = positive_axis(axis, in[0].rank() + 1);
@@ -129,17 +178,21 @@ Layer concatenate(Config& c) {
     }
     return checked_shape(std::move(dims), where);
   };
-  layer.build = [=](const BuildCall& call) {
-    if (call.inputs.size() == 1) return call.in();
+  layer.build = [=](const BuildCall& call) -> LayerValues {
+    if (call.inputs.size() == 1) return {call.in(), call.masks[0]};
     const auto at = positive_axis(axis, call.shape(call.in()).rank());
-    return call.add("concat", {call.inputs.begin(), call.inputs.end()}, {{"axis", *at}});
+    return {call.add("concat", {call.inputs.begin(), call.inputs.end()}, {{"axis", *at}}), joined_mask(call, *at)};
   };
   return layer;
 }
 
 constexpr std::array kLayers = {
     LayerClass{"Add", [](Config& c) { return elementwise(c, "add"); }},
+    LayerClass{"Subtract", [](Config& c) { return elementwise(c, "subtract"); }},
     LayerClass{"Multiply", [](Config& c) { return elementwise(c, "multiply"); }},
+    LayerClass{"Average", [](Config& c) { return elementwise(c, "add", true); }},
+    LayerClass{"Maximum", [](Config& c) { return elementwise(c, "maximum"); }},
+    LayerClass{"Minimum", [](Config& c) { return elementwise(c, "minimum"); }},
     LayerClass{"Concatenate", concatenate},
 };
 

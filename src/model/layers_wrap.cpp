@@ -30,6 +30,7 @@ std::optional<Wrapped> read_wrapped(Config& c, const std::string& key) {
   wrapped.name = inner.text("name", key);
   wrapped.trainable = inner.flag("trainable", true);
   read_policy(inner);  // read but not used: Keras computes with the wrapper's policy
+  inner.ignore({"activity_regularizer"});  // TimeDistributed calls the layer in a way that adds no such loss
   wrapped.layer = parse(inner);
   inner.finish();
   return wrapped;

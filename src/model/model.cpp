@@ -16,6 +16,11 @@ namespace {
 // limit.
 constexpr size_t kMostCalls = 1 << 17;
 
+TensorKind kind_of(DType dtype) {
+  if (dtype == DType::kBool) return TensorKind::kTruth;
+  return is_floating(dtype) ? TensorKind::kFloat : TensorKind::kInteger;
+}
+
 std::string shown_layer(const LayerObject& object) {
   return fmt::format("layer '{}' ({})", object.path, object.class_name);
 }
@@ -41,8 +46,8 @@ class Expansion {
       for (const TensorRef& ref : call.inputs) inputs.push_back(made[ref.child][ref.node][ref.tensor]);
       const ModelTree::Child& child = tree.children[call.child];
       const bool is_model = child.kind == ModelTree::Child::Kind::kModel;
-      PLIMSOLL_ASSIGN(auto outputs,
-                      is_model ? run(tree_.models[child.index], inputs) : call_layer(child.index, std::move(inputs)));
+      PLIMSOLL_ASSIGN(auto outputs, is_model ? run(tree_.models[child.index], inputs)
+                                             : call_layer(child.index, made[call.child].size(), std::move(inputs)));
       made[call.child].push_back(std::move(outputs));
     }
     std::vector<size_t> outputs;
@@ -63,25 +68,36 @@ class Expansion {
                             spec.name, to_text(got)));
   }
 
-  Result<std::vector<size_t>> call_layer(size_t index, std::vector<size_t> inputs) {
+  Result<LayerShape> shape_of(const Layer& layer, const std::vector<size_t>& inputs) {
+    if (layer.typed_shape) {
+      std::vector<TensorSpec> specs;
+      for (size_t t : inputs) specs.push_back({program_.tensors[t], program_.kinds[t]});
+      return layer.typed_shape(specs, issues_);
+    }
+    std::vector<Shape> shapes;
+    for (size_t t : inputs) shapes.push_back(program_.tensors[t]);
+    return layer.shape(shapes, issues_);
+  }
+
+  Result<std::vector<size_t>> call_layer(size_t index, size_t node, std::vector<size_t> inputs) {
     const LayerObject& object = tree_.layers[index];
-    if (inputs.size() < object.layer.least_inputs || inputs.size() > object.layer.most_inputs)
+    const Layer& layer = object.at(node);
+    if (inputs.size() < layer.least_inputs || inputs.size() > layer.most_inputs)
       return fail(ErrorCode::kBadConfig, fmt::format("{}: called with {} inputs", shown_layer(object), inputs.size()));
     if (program_.calls.size() >= kMostCalls)
       return fail(ErrorCode::kBadConfig, fmt::format("this model calls its layers more than {} times", kMostCalls));
-    std::vector<Shape> shapes;
-    for (size_t t : inputs) shapes.push_back(program_.tensors[t]);
-    PLIMSOLL_ASSIGN(LayerShape shape, object.layer.shape(shapes, issues_));
-    assert(shape.outputs.size() == object.layer.outputs);
+    PLIMSOLL_ASSIGN(LayerShape shape, shape_of(layer, inputs));
+    assert(shape.outputs.size() == layer.outputs);
     PLIMSOLL_TRY(take_weights(object, program_.layers[index], shape.weights));
     std::vector<size_t> outputs;
-    for (const Shape& output : shape.outputs) {
+    for (size_t i = 0; i < shape.outputs.size(); ++i) {
       outputs.push_back(program_.tensors.size());
-      program_.tensors.push_back(output);
+      program_.tensors.push_back(shape.outputs[i]);
+      program_.kinds.push_back(i < shape.kinds.size() ? shape.kinds[i] : TensorKind::kFloat);
       program_.masks.push_back(kNoMask);
     }
     program_.masks[outputs[0]] = output_mask(object, inputs, outputs[0]);
-    program_.calls.push_back({index, std::move(inputs), outputs, std::move(shape)});
+    program_.calls.push_back({index, node, std::move(inputs), outputs, std::move(shape)});
     return outputs;
   }
 
@@ -99,6 +115,8 @@ class Expansion {
           if (any && program_.tensors[t] != program_.tensors[output])
             issues_.unknown(fmt::format("{}: masked inputs of different shapes", shown_layer(object)));
         return std::all_of(inputs.begin(), inputs.end(), masked) ? output : kNoMask;
+      case Masking::kJoins:
+        return any ? output : kNoMask;
       case Masking::kChanges:
         if (any) issues_.unknown(fmt::format("{}: its input has a mask", shown_layer(object)));
         return kNoMask;
@@ -138,7 +156,10 @@ class ModelBuilder {
     PLIMSOLL_TRY(add_inputs(samples));
     Issues issues;
     Expansion expansion(parts_.tree, *program_, issues);
-    PLIMSOLL_ASSIGN(program_->outputs, expansion.run(parts_.tree.top(), program_->inputs));
+    auto outputs_made = expansion.run(parts_.tree.top(), program_->inputs);
+    // A tensor after an unsupported call has no meaningful shape, so such calls are reported first.
+    if (!outputs_made && !issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
+    PLIMSOLL_ASSIGN(program_->outputs, std::move(outputs_made));
     check_masks(issues);
     std::vector<Shape> outputs;
     for (size_t t : program_->outputs) outputs.push_back(program_->tensors[t]);
@@ -170,6 +191,7 @@ class ModelBuilder {
       model_.inputs_.push_back(std::move(port));
       program_->inputs.push_back(program_->tensors.size());
       program_->tensors.push_back(samples[i]);
+      program_->kinds.push_back(kind_of(specs[i].dtype));
       program_->masks.push_back(kNoMask);
     }
     return {};
@@ -177,14 +199,25 @@ class ModelBuilder {
 
   size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
 
+  static bool counts_rows(const Loss& loss) {
+    return loss.ignored_class || loss.reduction == Reduction::kWeightedMean ||
+           (target_kind(loss) == TargetKind::kGroups && loss.reduction == Reduction::kMean);
+  }
+
   // The denominator is applied at the end of the window, to the sum of all gradients, so there can be only one.
   void check_masks(Issues& issues) {
     const auto& losses = program_->objective.losses;
     std::set<size_t> masks;
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i]) continue;
-      masks.insert(mask_of_output(i));
-      if (mask_of_output(i) == kNoMask) continue;
+      const size_t mask = mask_of_output(i);
+      // The rows of a loss that ignores a class, or divides by weights, are counted by their own weights.
+      const bool own = counts_rows(*losses[i]);
+      masks.insert(own ? kNoMask - 1 - i : mask);
+      if (mask == kNoMask) continue;
+      if (!has_last_axis_rows(*losses[i]) || losses[i]->reduction != Reduction::kMean)
+        issues.unknown(fmt::format("output '{}': its loss {} with a mask", architecture_.output_names()[i],
+                                   function_name(*losses[i])));
       Shape rows = program_->tensors[program_->outputs[i]], masked = program_->tensors[mask_of_output(i)];
       rows.dims.pop_back();
       masked.dims.pop_back();
@@ -193,6 +226,11 @@ class ModelBuilder {
                                    architecture_.output_names()[i], to_text(rows), to_text(masked)));
     }
     if (masks.size() > 1) issues.unknown("losses with different masks, or some with a mask and some without");
+    // The factor of masked losses is applied to a window's gradients at its end, and must not change these penalties.
+    for (const LayerCall& call : program_->calls)
+      if (masks != std::set<size_t>{kNoMask} && !masks.empty() && parts_.tree.layers[call.layer].layer.activity)
+        issues.unknown(fmt::format("{}: an activity regularizer together with a masked loss",
+                                   shown_layer(parts_.tree.layers[call.layer])));
     for (MetricSpec& metric : program_->objective.metrics)
       metric.skipped = metric.skipped || mask_of_output(metric.output) != kNoMask;
   }
@@ -204,19 +242,26 @@ class ModelBuilder {
       port.sample = program_->tensors[program_->outputs[i]];
       const auto& losses = program_->objective.losses;
       if (i < losses.size() && losses[i]) {
-        if (port.sample.rank() == 0)
-          return fail(ErrorCode::kBadGeometry,
-                      fmt::format("output '{}': a loss needs at least one dimension besides the batch", port.name));
+        const Loss& loss = *losses[i];
+        if (const std::string trouble = check_loss(loss, port.sample); !trouble.empty())
+          return fail(ErrorCode::kBadGeometry, fmt::format("output '{}': {}", port.name, trouble));
         port.has_loss = true;
-        port.masked = mask_of_output(i) != kNoMask;
+        port.masked = mask_of_output(i) != kNoMask || counts_rows(loss);
         port.loss_weight = program_->objective.loss_weights[i];
-        port.rows_per_sample = port.sample.elements() / port.sample.back();
+        port.loss_is_sum = loss.reduction == Reduction::kSum;
+        port.rows_per_sample = port.sample.elements() / elements_per_row(loss, port.sample);
         port.target = port.sample;
-        port.sparse_labels = losses[i]->kind == LossKind::kSparseCrossEntropy;
-        if (port.sparse_labels) {
+        port.sparse_labels = target_kind(loss) != TargetKind::kLikePrediction;
+        port.ignored_class = loss.ignored_class;
+        if (target_kind(loss) == TargetKind::kGroups) {
+          port.target = Shape{};
+        } else if (port.sparse_labels) {
           port.classes = port.sample.back();
           port.target.dims.pop_back();
         }
+        if (!coupling(loss).empty())
+          model_.coupling_layers_.push_back(
+              fmt::format("{} (loss {}: {})", port.name, function_name(loss), coupling(loss)));
       }
       model_.outputs_.push_back(std::move(port));
     }
@@ -246,11 +291,25 @@ class ModelBuilder {
         weight.initializer = spec.initializer;
         weight.l1 = spec.l1;
         weight.l2 = spec.l2;
+        weight.regularizer = spec.regularizer;
+        weight.constraint = spec.constraint;
+        PLIMSOLL_TRY(check_weight(weight));
         model_.weights_.push_back(std::move(weight));
       }
       if (layer.called && object.trainable && object.layer.couples_samples)
         model_.coupling_layers_.push_back(object.path);
     }
+    return {};
+  }
+
+  static Status check_weight(const Weight& weight) {
+    if (weight.constraint)
+      if (const std::string trouble = check_constraint(*weight.constraint, weight.shape); !trouble.empty())
+        return fail(ErrorCode::kBadConfig, fmt::format("weight '{}': {}", weight.name, trouble));
+    if (weight.regularizer.orthogonal != 0 && weight.shape.rank() != 2)
+      return fail(ErrorCode::kBadConfig,
+                  fmt::format("weight '{}': OrthogonalRegularizer is only for matrices, not [{}]", weight.name,
+                              to_text(weight.shape)));
     return {};
   }
 

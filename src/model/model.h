@@ -6,7 +6,10 @@
 // and which metrics are computed.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,12 @@
 #include "model/architecture.h"
 
 namespace plimsoll::engine {
+
+// Keras's OrthogonalRegularizer: the mean absolute cosine of all pairs of rows or columns, times the factor.
+struct Regularizer {
+  double orthogonal = 0;
+  bool rows = true;
+};
 
 struct Weight {
   std::string name;       // layer path and Keras's variable name: "conv1/kernel", "backbone/bn/moving_mean"; unique
@@ -23,6 +32,8 @@ struct Weight {
   bool trainable = true;  // gets gradients; false for statistics and weights of frozen layers
   nlohmann::json initializer;
   double l1 = 0, l2 = 0;  // regularization
+  Regularizer regularizer;
+  std::optional<Constraint> constraint;
 };
 
 struct Port {
@@ -34,8 +45,11 @@ struct Port {
   int64_t classes = 0;          // with sparse labels: labels must be below this
   bool has_loss = false;        // outputs: whether a target is read
   double loss_weight = 1;       // outputs with a loss: the numerator of its loss factor
-  int64_t rows_per_sample = 1;  // outputs with a loss: a row is one prediction, and the loss is a mean over rows
-  bool masked = false;          // outputs with a loss: the mean is over the unmasked rows
+  bool loss_is_sum = false;     // outputs with a loss: its rows are added up; else the loss is a mean over rows
+  int64_t rows_per_sample = 1;  // outputs with a loss: a row is one prediction
+  // Outputs with a loss: the mean is over the unmasked rows, or the rows are divided by the sum of their weights.
+  bool masked = false;
+  std::optional<int64_t> ignored_class;  // outputs with sparse labels: a label that may lie outside of the classes
 };
 
 struct LayerInfo {  // for the report
@@ -44,8 +58,9 @@ struct LayerInfo {  // for the report
   int64_t parameters = 0;
 };
 
-// A number that is summed over a micro-batch. The reported value is the sum over the window or epoch divided by its
-// weight: the number of rows, or with `weighted` the sum of the rows' sample weights.
+// Numbers that are summed over a micro-batch. The reported value is a function of the sums over the window or epoch. If
+// it has no such function, there is one number, and its mean is reported: divided by its weight, which is the number of
+// rows, or with `weighted` the sum of the rows' sample weights.
 struct Tally {
   std::string name;  // Keras's name: "loss", "accuracy", "out_a_loss", "out_a_accuracy"
   ValueId sum = kNone;
@@ -53,6 +68,13 @@ struct Tally {
   int64_t rows_per_sample = 1;
   bool weighted = false;
   bool larger_is_better = false;  // as in Keras's callbacks: true for accuracies, false for losses
+  bool is_loss = false;           // the loss of an output, without its weight
+  bool per_batch = false;         // the sum is the value of a batch; its mean over batches is weighted by their samples
+  Shape shape;                    // of the sums: [] or [K]
+  std::function<double(std::span<const double>)> result;
+  std::function<double(double)> of_mean;
+
+  size_t size() const { return static_cast<size_t>(shape.elements()); }
 };
 
 struct Forward {
@@ -121,8 +143,8 @@ class Model {
   std::shared_ptr<const struct LayerProgram> program_;  // the layers' calls; private to model/
 };
 
-// Returns rows / counted, which turns a mean over all rows into a mean over the unmasked rows. If no row is unmasked
-// the result is arbitrary, because everything it multiplies is 0.
+// Returns rows / counted, which turns a mean over all rows into a mean over the unmasked rows, or into a sum divided by
+// the sum of weights. 0 if `counted` is 0, as Keras's divide_no_nan.
 ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted);
 
 // Returns the sum of the L1 and L2 penalties of all trainable weights as a scalar (as in Keras, a frozen weight has

@@ -6,6 +6,10 @@
 #include <cctype>
 
 #include "base/suggest.h"
+#include "model/config.h"
+#include "model/losses.h"
+#include "model/metrics.h"
+#include "model/optimizer_classes.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -17,7 +21,7 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
+std::vector<std::string> joined_names(std::vector<std::string> a, const std::vector<std::string>& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
@@ -25,90 +29,43 @@ std::vector<std::string> joined(std::vector<std::string> a, const std::vector<st
 }  // namespace
 
 const KerasNames& optimizer_names() {
-  static const KerasNames names{{"sgd", "adam", "adamw"},
-                                {"lossscaleoptimizer", "rmsprop", "adadelta", "adagrad", "adamax", "adafactor", "nadam",
-                                 "ftrl", "lion", "lamb", "muon"}};
+  static const KerasNames names = [] {
+    KerasNames all{{}, {"lossscaleoptimizer", "multioptimizer"}};
+    for (const OptimizerClass& one : optimizer_classes()) all.supported.push_back(lower_case(std::string(one.name)));
+    return all;
+  }();
   return names;
 }
 
 const KerasNames& loss_names() {
-  static const KerasNames names{
-      {"sparse_categorical_crossentropy", "categorical_crossentropy", "binary_crossentropy", "mean_squared_error",
-       "mean_absolute_error", "mse", "mae", "bce", "MSE", "MAE", "BCE", "SparseCategoricalCrossentropy",
-       "CategoricalCrossentropy", "BinaryCrossentropy", "MeanSquaredError", "MeanAbsoluteError"},
-      {"binary_focal_crossentropy",
-       "categorical_focal_crossentropy",
-       "categorical_generalized_cross_entropy",
-       "categorical_hinge",
-       "circle",
-       "cosine_similarity",
-       "ctc",
-       "dice",
-       "hinge",
-       "huber",
-       "kl_divergence",
-       "kld",
-       "log_cosh",
-       "mape",
-       "mean_absolute_percentage_error",
-       "mean_squared_logarithmic_error",
-       "msle",
-       "poisson",
-       "squared_hinge",
-       "tversky"}};
+  static const KerasNames names{all_loss_names(), {"ctc"}};
   return names;
 }
 
 const KerasNames& metric_names() {
   static const KerasNames names{
-      joined({"accuracy", "acc", "binary_accuracy", "categorical_accuracy", "sparse_categorical_accuracy",
-              "BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy"},
-             loss_names().supported),
-      joined({"auc",
-              "binary_io_u",
-              "concordance_correlation",
-              "f1_score",
-              "false_negatives",
-              "false_positives",
-              "fbeta_score",
-              "io_u",
-              "mean",
-              "mean_io_u",
-              "mean_metric_wrapper",
-              "one_hot_io_u",
-              "one_hot_mean_io_u",
-              "pearson_correlation",
-              "precision",
-              "precision_at_recall",
-              "r2_score",
-              "recall",
-              "recall_at_precision",
-              "root_mean_squared_error",
-              "sensitivity_at_specificity",
-              "sparse_top_k_categorical_accuracy",
-              "specificity_at_sensitivity",
-              "sum",
-              "top_k_categorical_accuracy",
-              "true_negatives",
-              "true_positives"},
-             loss_names().others)};
+      joined_names({"accuracy", "acc"},
+                   joined_names(all_metric_names(), joined_names(all_loss_names(), {"LogCoshError"}))),
+      {"mean", "mean_metric_wrapper", "sum", "ctc"}};
   return names;
 }
 
 const KerasNames& activation_names() {
-  static const KerasNames names{{"linear", "relu", "relu6", "leaky_relu", "elu", "gelu", "silu", "swish", "hard_silu",
-                                 "hard_swish", "sigmoid", "hard_sigmoid", "tanh", "softmax"},
-                                {"celu", "exponential", "glu", "hard_shrink", "hard_tanh", "log_sigmoid", "log_softmax",
-                                 "mish", "prelu", "selu", "soft_shrink", "softplus", "softsign", "sparse_plus",
-                                 "sparse_sigmoid", "sparsemax", "squareplus", "tanh_shrink", "threshold"}};
+  static const KerasNames names{
+      {"linear",   "relu",         "relu6",          "leaky_relu",  "elu",         "selu",
+       "celu",     "gelu",         "silu",           "swish",       "hard_silu",   "hard_swish",
+       "sigmoid",  "hard_sigmoid", "tanh",           "softmax",     "exponential", "softplus",
+       "softsign", "soft_shrink",  "hard_shrink",    "tanh_shrink", "hard_tanh",   "log_sigmoid",
+       "mish",     "sparse_plus",  "sparse_sigmoid", "squareplus",  "log_softmax", "sparsemax"},
+      {"glu", "threshold"}};
   return names;
 }
 
 const KerasNames& initializer_names() {
   static const KerasNames names{{"zeros", "ones", "constant", "identity", "orthogonal", "random_uniform",
                                  "random_normal", "truncated_normal", "glorot_uniform", "glorot_normal", "he_uniform",
-                                 "he_normal", "lecun_uniform", "lecun_normal", "variance_scaling"},
-                                {"stft"}};
+                                 "he_normal", "lecun_uniform", "lecun_normal", "variance_scaling", "stft"},
+                                {}};
   return names;
 }
 

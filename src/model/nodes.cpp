@@ -1,7 +1,5 @@
 #include "model/nodes.h"
 
-#include <fmt/format.h>
-
 namespace plimsoll::engine {
 namespace {
 
@@ -12,53 +10,66 @@ std::optional<NamedTensor> read_history(const Json& list) {
   return NamedTensor{list[0].get<std::string>(), *node, *tensor};
 }
 
-// Collects the tensors in nested lists and maps, in Keras's order. Returns false if a tensor has no readable history.
-bool collect(const Json& value, const std::string& what, int depth, NodeArguments& out) {
+// Returns what the file says of a tensor's shape and dtype. Unreadable dimensions count as unknown.
+FileTensor read_type(const Json& config) {
+  FileTensor type;
+  if (const Json* shape = member(config, "shape"); shape && shape->is_array())
+    for (const Json& d : *shape) type.dims.push_back(as_integer(d));
+  type.dtype = text_member(config, "dtype");
+  return type;
+}
+
+// Copies an argument, and replaces its tensors by placeholders. Returns false if a tensor has no readable history.
+bool collect(const Json& value, int depth, NodeArguments& out, Json& copy) {
   constexpr int kDeepest = 16;
   if (depth > kDeepest) return false;
-  if (value.is_null()) return true;
   if (text_member(value, "class_name") == "__keras_tensor__") {
     const Json* config = member(value, "config");
     const Json* history = config ? member(*config, "keras_history") : nullptr;
     const auto tensor = history ? read_history(*history) : std::nullopt;
     if (!tensor) return false;
+    copy = tensor_placeholder(out.tensors.size());
     out.tensors.push_back(*tensor);
+    out.call.tensors.push_back(read_type(*config));
     return true;
   }
-  if (value.is_array() || (value.is_object() && !is_keras_object(value))) {
-    for (const Json& one : value)
-      if (!collect(one, what, depth + 1, out)) return false;
+  if (!value.is_array() && (!value.is_object() || is_keras_object(value))) {
+    copy = value;
     return true;
   }
-  out.extra.push_back(fmt::format("{}={}", what, shown(value)));
+  copy = value.is_array() ? Json::array() : Json::object();
+  for (const auto& [key, one] : value.items()) {
+    Json inner;
+    if (!collect(one, depth + 1, out, inner)) return false;
+    if (value.is_array())
+      copy.push_back(std::move(inner));
+    else
+      copy[key] = std::move(inner);
+  }
   return true;
 }
 
-void collect_kwargs(const Json& kwargs, NodeArguments& out, bool& good) {
-  if (!kwargs.is_object()) {
-    good = good && kwargs.is_null();
-    return;
-  }
-  for (const auto& [key, value] : kwargs.items()) {
-    // Keras replaces a recorded `training` by that of the running call. A null mask means no mask.
-    if (key == "training" && (value.is_boolean() || value.is_null())) continue;
-    if (value.is_null()) continue;
-    if (key == "inputs" || key == "x")
-      good = good && collect(value, key, 0, out);
-    else
-      out.extra.push_back(fmt::format("{}={}", key, shown(value)));
-  }
+bool collect_named(const Json& kwargs, NodeArguments& out) {
+  if (kwargs.is_null()) return true;
+  return kwargs.is_object() && collect(kwargs, 0, out, out.call.named);
 }
 
+// The older form has one list per tensor, [layer, node, tensor, kwargs], and the same kwargs in each.
 std::optional<NodeArguments> read_old_node(const Json& list) {
   NodeArguments arguments;
   bool good = !list.empty();
+  Json first = Json::array();
   for (const Json& one : list) {
     const auto tensor = read_history(one);
     if (!tensor || one.size() > 4) return std::nullopt;
+    first.push_back(tensor_placeholder(arguments.tensors.size()));
     arguments.tensors.push_back(*tensor);
-    if (one.size() == 4) collect_kwargs(one[3], arguments, good);
+    arguments.call.tensors.emplace_back();
   }
+  for (const Json& one : list)
+    if (one.size() == 4) good = good && collect_named(one[3], arguments);
+  // One tensor is the argument itself, several are a list.
+  arguments.call.positional.push_back(first.size() == 1 ? Json(first[0]) : std::move(first));
   return good ? std::optional(arguments) : std::nullopt;
 }
 
@@ -69,13 +80,8 @@ std::optional<NodeArguments> read_node(const Json& node) {
   const Json* args = member(node, "args");
   if (!args || !args->is_array()) return std::nullopt;
   NodeArguments arguments;
-  bool good = true;
-  for (size_t i = 0; i < args->size(); ++i) {
-    const size_t before = arguments.tensors.size();
-    good = good && collect((*args)[i], fmt::format("argument {}", i), 0, arguments);
-    if (i > 0 && arguments.tensors.size() > before) arguments.extra.push_back(fmt::format("argument {}=a tensor", i));
-  }
-  if (const Json* kwargs = member(node, "kwargs")) collect_kwargs(*kwargs, arguments, good);
+  bool good = collect(*args, 0, arguments, arguments.call.positional);
+  if (const Json* kwargs = member(node, "kwargs")) good = good && collect_named(*kwargs, arguments);
   return good ? std::optional(arguments) : std::nullopt;
 }
 

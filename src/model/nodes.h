@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/config.h"
+#include "model/arguments.h"
 
 namespace plimsoll::engine {
 
@@ -16,8 +16,8 @@ struct NamedTensor {
 };
 
 struct NodeArguments {
-  std::vector<NamedTensor> tensors;
-  std::vector<std::string> extra;  // arguments other than tensors, training and mask: "axis=1"
+  std::vector<NamedTensor> tensors;  // in the order of CallArguments::tensors
+  CallArguments call;
 };
 
 // Reads one element of `inbound_nodes`: Keras 3's {"args", "kwargs"}, or the older [["layer", 0, 0, {}], ...]. Returns

@@ -12,64 +12,41 @@
 namespace plimsoll::engine {
 namespace {
 
-struct LossName {
-  std::string_view function, class_name, short_name;
-  LossKind kind;
-};
-constexpr LossName kLossNames[] = {
-    {"sparse_categorical_crossentropy", "SparseCategoricalCrossentropy", "", LossKind::kSparseCrossEntropy},
-    {"categorical_crossentropy", "CategoricalCrossentropy", "", LossKind::kCrossEntropy},
-    {"binary_crossentropy", "BinaryCrossentropy", "bce", LossKind::kBinaryCrossEntropy},
-    {"mean_squared_error", "MeanSquaredError", "mse", LossKind::kSquaredError},
-    {"mean_absolute_error", "MeanAbsoluteError", "mae", LossKind::kAbsoluteError},
-};
-
-std::optional<LossKind> loss_kind(const std::string& name) {
-  for (const LossName& n : kLossNames) {
-    if (name == n.function || name == n.class_name) return n.kind;
-    if (n.short_name.empty()) continue;
-    std::string upper(n.short_name);
-    std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) { return static_cast<char>(c - 'a' + 'A'); });
-    if (name == n.short_name || name == upper) return n.kind;
-  }
-  return std::nullopt;
+Reduction read_reduction(Config& c) {
+  const Json* value = c.value("reduction");
+  if (value == nullptr) return Reduction::kMean;
+  const std::string text = c.choice(
+      "reduction", {"sum_over_batch_size", "mean", "sum", "mean_with_sample_weight", "none"}, "sum_over_batch_size");
+  if (text == "none") c.issues().unknown(fmt::format("{}: reduction=none, which gives a vector", c.where()));
+  return text == "sum"                       ? Reduction::kSum
+         : text == "mean_with_sample_weight" ? Reduction::kWeightedMean
+                                             : Reduction::kMean;
 }
 
-// Reads the arguments shared by losses and the metrics based on them.
-Loss read_loss_config(LossKind kind, Config& c) {
-  Loss loss{kind, false, 0};
-  const bool entropy =
-      kind == LossKind::kSparseCrossEntropy || kind == LossKind::kCrossEntropy || kind == LossKind::kBinaryCrossEntropy;
-  if (entropy) {
-    loss.from_logits = c.flag("from_logits", false);
-    c.only("axis", {-1});
-  }
-  if (kind == LossKind::kSparseCrossEntropy) c.only("ignore_class");
-  if (kind == LossKind::kCrossEntropy || kind == LossKind::kBinaryCrossEntropy) {
-    loss.label_smoothing = c.real("label_smoothing", 0);
-    if (loss.label_smoothing < 0 || loss.label_smoothing > 1)
-      c.issues().reject(fmt::format("{}: 'label_smoothing' must lie between 0 and 1", c.where()));
-  }
-  c.ignore({"name"});
-  check_policy(c);
-  return loss;
-}
-
-std::optional<Loss> read_loss(const Json& value, const std::string& where, Issues& issues) {
+std::optional<Loss> read_loss_of(const Json& value, const std::string& where, Issues& issues) {
   if (value.is_null()) return std::nullopt;
   const KerasObject object = keras_object(value);
-  const auto kind = loss_kind(object.name);
-  if (!kind || object.custom) {
-    issues.unknown(fmt::format("{}={}", where, object.name.empty() ? shown(value) : object.name));
-    issues.remedy(
-        "--loss NAME   replaces the file's loss: sparse_categorical_crossentropy, "
-        "categorical_crossentropy, binary_crossentropy, mse or mae");
+  const LossClass* const kind = object.custom ? nullptr : find_loss(object.name);
+  if (kind == nullptr) {
+    const bool ctc = !object.custom && lower_case(object.name) == "ctc";
+    issues.unknown(fmt::format("{}={}{}", where, object.name.empty() ? shown(value) : object.name,
+                               ctc ? ": losses of sequences are not supported yet" : ""));
+    issues.remedy("--loss NAME   replaces the file's loss: mse, categorical_crossentropy or another of Keras's names");
     if (object.custom) issues.custom_code();
     return std::nullopt;
   }
   Config c(object.config, fmt::format("{} {}", where, object.name), issues);
-  c.only("reduction", {"sum_over_batch_size", "mean"});
-  const Loss loss = read_loss_config(*kind, c);
+  const Reduction reduction = read_reduction(c);
+  Loss loss = read_loss(*kind, c);
+  loss.reduction = reduction;
+  // Keras sums what these losses return, which is one number for the batch unless they have an axis.
+  if (reduction == Reduction::kSum && (lower_case(object.name) == "dice" || lower_case(object.name) == "tversky"))
+    issues.unknown(fmt::format("{} {}: reduction=sum", where, object.name));
+  if (const Json* ignored = member(object.config, "ignore_class");
+      reduction == Reduction::kSum && ignored != nullptr && !ignored->is_null())
+    issues.unknown(fmt::format("{} {}: reduction=sum with ignore_class", where, object.name));
+  c.ignore({"name"});
+  check_policy(c);
   c.finish();
   return loss;
 }
@@ -107,7 +84,7 @@ void read_losses(const Json& given, const Json& weights, const std::vector<std::
   for (size_t i = 0; i < outputs.size(); ++i) {
     const std::string where =
         outputs.size() == 1 ? "compile_config: loss" : fmt::format("compile_config: loss of '{}'", outputs[i]);
-    objective.losses.push_back(read_loss(losses[i], where, issues));
+    objective.losses.push_back(read_loss_of(losses[i], where, issues));
   }
   objective.loss_weights.assign(outputs.size(), 1);
   const std::vector<Json> factors = per_output(weights, outputs, "loss_weights", issues);
@@ -120,54 +97,40 @@ void read_losses(const Json& given, const Json& weights, const std::vector<std::
   }
 }
 
-std::optional<MetricSpec::Kind> match_kind(const std::string& name) {
-  if (name == "binary_accuracy" || name == "BinaryAccuracy") return MetricSpec::Kind::kBinary;
-  if (name == "categorical_accuracy" || name == "CategoricalAccuracy") return MetricSpec::Kind::kCategorical;
-  if (name == "sparse_categorical_accuracy" || name == "SparseCategoricalAccuracy") return MetricSpec::Kind::kSparse;
-  return std::nullopt;
-}
-
 bool is_accuracy(const std::string& name) {
   const std::string lower = lower_case(name);
   return lower == "accuracy" || lower == "acc";
 }
 
-// Returns Keras's name of a metric object without a name: its function's name, or its class name in snake case.
-std::string default_name(const std::string& name) {
-  for (const LossName& n : kLossNames)
-    if (name == n.class_name) return std::string(n.function);
-  return keras_snake_case(name);
-}
-
 // A metric that cannot be computed does not make a model unsupported: it is marked as skipped, whatever its arguments.
 MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& issues) {
   const KerasObject object = keras_object(value);
-  MetricSpec metric;
-  metric.output = output;
-  metric.weighted = weighted;
-  metric.source = object.name.empty() ? shown(value) : object.name;
-  metric.name = value.is_string() || object.function ? metric.source : default_name(metric.source);
-  const auto loss = loss_kind(object.name);
-  const auto match = match_kind(object.name);
+  MetricSpec spec;
+  spec.output = output;
+  spec.weighted = weighted;
+  spec.source = object.name.empty() ? shown(value) : object.name;
   // The class Accuracy compares for equality. Only the strings select the accuracy that fits the loss.
-  const bool automatic = value.is_string() && is_accuracy(object.name);
+  spec.automatic = value.is_string() && is_accuracy(object.name);
+  const std::string class_name = object.name == "LogCoshError" ? "LogCosh" : object.name;
+  const MetricClass* const kind = object.custom ? nullptr : find_metric(class_name);
+  const LossClass* const loss = object.custom || kind != nullptr ? nullptr : find_loss(class_name);
+  // Keras's name of a metric object without a name: its function's name, or its class name in snake case.
+  spec.name = value.is_string() || object.function ? spec.source
+              : loss != nullptr                    ? default_loss_name(*loss)
+              : kind != nullptr                    ? std::string(kind->name)
+                                                   : keras_snake_case(spec.source);
   Issues own;
   Config c(object.config, fmt::format("compile_config: metric {}", object.name), own);
-  if (!value.is_string()) metric.name = c.text("name", metric.name);
-  metric.skipped = object.custom || (!loss && !match && !automatic);
-  if (metric.skipped) return metric;
-  if (loss) {
-    metric.kind = MetricSpec::Kind::kLoss;
-    metric.loss = read_loss_config(*loss, c);
-  } else {
-    metric.kind = automatic ? MetricSpec::Kind::kAccuracy : *match;
-    if (metric.kind == MetricSpec::Kind::kBinary) metric.threshold = c.real("threshold", 0.5);
-    check_policy(c);
-  }
+  if (!value.is_string()) spec.name = c.text("name", spec.name);
+  spec.skipped = kind == nullptr && loss == nullptr && !spec.automatic;
+  if (spec.skipped) return spec;
+  if (loss != nullptr) spec.loss = read_loss(*loss, c);
+  if (kind != nullptr && !spec.automatic) spec.metric = kind->read(c);
+  c.ignore({"name", "dtype"});
   c.finish();
-  metric.skipped = !own.unsupported.empty();
+  spec.skipped = !own.unsupported.empty();
   if (own.bad) issues.reject(own.bad->what);
-  return metric;
+  return spec;
 }
 
 // Collects the leaves of nested lists and maps in Keras's order: maps are sorted by key.
@@ -212,12 +175,6 @@ Json flag_value(const std::string& text) {
 
 }  // namespace
 
-std::string to_text(LossKind kind) {
-  for (const LossName& n : kLossNames)
-    if (n.kind == kind) return std::string(n.function);
-  return "";
-}
-
 Objective read_objective(const Json& compile_config, const ModelOptions& options,
                          const std::vector<std::string>& outputs, Issues& issues) {
   const Json empty = Json::object();
@@ -248,68 +205,43 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
   return objective;
 }
 
-void resolve_metrics(Objective& objective, std::span<const Shape> outputs) {
-  for (MetricSpec& metric : objective.metrics) {
-    const auto& loss = objective.losses[metric.output];
-    metric.skipped = metric.skipped || !loss;
-    if (metric.skipped) continue;
-    const bool sparse = loss->kind == LossKind::kSparseCrossEntropy;
-    const Shape& output = outputs[metric.output];
-    if (metric.kind == MetricSpec::Kind::kAccuracy) {
-      const bool one = output.rank() > 0 && output.back() == 1;
-      metric.kind = one      ? MetricSpec::Kind::kBinary
-                    : sparse ? MetricSpec::Kind::kSparse
-                             : MetricSpec::Kind::kCategorical;
-    }
-    const bool wants_sparse =
-        metric.kind == MetricSpec::Kind::kSparse ||
-        (metric.kind == MetricSpec::Kind::kLoss && metric.loss.kind == LossKind::kSparseCrossEntropy);
-    metric.skipped = sparse != wants_sparse;
-  }
-  for (const MetricSpec& metric : objective.metrics)
-    if (metric.skipped) objective.skipped_metrics.push_back(metric.name);
-  std::erase_if(objective.metrics, [](const MetricSpec& metric) { return metric.skipped; });
-}
-
 namespace {
 
-// Returns the input of the softmax or sigmoid that produced `value`; kNone if neither did.
-ValueId logits_behind(const Graph& graph, ValueId value) {
-  const NodeId producer = graph.value(value).producer;
-  if (producer == kNone) return kNone;
-  const Node& node = graph.node(producer);
-  return node.op == "softmax" || node.op == "sigmoid" ? node.inputs[0] : kNone;
+// Chooses the accuracy that fits the loss, and returns whether the metric can be computed.
+bool resolve(MetricSpec& spec, const Loss& loss, const Shape& output) {
+  const bool labels = target_kind(loss) == TargetKind::kLabels;
+  if (target_kind(loss) == TargetKind::kGroups) return false;
+  if (spec.automatic) {
+    const bool one = output.rank() > 0 && output.back() == 1;
+    Issues issues;
+    const Json none = Json::object();
+    Config c(none, "accuracy", issues);
+    spec.metric = find_metric(one      ? "BinaryAccuracy"
+                              : labels ? "SparseCategoricalAccuracy"
+                                       : "CategoricalAccuracy")
+                      ->read(c);
+    if (one && labels) return false;
+  }
+  if (spec.loss) {
+    const bool wants = target_kind(*spec.loss) == TargetKind::kLabels;
+    // Masked rows and rows along another axis would need another weight.
+    return wants == labels && check_loss(*spec.loss, output).empty() && has_last_axis_rows(*spec.loss) &&
+           !spec.loss->ignored_class;
+  }
+  if (spec.metric.check) return spec.metric.check(output, labels).empty();
+  return !labels;
 }
 
 }  // namespace
 
-ValueId add_loss_rows(GraphBuilder& b, const Loss& loss, ValueId prediction, ValueId target) {
-  if (loss.kind == LossKind::kSquaredError) return b.add1("squared_error", {prediction, target});
-  if (loss.kind == LossKind::kAbsoluteError) return b.add1("absolute_error", {prediction, target});
-  const ValueId logits = logits_behind(b.graph(), prediction);
-  const ValueId x = logits == kNone ? prediction : logits;
-  const bool from_logits = loss.from_logits || logits != kNone;
-  if (loss.kind == LossKind::kBinaryCrossEntropy)
-    return b.add1("binary_cross_entropy", {x, target},
-                  {{"from_logits", from_logits}, {"label_smoothing", loss.label_smoothing}});
-  return b.add1(from_logits ? "softmax_cross_entropy" : "cross_entropy", {x, target},
-                {{"sparse", loss.kind == LossKind::kSparseCrossEntropy}, {"label_smoothing", loss.label_smoothing}});
-}
-
-ValueId add_metric_rows(GraphBuilder& b, const MetricSpec& metric, ValueId prediction, ValueId target) {
-  switch (metric.kind) {
-    case MetricSpec::Kind::kLoss:
-      return add_loss_rows(b, metric.loss, prediction, target);
-    case MetricSpec::Kind::kSparse:
-      return b.add1("match", {prediction, target}, {{"kind", std::string("sparse")}});
-    case MetricSpec::Kind::kCategorical:
-      return b.add1("match", {prediction, target}, {{"kind", std::string("categorical")}});
-    case MetricSpec::Kind::kBinary:
-    case MetricSpec::Kind::kAccuracy:
-      break;
+void resolve_metrics(Objective& objective, std::span<const Shape> outputs) {
+  for (MetricSpec& metric : objective.metrics) {
+    const auto& loss = objective.losses[metric.output];
+    metric.skipped = metric.skipped || !loss || !resolve(metric, *loss, outputs[metric.output]);
   }
-  assert(metric.kind == MetricSpec::Kind::kBinary);
-  return b.add1("match", {prediction, target}, {{"kind", std::string("binary")}, {"threshold", metric.threshold}});
+  for (const MetricSpec& metric : objective.metrics)
+    if (metric.skipped) objective.skipped_metrics.push_back(metric.name);
+  std::erase_if(objective.metrics, [](const MetricSpec& metric) { return metric.skipped; });
 }
 
 }  // namespace plimsoll::engine

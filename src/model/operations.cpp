@@ -1,91 +1,55 @@
-// Functions of keras.ops that a Functional model calls on tensors: Split. They have no weights and no policy.
-#include <fmt/format.h>
-
+// Finds an operation of keras.ops by its class name, and says why some are not supported.
 #include <algorithm>
 #include <array>
 
-#include "model/layer.h"
+#include "model/operation.h"
 
 namespace plimsoll::engine {
 namespace {
 
-// Returns where the pieces end along an axis of `size`; nullopt if it cannot be split that way.
-std::optional<std::vector<int64_t>> piece_ends(const std::vector<int64_t>& cuts, int64_t sections, int64_t size) {
-  std::vector<int64_t> ends = cuts;
-  if (sections > 0) {
-    if (size % sections != 0) return std::nullopt;
-    for (int64_t i = 1; i < sections; ++i) ends.push_back(size / sections * i);
-  }
-  ends.push_back(size);
-  int64_t before = 0;
-  for (int64_t end : ends) {
-    if (end <= before || end > size) return std::nullopt;  // an empty piece is not supported
-    before = end;
-  }
-  return ends;
-}
+struct Refusal {
+  std::string_view reason;
+  std::initializer_list<std::string_view> names;
+};
 
-// One output per piece. `indices_or_sections` is the number of pieces, or the list of positions to split at.
-Layer split(Config& c) {
-  constexpr int64_t kMostPieces = 4096;
-  std::vector<int64_t> cuts;
-  int64_t sections = 0;
-  const Json* value = c.value("indices_or_sections");
-  if (value && value->is_array()) {
-    for (const Json& one : *value) cuts.push_back(as_integer(one).value_or(0));
-  } else {
-    sections = c.integer("indices_or_sections", 1, kMostPieces);
-  }
-  const int64_t axis = c.integer("axis", -64, 64, 0);
-  const std::string where = c.where();
-  const size_t pieces = sections > 0 ? static_cast<size_t>(sections) : cuts.size() + 1;
-  Layer layer;
-  layer.outputs = pieces;
-  layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
-    const auto at = positive_axis(axis, in[0].rank() + 1);
-    if (!at)
-      return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: axis {} is outside [batch,{}]", where, axis, to_text(in[0])));
-    LayerShape shape;
-    shape.outputs.assign(pieces, in[0]);
-    if (*at == 0) {
-      issues.unknown(fmt::format("{}: axis=0, the batch", where));
-      return shape;
-    }
-    const auto d = static_cast<size_t>(*at - 1);
-    const auto ends = piece_ends(cuts, sections, in[0][d]);
-    if (!ends)
-      return fail(ErrorCode::kBadGeometry,
-                  fmt::format("{}: {} cannot be split into {}", where, in[0][d],
-                              sections > 0 ? fmt::format("{} equal pieces", sections)
-                                           : fmt::format("pieces at {}", fmt::join(cuts, ", "))));
-    for (size_t i = 0; i < ends->size(); ++i) shape.outputs[i].dims[d] = (*ends)[i] - (i == 0 ? 0 : (*ends)[i - 1]);
-    return shape;
-  };
-  layer.build = [=](const BuildCall& call) {
-    const auto at = positive_axis(axis, call.shape(call.in()).rank());
-    std::vector<ValueId> made;
-    int64_t begin = 0;
-    for (const Shape& piece : call.computed.outputs) {
-      const int64_t size = piece[static_cast<size_t>(*at - 1)];
-      made.push_back(call.add("slice", {call.in()}, {{"axis", *at}, {"begin", begin}, {"size", size}}));
-      begin += size;
-    }
-    return LayerValues(std::move(made));
-  };
-  return layer;
-}
+constexpr std::string_view kCouples = "it joins the samples of a batch";
+constexpr std::string_view kDataShape = "the shape of its result depends on the data";
 
-constexpr std::array kOperations = {
-    LayerClass{"Split", split},
+const std::array kRefusals = {
+    Refusal{kCouples,
+            {"Ravel", "Vdot", "Outer", "Diag", "Diagflat", "Kron", "AllClose", "Corrcoef", "Meshgrid", "Correlate",
+             "Vander", "SegmentSum", "SegmentMax", "SegmentMin", "SegmentProd", "Scatter", "ScatterUpdate"}},
+    Refusal{kDataShape, {"Nonzero", "Unique", "Bincount", "Histogram", "CTCDecode"}},
+    Refusal{"it computes with complex numbers",
+            {"FFT", "FFT2", "IFFT2", "RFFT", "IRFFT", "STFT", "ISTFT", "Polar", "ViewAsComplex", "ViewAsReal", "Angle",
+             "Imag", "Isreal"}},
+    Refusal{"it computes with the bits of integers",
+            {"BitwiseAnd", "BitwiseInvert", "BitwiseNot", "BitwiseOr", "BitwiseXor", "BitwiseLeftShift", "LeftShift",
+             "BitwiseRightShift", "RightShift", "Gcd", "Lcm", "View", "Nextafter"}},
+    Refusal{"it factorises or inverts matrices",
+            {"Cholesky", "CholeskyInverse", "Det", "Eig", "Eigh", "Inv", "LuFactor", "Qr", "Solve", "SolveTriangular",
+             "SVD", "Lstsq", "MatrixRank", "Pinv", "Slogdet", "Logdet"}},
+    Refusal{"it runs a Python function",
+            {"Map", "Scan", "AssociativeScan", "Switch", "WhileLoop", "ForiLoop", "Cond", "VectorizedMap", "JVP"}},
 };
 
 }  // namespace
 
-LayerParser find_operation(std::string_view class_name) {
-  const auto* found = std::find_if(kOperations.begin(), kOperations.end(),
-                                   [&](const LayerClass& entry) { return entry.name == class_name; });
-  return found == kOperations.end() ? nullptr : found->parse;
+std::string_view refusal_of(std::string_view class_name) {
+  for (const Refusal& refusal : kRefusals)
+    if (std::find(refusal.names.begin(), refusal.names.end(), class_name) != refusal.names.end()) return refusal.reason;
+  return "";
+}
+
+std::function<Layer(Config&)> find_operation(std::string_view class_name) {
+  if (auto parse = find_elementwise(class_name))
+    return [parse = std::move(parse)](Config& c) { return operation_layer(c, parse); };
+  for (const auto& table : {selection_operations(), activation_operations(), reduction_operations(),
+                            statistics_operations(), shape_operations(), joining_operations(), indexing_operations(),
+                            linear_operations(), network_operations(), window_operations(), sequence_operations()})
+    for (const OpClass& entry : table)
+      if (entry.name == class_name) return [parse = entry.parse](Config& c) { return operation_layer(c, parse); };
+  return nullptr;
 }
 
 }  // namespace plimsoll::engine

@@ -2,122 +2,58 @@
 
 #include <fmt/format.h>
 
-#include "model/config.h"
+#include <algorithm>
+#include <cassert>
+
+#include "model/expression.h"
+#include "model/optimizer_classes.h"
 #include "model/values.h"
 
 namespace plimsoll::engine {
+
+double Optimizer::number(std::string_view name) const {
+  const auto found = numbers.find(name);
+  return found == numbers.end() ? 0 : found->second;
+}
+
+std::string average_value(const std::string& weight) {
+  return weight + "/average";
+}
+
 namespace {
 
-void read_learning_rate(Config& c, Optimizer& optimizer) {
-  const Json* value = c.value("learning_rate");
-  if (!value) return;
-  if (!value->is_object()) {
-    optimizer.learning_rate = c.real("learning_rate", optimizer.learning_rate);
-    return;
-  }
-  if (const std::string trouble = check_schedule(*value); !trouble.empty())
-    c.issues().unknown(fmt::format("{}: learning_rate: {}", c.where(), trouble));
-  else
-    optimizer.schedule = *value;
+std::string accumulator_value(const std::string& weight) {
+  return weight + "/gradient_accumulator";
+}
+constexpr const char* kSharedState = "optimizer/shared";
+
+const OptimizerClass& class_of(const Optimizer& optimizer) {
+  return optimizer.kind != nullptr ? *optimizer.kind : optimizer_classes().front();
 }
 
-// Keras ignores limits of zero and rejects more than one limit.
-void read_clipping(Config& c, Optimizer& optimizer) {
-  const auto limit = [&](const char* key) -> std::optional<double> {
-    const auto value = c.optional_real(key);
-    return value && *value > 0 ? value : std::nullopt;
-  };
-  optimizer.clipnorm = limit("clipnorm");
-  optimizer.global_clipnorm = limit("global_clipnorm");
-  optimizer.clipvalue = limit("clipvalue");
-  if (optimizer.clipnorm.has_value() + optimizer.global_clipnorm.has_value() + optimizer.clipvalue.has_value() > 1)
-    c.issues().reject(c.where() + ": only one of clipnorm, global_clipnorm and clipvalue may be set");
-}
-
-void read_common(Config& c, Optimizer& optimizer) {
-  read_learning_rate(c, optimizer);
-  read_clipping(c, optimizer);
-  optimizer.weight_decay = c.real("weight_decay", optimizer.weight_decay);
-  c.only("use_ema", {false});
-  c.only("loss_scale_factor");
-  // In Keras its iterations count batches, and its sums continue across epochs. --gradient-accumulation-steps does it
-  // exactly.
-  c.only("gradient_accumulation_steps", {1});
-  // Names, and keys that matter only with use_ema.
-  c.ignore({"name", "ema_momentum", "ema_overwrite_frequency", "jit_compile", "is_legacy_optimizer"});
+std::string state_value(const NamedShape& weight, const StateSlot& slot) {
+  return slot.name.empty() ? "" : fmt::format("{}/{}", weight.name, slot.name);
 }
 
 }  // namespace
 
-namespace {
-
-// Keras wraps the optimizer of a mixed_float16 model in a LossScaleOptimizer.
-Optimizer parse_loss_scale(const KerasObject& object, std::vector<std::string>& unsupported) {
-  Issues issues;
-  Config c(object.config, fmt::format("optimizer {}", object.name), issues);
-  const Json* inner = c.value("inner_optimizer");
-  LossScale scale;
-  scale.initial = c.real("initial_scale", scale.initial);
-  scale.growth_steps = c.integer("dynamic_growth_steps", 1, int64_t{1} << 31, scale.growth_steps);
-  if (!(scale.initial > 0))
-    issues.reject(fmt::format("{}: 'initial_scale' must be above 0, got {}", c.where(), scale.initial));
-  // Older versions of Keras also write an optimizer's usual keys, which have no effect here.
-  for (const char* key :
-       {"weight_decay", "clipnorm", "global_clipnorm", "clipvalue", "loss_scale_factor", "gradient_accumulation_steps"})
-    c.only(key);
-  c.only("use_ema", {false});
-  c.ignore({"name", "learning_rate", "ema_momentum", "ema_overwrite_frequency", "jit_compile"});
-  c.finish();
-  for (std::string& what : issues.unsupported) unsupported.push_back(std::move(what));
-  if (issues.bad) unsupported.push_back(issues.bad->what);
-  Optimizer optimizer;
-  if (inner == nullptr)
-    unsupported.push_back(c.where() + ": 'inner_optimizer' is missing");
-  else
-    optimizer = parse_optimizer(*inner, unsupported);
-  if (optimizer.loss_scale) unsupported.push_back(c.where() + " inside another LossScaleOptimizer");
-  optimizer.loss_scale = scale;
-  return optimizer;
-}
-
-}  // namespace
-
-Optimizer parse_optimizer(const Json& config, std::vector<std::string>& unsupported) {
-  const KerasObject object = keras_object(config);
-  const std::string name = lower_case(object.name);
-  if (!object.custom && name == "lossscaleoptimizer") return parse_loss_scale(object, unsupported);
-  Optimizer optimizer;
-  Issues issues;
-  Config c(object.config, fmt::format("optimizer {}", object.name), issues);
-  if (object.custom || (name != "sgd" && name != "adam" && name != "adamw")) {
-    unsupported.push_back(fmt::format("optimizer {}", object.name.empty() ? shown(config) : object.name));
-    return optimizer;
-  }
-  optimizer.kind = name == "sgd" ? Optimizer::Kind::kSgd : Optimizer::Kind::kAdam;
-  optimizer.learning_rate = name == "sgd" ? 0.01 : 0.001;
-  if (name == "adamw") optimizer.weight_decay = 0.004;
-  read_common(c, optimizer);
-  if (optimizer.kind == Optimizer::Kind::kSgd) {
-    optimizer.momentum = c.real("momentum", 0);
-    optimizer.nesterov = c.flag("nesterov", false);
-    if (optimizer.momentum < 0 || optimizer.momentum > 1)
-      issues.reject(fmt::format("{}: 'momentum' must lie between 0 and 1, got {}", c.where(), optimizer.momentum));
-  } else {
-    optimizer.beta_1 = c.real("beta_1", 0.9);
-    optimizer.beta_2 = c.real("beta_2", 0.999);
-    optimizer.epsilon = c.real("epsilon", 1e-7);
-    c.only("amsgrad", {false});
-  }
-  c.finish();
-  for (std::string& what : issues.unsupported) unsupported.push_back(std::move(what));
-  if (issues.bad) unsupported.push_back(issues.bad->what);
-  return optimizer;
-}
-
-std::vector<std::string> state_names(const Optimizer& optimizer) {
-  if (optimizer.kind == Optimizer::Kind::kAdam) return {"m", "v"};
-  if (optimizer.momentum != 0) return {"momentum"};
-  return {};
+std::vector<StateVariable> state_variables(const Optimizer& optimizer, const std::vector<NamedShape>& weights) {
+  using Initial = StateVariable::Initial;
+  const OptimizerClass& kind = class_of(optimizer);
+  std::vector<StateVariable> list;
+  if (optimizer.ema_momentum)
+    for (const NamedShape& w : weights) list.push_back({average_value(w.name), w.shape, Initial::kNumber, 0, ""});
+  if (optimizer.accumulation_steps > 1)
+    for (const NamedShape& w : weights) list.push_back({accumulator_value(w.name), w.shape, Initial::kNumber, 0, ""});
+  constexpr int kMostGroups = 3;
+  for (int group = 0; group < kMostGroups; ++group)
+    for (const NamedShape& w : weights)
+      for (const StateSlot& slot : kind.state(optimizer, w))
+        if (slot.group == group)
+          list.push_back({state_value(w, slot), slot.shape, slot.from_weight ? Initial::kWeight : Initial::kNumber,
+                          slot.initial, slot.from_weight ? w.name : ""});
+  if (kind.update_shared != nullptr) list.push_back({kSharedState, {}, Initial::kNumber, kind.shared_initial, ""});
+  return list;
 }
 
 namespace {
@@ -158,8 +94,9 @@ std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const 
 }  // namespace
 
 ValueId loss_gradient(GraphBuilder& b, const Optimizer& optimizer, DType dtype) {
-  if (!optimizer.loss_scale) return kNone;
   const auto layer = b.in_layer("");
+  if (!optimizer.loss_scale)
+    return optimizer.loss_scale_factor == 1 ? kNone : constant(b, dtype, {}, optimizer.loss_scale_factor).id();
   return b.persistent(kLossScale, {dtype, Shape{}}, Category::kOptimizer);
 }
 
@@ -197,7 +134,7 @@ class Guard {
     }
   }
 
-  // Returns the number of this update. Skipped updates are not counted.
+  // Returns how many times the optimizer was applied, this time included. Skipped updates are not counted.
   ValueId iteration() {
     const auto no_layer = b_.in_layer("");
     const ValueId iteration = step_scalar(b_, StepScalar::kIteration, DType::kInt64);
@@ -215,9 +152,11 @@ class Guard {
     const ValueId known = step_scalar(b_, StepScalar::kKnownSkips, DType::kInt64);
     return rate_ = b_.add1("scheduled_rate", {rate, other, skipped_, known});
   }
-  void update(ValueId persistent, ValueId value) const {
-    b_.update(persistent, bad_ == kNone ? value : b_.add1("keep_if", {value, persistent, bad_}));
+  // Returns the value, or `old` after an overflow.
+  ValueId kept(ValueId value, ValueId old) const {
+    return bad_ == kNone ? value : b_.add1("keep_if", {value, old, bad_});
   }
+  void update(ValueId persistent, ValueId value) const { b_.update(persistent, kept(value, persistent)); }
   // Must come last: nothing may read the scale or the counts afterwards.
   void finish() const {
     if (bad_ == kNone) return;
@@ -237,38 +176,162 @@ class Guard {
 
 }  // namespace
 
-void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
-  const auto update = b.in_stage(Stage::kUpdate, Category::kTemporaries);
-  Guard guard(b, optimizer, weights);
-  const std::vector<ValueId> gradients = clipped(b, optimizer, weights);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    const ValueId weight = weights[i].weight;
-    if (gradients[i] == kNone) continue;
-    const Value w = b.graph().value(weight);
-    const ValueId rate = guard.rate(w.type.dtype);
-    const auto layer = b.in_layer(w.layer);
-    std::vector<ValueId> state;
-    for (const std::string& name : state_names(optimizer))
-      state.push_back(b.persistent(fmt::format("{}/{}", w.name, name), w.type, Category::kOptimizer));
-    std::vector<ValueId> outputs;
-    if (optimizer.kind == Optimizer::Kind::kAdam) {
-      outputs = b.add("adam", {weight, gradients[i], state[0], state[1], rate, guard.iteration()},
-                      {{"beta_1", optimizer.beta_1},
-                       {"beta_2", optimizer.beta_2},
-                       {"epsilon", optimizer.epsilon},
-                       {"weight_decay", optimizer.weight_decay}});
-    } else {
-      std::vector<ValueId> inputs{weight, gradients[i], rate};
-      inputs.insert(inputs.end(), state.begin(), state.end());
-      outputs = b.add("sgd", std::move(inputs),
-                      {{"momentum", optimizer.momentum},
-                       {"nesterov", optimizer.nesterov},
-                       {"weight_decay", optimizer.weight_decay}});
+namespace {
+
+// Adds the updates of all weights, in the order of BaseOptimizer.apply: accumulation, clipping, weight decay, the
+// class's update, moving averages, constraints.
+class Updater {
+ public:
+  Updater(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight>& weights)
+      : b_(b),
+        optimizer_(optimizer),
+        kind_(class_of(optimizer)),
+        weights_(weights),
+        guard_(b, optimizer, weights),
+        dtype_(b.graph().type(weights.front().weight).dtype),
+        step_(begin_step()) {}
+
+  void run() {
+    if (kind_.update_shared != nullptr) update_shared();
+    const std::vector<ValueId> sums = accumulated();
+    const std::vector<ValueId> gradients = clipped(b_, optimizer_, weights_);
+    for (size_t i = 0; i < weights_.size(); ++i) {
+      const Value held = b_.graph().value(weights_[i].weight);
+      const auto layer = b_.in_layer(held.layer);
+      const ValueId updated = gradients[i] == kNone ? kNone : update(weights_[i], held, gradients[i]);
+      finish_weight(weights_[i], held, updated);
+      if (!sums.empty() && sums[i] != kNone)
+        guard_.update(persistent(accumulator_value(held.name), held.type), sums[i]);
     }
-    guard.update(weight, outputs[0]);
-    for (size_t s = 0; s < state.size(); ++s) guard.update(state[s], outputs[s + 1]);
+    guard_.finish();
   }
-  guard.finish();
+
+ private:
+  ValueId persistent(const std::string& name, const TensorType& type) {
+    return b_.persistent(name, type, Category::kOptimizer);
+  }
+
+  // With accumulation, the number of an update is that of the group of windows, and `pending_` is 1 except in its last.
+  StepNumbers begin_step() {
+    const ValueId rate = guard_.rate(dtype_);
+    ValueId number = guard_.iteration();
+    if (optimizer_.accumulation_steps > 1) {
+      const auto periods = count_periods(number, optimizer_.accumulation_steps);
+      number = periods[0];
+      pending_ = {b_, periods[1]};
+    }
+    return {b_, rate, number};
+  }
+
+  std::vector<ValueId> count_periods(ValueId count, int64_t period) {
+    const auto no_layer = b_.in_layer("");
+    return b_.add("count_periods", {count}, {{"period", period}, {"dtype", std::string(name_of(dtype_))}});
+  }
+
+  // Returns `old` while gradients are still being summed.
+  ValueId when_complete(ValueId value, ValueId old) {
+    return pending_.id() == kNone ? value : b_.add1("keep_if", {value, old, pending_.id()});
+  }
+
+  // Replaces the gradients by means over the windows of the group. Returns the new sums, which are 0 after the last.
+  std::vector<ValueId> accumulated() {
+    std::vector<ValueId> sums;
+    if (pending_.id() == kNone) return sums;
+    for (TrainedWeight& w : weights_) {
+      sums.push_back(kNone);
+      if (w.gradient == kNone) continue;
+      const Value held = b_.graph().value(w.weight);
+      const auto layer = b_.in_layer(held.layer);
+      const Expression sum =
+          Expression(b_, persistent(accumulator_value(held.name), held.type)) + Expression(b_, w.gradient);
+      sums.back() = (sum * pending_).id();
+      w.gradient = (sum / static_cast<double>(optimizer_.accumulation_steps)).id();
+    }
+    return sums;
+  }
+
+  void update_shared() {
+    const auto no_layer = b_.in_layer("");
+    const ValueId held = persistent(kSharedState, {dtype_, Shape{}});
+    step_.shared() = kind_.update_shared(optimizer_, step_, {b_, held});
+    guard_.update(held, when_complete(step_.shared().id(), held));
+  }
+
+  // Returns the new weight.
+  ValueId update(const TrainedWeight& w, const Value& held, ValueId gradient) {
+    const NamedShape named{held.name, held.type.shape};
+    UpdateCall call{optimizer_, held.name, {b_, w.weight}, {b_, gradient}, decay_of(named), {}, step_};
+    for (const StateSlot& slot : kind_.state(optimizer_, named))
+      if (!slot.name.empty())
+        call.state.emplace_back(b_, persistent(state_value(named, slot), {held.type.dtype, slot.shape}));
+    const Updated updated = kind_.update(call);
+    assert(updated.size() == call.state.size() + 1);
+    for (size_t s = 0; s < call.state.size(); ++s)
+      guard_.update(call.state[s].id(), when_complete(updated[s + 1].id(), call.state[s].id()));
+    return when_complete(updated[0].id(), w.weight);
+  }
+
+  double decay_of(const NamedShape& weight) const {
+    return kind_.name == "Muon" && is_for_adam(optimizer_, weight) ? optimizer_.number("adam_weight_decay")
+                                                                   : optimizer_.weight_decay;
+  }
+
+  // Moving averages are of all weights, constraints are only for weights with a gradient. `updated` may be kNone.
+  void finish_weight(const TrainedWeight& w, const Value& held, ValueId updated) {
+    const bool moves = updated != kNone;
+    if (optimizer_.ema_momentum) {
+      const Expression now(b_, moves ? updated : w.weight), old(b_, persistent(average_value(held.name), held.type));
+      const Expression average = old * old_share() + now * new_share();
+      guard_.update(old.id(), average.id());
+      if (optimizer_.ema_overwrite_frequency > 0)
+        updated = b_.add1("keep_if", {now.id(), average.id(), overwrites().id()});
+    }
+    if (moves && w.constraint) updated = constrained(*w.constraint, {b_, updated}).id();
+    if (updated != kNone) guard_.update(w.weight, updated);
+  }
+
+  // The first average is the weight itself.
+  Expression old_share() {
+    return step_.once("old share", [&] { return minimum(step_.number() - 1, 1) * *optimizer_.ema_momentum; });
+  }
+  Expression new_share() {
+    return step_.once("new share", [&] { return 1 - old_share(); });
+  }
+  // 1 if the averages replace the weights after this update.
+  Expression overwrites() {
+    return step_.once("overwrites", [&] {
+      return 1 - Expression(b_, count_periods(step_.number_i64(), optimizer_.ema_overwrite_frequency)[1]);
+    });
+  }
+
+  GraphBuilder& b_;
+  const Optimizer& optimizer_;
+  const OptimizerClass& kind_;
+  std::vector<TrainedWeight>& weights_;
+  Guard guard_;
+  DType dtype_;
+  Expression pending_;
+  StepNumbers step_;
+};
+
+// Divides the gradients by a constant loss scale.
+void unscale(GraphBuilder& b, double factor, std::vector<TrainedWeight>& weights) {
+  const auto category = b.in_category(Category::kGradients);
+  for (TrainedWeight& w : weights) {
+    if (w.gradient == kNone) continue;
+    const auto layer = b.in_layer(b.graph().value(w.weight).layer);
+    w.gradient = (Expression(b, w.gradient) / factor).id();
+  }
+}
+
+}  // namespace
+
+void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
+  const bool any = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.gradient != kNone; });
+  if (!any) return;
+  const auto update = b.in_stage(Stage::kUpdate, Category::kTemporaries);
+  if (!optimizer.loss_scale && optimizer.loss_scale_factor != 1) unscale(b, optimizer.loss_scale_factor, weights);
+  Updater(b, optimizer, weights).run();
 }
 
 }  // namespace plimsoll::engine

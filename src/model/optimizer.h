@@ -1,12 +1,14 @@
 // Optimizers and learning-rate schedules, with Keras's formulas and its order of variables.
 #pragma once
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "graph/builder.h"
+#include "model/constraint.h"
 
 namespace plimsoll::engine {
 
@@ -16,17 +18,24 @@ struct LossScale {
   int64_t growth_steps = 2000;
 };
 
+struct OptimizerClass;  // a row of the table in optimizer_classes.cpp
+
 struct Optimizer {
-  enum class Kind { kSgd, kAdam };  // AdamW is Adam with weight decay
-  Kind kind = Kind::kSgd;
+  const OptimizerClass* kind = nullptr;  // null: plain SGD
   double learning_rate = 0.01;
   nlohmann::json schedule;  // null: constant; else Keras's {"class_name": "ExponentialDecay", "config": {...}}
-  double momentum = 0;
-  bool nesterov = false;
-  double beta_1 = 0.9, beta_2 = 0.999, epsilon = 1e-7;
+  std::map<std::string, double, std::less<>> numbers;  // the options of its class; a flag is 0 or 1
+  std::vector<std::string> patterns;  // only Muon: weights with one of these in their name get Adam's update
   double weight_decay = 0;
   std::optional<double> clipvalue, clipnorm, global_clipnorm;
   std::optional<LossScale> loss_scale;
+  double loss_scale_factor = 1;         // a constant scale
+  std::optional<double> ema_momentum;   // set if moving averages of the weights are kept
+  int64_t ema_overwrite_frequency = 0;  // the averages replace the weights every so many updates; 0: at the end of fit
+  int64_t accumulation_steps = 1;       // an update every so many windows, as Keras's gradient_accumulation_steps
+
+  double number(std::string_view name) const;
+  bool flag(std::string_view name) const { return number(name) != 0; }
 };
 
 // Persistent scalars of loss scaling: the scale (T), the steps since it last changed (i64), and the number of updates
@@ -44,15 +53,35 @@ std::string check_schedule(const nlohmann::json& schedule);  // "" or the unsupp
 // Returns the learning rate for the update after `iteration` updates, as Keras computes it.
 double learning_rate_at(const Optimizer& optimizer, int64_t iteration);
 
-// The state of one weight, in the order of Keras's file: {"momentum"} or {"m", "v"}.
-std::vector<std::string> state_names(const Optimizer& optimizer);
+struct NamedShape {
+  std::string name;
+  Shape shape;
+};
+
+// One variable of an optimizer's state in Keras's file.
+struct StateVariable {
+  enum class Initial : uint8_t { kNumber, kWeight };
+  std::string value;  // the persistent value; "" for a placeholder, which Keras stores as an int32 of 0
+  Shape shape;
+  Initial initial = Initial::kNumber;
+  double number = 0;   // with kNumber: the initial value of every element
+  std::string weight;  // with kWeight: the weight whose initial value it takes
+};
+// Returns the state after the iteration and the learning rate, in the order of Keras's file. `weights` are the
+// trainable weights in Keras's order.
+std::vector<StateVariable> state_variables(const Optimizer& optimizer, const std::vector<NamedShape>& weights);
+
+// Returns the value of a weight's moving average: "NAME/average".
+std::string average_value(const std::string& weight);
 
 struct TrainedWeight {
   ValueId weight = kNone;    // persistent
   ValueId gradient = kNone;  // kNone: the loss does not depend on it; as in Keras, the weight stays unchanged
+  std::optional<Constraint> constraint = {};  // applied after the update
 };
 
-// Adds clipping and the updates of all weights. The state is persistent: "NAME/m" and so on. Reads the step scalars
+// Adds clipping, the updates of all weights, moving averages and constraints. The state is persistent: "NAME/m" and so
+// on. Reads the step scalars
 // kLearningRate and kIteration. With both a schedule and loss scaling it also reads kKnownSkips and kRateIfSkipped: the
 // host sets the learning rate for both cases, because it does not know yet whether an overflow made the previous update
 // be skipped. With loss scaling, the gradients are those of the scaled loss, and nothing changes if one of them is not

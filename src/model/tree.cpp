@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
 
 #include "model/nodes.h"
 
@@ -15,9 +16,15 @@ bool is_model_class(const std::string& name) {
 
 // Operations of keras.ops may have the same names as layers ("Multiply"). Their module distinguishes them.
 bool is_layer_module(const std::string& module) {
-  for (const char* prefix : {"keras.layers", "keras.models", "keras.src.layers", "keras.src.models"})
+  for (const char* prefix :
+       {"keras.layers", "keras.models", "keras.src.layers", "keras.src.models", "keras.src.applications"})
     if (module.rfind(prefix, 0) == 0) return true;
   return module.empty() || module == "keras";
+}
+
+// Functions on tensors: those of keras.ops, and activations. They have no weights, no policy and no `trainable`.
+bool is_operation_module(const std::string& module) {
+  return module.starts_with("keras.src.ops") || module.starts_with("keras.src.activations");
 }
 
 tl::unexpected<Error> bad(std::string what) {
@@ -42,16 +49,20 @@ class Walk {
 
   Status sequential(const Json& config, const Json& object, const std::vector<std::string>& names, ModelTree& tree);
   Status functional(const Json& config, const std::vector<std::string>& names, ModelTree& tree);
-  Status child(const Json& object, const std::string& name, const std::vector<std::string>& names, ModelTree& tree);
+  // `calls` are the layer's calls in a Functional model, empty in a Sequential one.
+  Status child(const Json& object, const std::string& name, const std::vector<std::string>& names,
+               std::span<const NodeArguments> calls, ModelTree& tree);
   void input(const Json& object, const std::string& name, const std::string& where, ModelTree& tree);
   void unknown_layer(const Json& object, const KerasObject& keras, const std::string& where);
   void layer(const Json& object, const std::string& name, const std::string& where,
-             const std::vector<std::string>& names, ModelTree& tree);
+             const std::vector<std::string>& names, std::span<const NodeArguments> calls, ModelTree& tree);
+  Layer parse_call(const KerasObject& keras, const std::function<Layer(Config&)>& parse, const std::string& where,
+                   const CallArguments* call, LayerObject& made, bool& used_call);
   Status order_calls(const std::string& where, std::vector<Nodes>& nodes, ModelTree& tree);
   Result<TensorRef> resolve(const NamedTensor& tensor, bool from_ports, const std::string& where,
                             const ModelTree& tree) const;
   Status ports(const Json& config, const std::string& where, ModelTree& tree);
-  size_t outputs_of(const ModelTree& tree, size_t child) const;
+  size_t outputs_of(const ModelTree& tree, size_t child, size_t node) const;
 
   Issues& issues_;
   LayerTree result_;
@@ -115,32 +126,58 @@ void Walk::unknown_layer(const Json& object, const KerasObject& keras, const std
     return;
   }
   if (keras.name == "Lambda") issues_.custom_code();
-  issues_.unknown(is_layer_module(module) ? where : fmt::format("{}: class {} of {}", where, keras.name, module));
-  const bool arithmetic = keras.name == "TrueDivide" || keras.name == "Divide" || keras.name == "Subtract" ||
-                          keras.name == "Add" || keras.name == "Multiply";
-  if (arithmetic && !is_layer_module(module))
-    issues_.remedy("keras.layers.Rescaling(scale, offset), Add() or Multiply() instead of arithmetic on tensors");
+  if (keras.name == "TFOpLambda" || keras.name == "SlicingOpLambda")
+    issues_.remedy("save the model with Keras 3: it writes functions on tensors as operations of keras.ops");
+  std::string what = is_layer_module(module) ? where : fmt::format("{}: class {} of {}", where, keras.name, module);
+  if (const std::string_view reason = refusal_of(keras.name); is_operation_module(module) && !reason.empty())
+    what += fmt::format(", because {}", reason);
+  if (const std::string_view family = later_family(keras.name); is_layer_module(module) && !family.empty())
+    what += fmt::format(": not yet: {}", family);
+  issues_.unknown(std::move(what));
+}
+
+Layer Walk::parse_call(const KerasObject& keras, const std::function<Layer(Config&)>& parse, const std::string& where,
+                       const CallArguments* call, LayerObject& made, bool& used_call) {
+  Config c(keras.config, where, issues_, call);
+  c.ignore({"name"});
+  ActivityPenalty activity;
+  if (!made.operation) {
+    made.trainable = c.flag("trainable", true);
+    made.policy = read_policy(c);
+    activity = read_activity(c);
+  }
+  Layer layer = parse(c);
+  if (activity) layer.activity = activity;
+  c.finish();
+  used_call = c.used_call();
+  return layer;
 }
 
 void Walk::layer(const Json& object, const std::string& name, const std::string& where,
-                 const std::vector<std::string>& names, ModelTree& tree) {
+                 const std::vector<std::string>& names, std::span<const NodeArguments> calls, ModelTree& tree) {
   const KerasObject keras = keras_object(object);
   const std::string module = text_member(object, "module");
   LayerObject made;
   made.names = names;
   made.path = join(names);
   made.class_name = keras.name;
-  made.operation = module.starts_with("keras.src.ops");
-  const LayerParser parse = made.operation                             ? find_operation(keras.name)
-                            : is_layer_module(module) && !keras.custom ? find_layer(keras.name)
-                                                                       : nullptr;
+  made.operation = is_operation_module(module);
+  std::function<Layer(Config&)> parse;
+  if (made.operation)
+    parse = find_operation(keras.name);
+  else if (is_layer_module(module) && !keras.custom)
+    parse = find_layer(keras.name);
   if (parse) {
-    Config c(keras.config, where, issues_);
-    made.trainable = c.flag("trainable", true);
-    c.ignore({"name"});
-    made.policy = read_policy(c);
-    made.layer = parse(c);
-    c.finish();
+    bool used_call = false;
+    made.layer = parse_call(keras, parse, where, calls.empty() ? nullptr : &calls[0].call, made, used_call);
+    for (size_t i = 1; used_call && i < calls.size(); ++i) {
+      if (i == 1) made.by_call.push_back(made.layer);
+      made.by_call.push_back(parse_call(keras, parse, where, &calls[i].call, made, used_call));
+    }
+    // The layer reads the tensors of its first argument. The arguments of unsupported layers are not listed separately.
+    for (const NodeArguments& one : calls)
+      for (const std::string& extra : used_call ? std::vector<std::string>{} : extra_arguments(one.call))
+        issues_.unknown(fmt::format("layer '{}': called with {}", made.path, extra));
   } else {
     unknown_layer(object, keras, where);
   }
@@ -149,7 +186,7 @@ void Walk::layer(const Json& object, const std::string& name, const std::string&
 }
 
 Status Walk::child(const Json& object, const std::string& name, const std::vector<std::string>& outer,
-                   ModelTree& tree) {
+                   std::span<const NodeArguments> calls, ModelTree& tree) {
   std::vector<std::string> names = outer;
   names.push_back(name);
   const KerasObject keras = keras_object(object);
@@ -164,18 +201,21 @@ Status Walk::child(const Json& object, const std::string& name, const std::vecto
   if (is_model_class(keras.name) && !keras.custom) {
     PLIMSOLL_ASSIGN(const size_t index, model(object, names));
     tree.children.push_back({Kind::kModel, name, index});
+    for (const NodeArguments& one : calls)
+      for (const std::string& extra : extra_arguments(one.call))
+        issues_.unknown(fmt::format("layer '{}': called with {}", join(names), extra));
   } else if (keras.name == "InputLayer" && !keras.custom) {
     input(object, name, where, tree);
   } else {
-    layer(object, name, where, names, tree);
+    layer(object, name, where, names, calls, tree);
   }
   return {};
 }
 
-size_t Walk::outputs_of(const ModelTree& tree, size_t index) const {
+size_t Walk::outputs_of(const ModelTree& tree, size_t index, size_t node) const {
   const auto& c = tree.children[index];
   if (c.kind == Kind::kInput) return 1;
-  return c.kind == Kind::kModel ? result_.models[c.index].outputs.size() : result_.layers[c.index].layer.outputs;
+  return c.kind == Kind::kModel ? result_.models[c.index].outputs.size() : result_.layers[c.index].at(node).outputs;
 }
 
 std::string child_name(const Json& object) {
@@ -206,7 +246,7 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
   for (size_t i = 0; i < layers->size(); ++i) {
     const std::string name = child_name((*layers)[i]);
     if (name.empty()) return bad(fmt::format("{}: layer {} has no name", where, i));
-    PLIMSOLL_TRY(child((*layers)[i], name, names, tree));
+    PLIMSOLL_TRY(child((*layers)[i], name, names, {}, tree));
     if (i > 0 && tree.children.back().kind == Kind::kInput)
       return bad(fmt::format("{}: an InputLayer can only be the first layer", where));
   }
@@ -216,7 +256,7 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
   for (size_t i = 1; i < tree.children.size(); ++i) {
     tree.calls.push_back({i, current});
     current.clear();
-    for (size_t t = 0; t < outputs_of(tree, i); ++t) current.push_back({i, 0, t});
+    for (size_t t = 0; t < outputs_of(tree, i, 0); ++t) current.push_back({i, 0, t});
   }
   tree.inputs = {TensorRef{}};
   tree.outputs = current;
@@ -234,7 +274,7 @@ Result<TensorRef> Walk::resolve(const NamedTensor& tensor, bool from_ports, cons
   auto node = static_cast<size_t>(tensor.node);
   // Keras counts the calls of a nested Functional model from 1 in input_layers and output_layers, from 0 elsewhere.
   if (from_ports && c.kind == Kind::kModel && !result_.models[c.index].sequential && node > 0) --node;
-  if (static_cast<size_t>(tensor.tensor) >= outputs_of(tree, i))
+  if (static_cast<size_t>(tensor.tensor) >= outputs_of(tree, i, node))
     return bad(fmt::format("{}: layer '{}' has no output {}", where, tensor.layer, tensor.tensor));
   return TensorRef{i, node, static_cast<size_t>(tensor.tensor)};
 }
@@ -308,25 +348,25 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
     const Json& object = (*layers)[i];
     const std::string name = child_name(object);
     if (name.empty()) return bad(fmt::format("{}: layer {} has no name", where, i));
-    const std::string path = names.empty() ? name : join(names) + "/" + name;
-    PLIMSOLL_TRY(child(object, name, names, tree));
-    const ModelTree::Child& made = tree.children.back();
     const Json* inbound = member(object, "inbound_nodes");
     if (!inbound || !inbound->is_array())
       return bad(fmt::format("{}, layer '{}': it must have a list of inbound_nodes", where, name));
     nodes.emplace_back();
-    if (made.kind == Kind::kInput) continue;
+    std::vector<NodeArguments>& calls = nodes.back().list;
+    const Json* unreadable = nullptr;
     for (const Json& one : *inbound) {
       auto arguments = read_node(one);
-      if (!arguments)
-        return bad(fmt::format("{}, layer '{}': an inbound node must list the tensors of a call, got {}", where, name,
-                               shown(one)));
-      // The arguments of an unsupported operation are not listed separately.
-      const bool known = made.kind == Kind::kModel || result_.layers[made.index].layer.build;
-      for (const std::string& extra : arguments->extra)
-        if (known) issues_.unknown(fmt::format("layer '{}': called with {}", path, extra));
-      nodes.back().list.push_back(std::move(*arguments));
+      if (arguments)
+        calls.push_back(std::move(*arguments));
+      else if (!unreadable)
+        unreadable = &one;
     }
+    PLIMSOLL_TRY(child(object, name, names, calls, tree));
+    if (tree.children.back().kind == Kind::kInput)
+      calls.clear();
+    else if (unreadable)
+      return bad(fmt::format("{}, layer '{}': an inbound node must list the tensors of a call, got {}", where, name,
+                             shown(*unreadable)));
   }
   PLIMSOLL_TRY(order_calls(where, nodes, tree));
   return ports(config, where, tree);

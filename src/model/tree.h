@@ -23,6 +23,10 @@ struct LayerObject {
   Precision policy;      // the policy in the file
   bool float32 = false;  // computes in the dtype of its variables, whatever the run's precision
   Layer layer;
+  std::vector<Layer> by_call;  // one per call if the class reads the arguments of its calls, else empty
+
+  // The layer as call number `node` runs it.
+  const Layer& at(size_t node) const { return node < by_call.size() ? by_call[node] : layer; }
 };
 
 // One tensor inside a model: output `tensor` of call number `node` of child `child`.

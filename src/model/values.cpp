@@ -19,7 +19,8 @@ constexpr std::array<ScalarForm, kStepScalars> kForms = {{{"one", false, 0},
                                                           {"loss_scale/known", true, 0},
                                                           {"iteration", true, 0},
                                                           {"rng", true, 2},
-                                                          {"first_sample", true, 1}}};
+                                                          {"first_sample", true, 1},
+                                                          {"sample_share", false, 0}}};
 
 const ScalarForm& form_of(StepScalar scalar) {
   return kForms[static_cast<size_t>(scalar)];

@@ -41,8 +41,9 @@ enum class StepScalar : uint8_t {
   kIteration,      // `[]` i64, the number of this update, starting at 1
   kRandom,         // [2] i64, seed and update number: the key of the random numbers
   kFirstSample,    // [1] i64, index of this micro-batch's first sample in the effective batch
+  kSampleShare,    // `[]` T, 1 / the samples of the effective batch, or of the evaluated one
 };
-inline constexpr size_t kStepScalars = 7;
+inline constexpr size_t kStepScalars = 8;
 std::string_view name_of(StepScalar scalar);
 
 class GraphBuilder;

@@ -1,4 +1,4 @@
-// bias_add, add, multiply, scale and affine.
+// bias_add, channel_scale, add, multiply, scale and affine.
 #include "ops/families.h"
 #include "ops/util.h"
 
@@ -30,6 +30,31 @@ OpDef bias_add_op() {
     const Shape& x = call.inputs[0].type.shape;
     map_channels(out(call), rows_of(x), channels_of(x),
                  [a = in(call, 0), b = in(call, 1)](int64_t i, int64_t c) { return a[i] + b[c]; });
+  };
+  op.cases = {{"image", {f32({2, 3, 4, 5}), f32({5})}, {}, {"normal", "normal"}, {0, 1}},
+              {"row", {f32({1, 17}), f32({17})}, {}, {"normal", "normal"}, {0, 1}},
+              {"one_channel", {f32({3, 1}), f32({1})}, {}, {"normal", "normal"}, {0, 1}}};
+  return op;
+}
+
+OpDef channel_scale_op() {
+  OpDef op = elementwise("channel_scale");
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("channel_scale", in, attrs);
+    if (!check.inputs(2) || !check.all_floats() || !check.channels(1, 0)) return check.failed();
+    return check.outputs({in[0]});
+  };
+  op.gradient = [](const GradientCall& g) -> std::vector<ValueId> {
+    const ValueId dx = g.wants(0) ? g.b.add1("channel_scale", {g.grad(), g.in(1)}) : kNone;
+    const ValueId ds = g.wants(1) ? g.b.add1("reduce_to", {g.b.add1("multiply", {g.grad(), g.in(0)})},
+                                             {{"shape", g.type(g.in(1)).shape.dims}})
+                                  : kNone;
+    return {dx, ds};
+  };
+  op.reference = [](const ReferenceCall& call) {
+    const Shape& x = call.inputs[0].type.shape;
+    map_channels(out(call), rows_of(x), channels_of(x),
+                 [a = in(call, 0), s = in(call, 1)](int64_t i, int64_t c) { return a[i] * s[c]; });
   };
   op.cases = {{"image", {f32({2, 3, 4, 5}), f32({5})}, {}, {"normal", "normal"}, {0, 1}},
               {"row", {f32({1, 17}), f32({17})}, {}, {"normal", "normal"}, {0, 1}},
@@ -125,7 +150,7 @@ OpDef affine_op() {
 }  // namespace
 
 std::vector<OpDef> arithmetic_ops() {
-  return {bias_add_op(), add_op(), multiply_op(), scale_op(), affine_op()};
+  return {bias_add_op(), channel_scale_op(), add_op(), multiply_op(), scale_op(), affine_op()};
 }
 
 }  // namespace plimsoll::engine

@@ -1,8 +1,10 @@
 // dropout: x, rng {seed, step}, first {index of the first sample in the effective batch} -> y. The mask is a function
 // of seed, step, call, sample and element. So dropout is its own gradient, and neither micro-batches nor recompute
-// change the mask.
+// change the mask. Elements may share a decision: element e of a sample takes that of number (e / noise_inner) %
+// noise_size, so that a whole channel is dropped, or a whole sample; with `shared`, all samples take the same ones.
 #include "base/philox.h"
 #include "ops/families.h"
+#include "ops/predicates.h"
 #include "ops/util.h"
 
 namespace plimsoll::engine {
@@ -12,8 +14,17 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
   InferCheck check("dropout", in, attrs);
   if (!check.inputs(3) || !check.floats({0}) || !check.require(in[0].shape.rank() >= 1, "x needs a batch dimension") ||
       !check.require(in[1] == i64({2}), "rng must be i64[2]") ||
-      !check.require(in[2] == i64({1}), "first must be i64[1]") || !check.real("rate") || !check.integer("call", 0))
+      !check.require(in[2] == i64({1}), "first must be i64[1]") || !check.real("rate") || !check.integer("call", 0) ||
+      !check.optional_flag("shared"))
     return check.failed();
+  if (attrs.has("noise_inner") || attrs.has("noise_size")) {
+    if (!check.integer("noise_inner", 1) || !check.integer("noise_size", 1)) return check.failed();
+    const int64_t inner = attrs.integer("noise_inner"), size = attrs.integer("noise_size");
+    const int64_t sample = in[0].shape[0] == 0 ? 0 : in[0].shape.elements() / in[0].shape[0];
+    check.require(
+        sample % inner == 0 && sample / inner % size == 0,
+        fmt::format("noise_inner={} times noise_size={} must divide the {} elements of a sample", inner, size, sample));
+  }
   check.require(attrs.real("rate") >= 0 && attrs.real("rate") < 1,
                 fmt::format("rate={} must be at least 0 and below 1", attrs.real("rate")));
   return check.outputs({in[0]});
@@ -27,14 +38,14 @@ void reference(const ReferenceCall& call) {
   const auto rate = static_cast<float>(call.attrs.real("rate"));
   const double kept = 1 / (1 - call.attrs.real("rate"));
   const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };
+  const DropoutNoise noise(call.attrs, sample);
   for_each(shape[0], sample * 8, [&](int64_t n) {
-    Philox::Words words{};
     for (int64_t e = 0; e < sample; ++e) {
-      if (e % 4 == 0)
-        words = Philox::draw(static_cast<uint64_t>(rng[0]),
-                             {word(e / 4), word(first + n), word(call.attrs.integer("call")), word(rng[1])});
+      const int64_t i = e / noise.inner % noise.size, s = noise.shared ? 0 : first + n;
+      const Philox::Words words = Philox::draw(static_cast<uint64_t>(rng[0]),
+                                               {word(i / 4), word(s), word(call.attrs.integer("call")), word(rng[1])});
       const double x = in(call, 0)[n * sample + e];
-      out(call)[n * sample + e] = Philox::unit(words[static_cast<size_t>(e % 4)]) >= rate ? x * kept : 0.0;
+      out(call)[n * sample + e] = Philox::unit(words[static_cast<size_t>(i % 4)]) >= rate ? x * kept : 0.0;
     }
   });
 }
@@ -59,6 +70,21 @@ std::vector<OpDef> dropout_ops() {
               {"some", {f32({2, 3, 3, 5}), i64({2}), i64({1})}, attrs(0.2, 3), fill, {0}},
               {"most", {f32({1, 17}), i64({2}), i64({1})}, attrs(0.9, 1), fill, {0}},
               {"none", {f32({3, 5}), i64({2}), i64({1})}, attrs(0.0, 2), fill, {0}}};
+  const auto noise = [&](int64_t inner, int64_t size, bool shared) {
+    Attrs all = attrs(0.4, 5);
+    all.set("noise_inner", inner);
+    all.set("noise_size", size);
+    all.set("shared", shared);
+    return all;
+  };
+  const std::vector<TensorType> image = {f32({5, 3, 4, 10}), i64({2}), i64({1})};
+  op.cases.push_back({"channels", image, noise(1, 10, false), fill, {0}});
+  op.cases.push_back({"channels_first", image, noise(40, 3, false), fill, {0}});
+  op.cases.push_back({"samples", image, noise(120, 1, false), fill, {0}});
+  op.cases.push_back({"shared", image, noise(10, 12, true), fill, {0}});
+  op.cases.push_back({"shared_whole", image, noise(1, 120, true), fill, {0}});
+  op.cases.push_back({"wide_channels", {f32({2, 3, 1500}), i64({2}), i64({1})}, noise(1, 1500, false), fill, {0}});
+  op.cases.push_back({"large_samples", {f32({3, 40, 100}), i64({2}), i64({1})}, noise(100, 40, false), fill, {0}});
   return {op};
 }
 

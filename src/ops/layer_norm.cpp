@@ -1,4 +1,5 @@
-// Layer normalisation over the last axis. The mean and 1/std of each row are saved for the gradients.
+// Layer normalisation over the last axis. The mean and 1/std of each row are saved for the gradients. With `rms` the
+// rows are divided by their root mean square: the mean is taken as 0.
 #include <cmath>
 
 #include "ops/families.h"
@@ -9,9 +10,9 @@ namespace {
 
 Result<Types> infer_forward(InTypes in, const Attrs& attrs) {
   InferCheck check("layer_norm", in, attrs);
-  if (!check.optional_flag("scale") || !check.optional_flag("center") || !check.real("epsilon") ||
-      !check.inputs(1 + attrs.flag("scale") + attrs.flag("center")) || !check.mixed_floats() ||
-      !check.require(in[0].shape.rank() >= 1, "x needs an axis"))
+  if (!check.optional_flag("scale") || !check.optional_flag("center") || !check.optional_flag("rms") ||
+      !check.real("epsilon") || !check.inputs(1 + attrs.flag("scale") + attrs.flag("center")) ||
+      !check.mixed_floats() || !check.require(in[0].shape.rank() >= 1, "x needs an axis"))
     return check.failed();
   for (size_t i = 1; i < in.size(); ++i) check.channels(i, 0);
   const TensorType row{wide(in[0].dtype), Shape{rows_of(in[0].shape)}};
@@ -41,8 +42,11 @@ std::vector<ValueId> gradient(const GradientCall& g) {
   }
   if (g.wants(0)) {
     auto with_gamma = inputs;
+    Attrs attrs;
     if (scale) with_gamma.push_back(g.in(gamma));
-    grads[0] = g.b.add1("layer_norm_input_grad", with_gamma, scale ? Attrs{{"scale", true}} : Attrs{});
+    if (scale) attrs.set("scale", true);
+    if (g.node.attrs.flag("rms")) attrs.set("rms", true);
+    grads[0] = g.b.add1("layer_norm_input_grad", with_gamma, std::move(attrs));
   }
   return grads;
 }
@@ -50,13 +54,13 @@ std::vector<ValueId> gradient(const GradientCall& g) {
 void reference_forward(const ReferenceCall& call) {
   const Shape& shape = call.inputs[0].type.shape;
   const int64_t k = channels_of(shape);
-  const bool scale = call.attrs.flag("scale"), center = call.attrs.flag("center");
+  const bool scale = call.attrs.flag("scale"), center = call.attrs.flag("center"), rms = call.attrs.flag("rms");
   const double* gamma = scale ? in(call, 1) : nullptr;
   const double* beta = center ? in(call, scale ? 2 : 1) : nullptr;
   for_each(rows_of(shape), k * 4, [&](int64_t row) {
     const double* x = in(call, 0) + row * k;
     double *y = out(call) + row * k, mean = 0, var = 0;
-    for (int64_t i = 0; i < k; ++i) mean += x[i];
+    for (int64_t i = 0; i < k && !rms; ++i) mean += x[i];
     mean /= static_cast<double>(k);
     for (int64_t i = 0; i < k; ++i) var += (x[i] - mean) * (x[i] - mean);
     const double rstd = 1 / std::sqrt(var / static_cast<double>(k) + call.attrs.real("epsilon"));
@@ -70,13 +74,14 @@ void reference_input_grad(const ReferenceCall& call) {
   const Shape& shape = call.inputs[1].type.shape;
   const int64_t k = channels_of(shape);
   const double* gamma = call.attrs.flag("scale") ? in(call, 4) : nullptr;
+  const bool rms = call.attrs.flag("rms");
   for_each(rows_of(shape), k * 4, [&](int64_t row) {
     const double *dy = in(call, 0) + row * k, *x = in(call, 1) + row * k;
     const double mean = in(call, 2)[row], rstd = in(call, 3)[row];
     double sum = 0, dot = 0;
     for (int64_t i = 0; i < k; ++i) {
       const double d = dy[i] * (gamma ? gamma[i] : 1.0);
-      sum += d;
+      sum += rms ? 0.0 : d;
       dot += d * (x[i] - mean) * rstd;
     }
     for (int64_t i = 0; i < k; ++i) {
@@ -110,7 +115,13 @@ OpDef forward_op() {
       {"tokens", {f32({2, 5, 32}), f32({32}), f32({32})}, full, three, {0, 1, 2}},
       {"bare", {f32({3, 5})}, {{"epsilon", 1e-5}}, {"normal"}, {0}},
       {"scale_only", {f32({1, 5}), f32({5})}, {{"epsilon", 1e-3}, {"scale", true}}, {"normal", "normal"}, {0, 1}},
-      {"center_only", {f32({2, 5}), f32({5})}, {{"epsilon", 1e-3}, {"center", true}}, {"normal", "normal"}, {0, 1}}};
+      {"center_only", {f32({2, 5}), f32({5})}, {{"epsilon", 1e-3}, {"center", true}}, {"normal", "normal"}, {0, 1}},
+      {"rms", {f32({4, 17})}, {{"epsilon", 1e-6}, {"rms", true}}, {"normal"}, {0}},
+      {"rms_scale",
+       {f32({2, 5, 32}), f32({32})},
+       {{"epsilon", 1e-3}, {"scale", true}, {"rms", true}},
+       {"normal", "normal"},
+       {0, 1}}};
   return op;
 }
 
@@ -121,14 +132,17 @@ OpDef input_grad_op() {
   op.in_place = {{0, 0}, {1, 0}};
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("layer_norm_input_grad", in, attrs);
-    if (!check.optional_flag("scale") || !check_grad(check, in, 4 + attrs.flag("scale"))) return check.failed();
+    if (!check.optional_flag("scale") || !check.optional_flag("rms") || !check_grad(check, in, 4 + attrs.flag("scale")))
+      return check.failed();
     return check.outputs({in[1]});
   };
   op.reference = reference_input_grad;
   op.error_units = 16;
   const std::vector<std::string> fill = {"normal", "normal", "normal", "positive", "normal"};
-  op.cases = {{"scale", {f32({4, 17}), f32({4, 17}), f32({4}), f32({4}), f32({17})}, {{"scale", true}}, fill, {}},
-              {"bare", {f32({2, 3, 5}), f32({2, 3, 5}), f32({6}), f32({6})}, {}, {fill.begin(), fill.begin() + 4}, {}}};
+  op.cases = {
+      {"scale", {f32({4, 17}), f32({4, 17}), f32({4}), f32({4}), f32({17})}, {{"scale", true}}, fill, {}},
+      {"bare", {f32({2, 3, 5}), f32({2, 3, 5}), f32({6}), f32({6})}, {}, {fill.begin(), fill.begin() + 4}, {}},
+      {"rms", {f32({4, 17}), f32({4, 17}), f32({4}), f32({4}), f32({17})}, {{"scale", true}, {"rms", true}}, fill, {}}};
   return op;
 }
 

@@ -98,10 +98,34 @@ OpDef adam_op() {
   return op;
 }
 
+// Inputs: count. Returns in which period of `period` counts it lies, from 1, and 0 if it is the period's last, else 1.
+OpDef count_periods_op() {
+  OpDef op;
+  op.name = "count_periods";
+  op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
+    InferCheck check("count_periods", in, attrs);
+    if (!check.inputs(1) || !check.scalar(0) || !check.type(0, DType::kInt64) || !check.integer("period", 1) ||
+        !check.has("dtype", "text"))
+      return check.failed();
+    const auto dtype = dtype_from_name(attrs.text("dtype"));
+    if (!check.require(dtype && is_floating(*dtype), "needs a floating-point dtype")) return check.failed();
+    return check.outputs({in[0], {*dtype, Shape{}}});
+  };
+  op.reference = [](const ReferenceCall& call) {
+    const int64_t count = *call.inputs[0].as<int64_t>(), period = call.attrs.integer("period");
+    *call.outputs[0].as<int64_t>() = count / period + (count % period == 0 ? 0 : 1);
+    *out(call, 1) = count % period == 0 ? 0 : 1;
+  };
+  op.error_units = 0;
+  const Attrs three = {{"period", int64_t{3}}, {"dtype", std::string("f32")}};
+  op.cases = {{"inside", {i64({})}, three, {"step:7,0"}, {}}, {"last", {i64({})}, three, {"step:9,0"}, {}}};
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpDef> optimizer_ops() {
-  return {sgd_op(), adam_op()};
+  return {sgd_op(), adam_op(), count_periods_op()};
 }
 
 }  // namespace plimsoll::engine

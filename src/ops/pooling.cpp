@@ -19,7 +19,7 @@ std::function<std::vector<ValueId>(const GradientCall&)> pooling_gradient(const 
     if (with_index) inputs.push_back(g.out(1));
     const Shape& image = g.type(g.in(0)).shape;
     Attrs attrs = g.node.attrs;
-    attrs.set("input_size", std::vector<int64_t>{image[1], image[2]});
+    attrs.set("input_size", Ints(image.dims.begin() + 1, image.dims.end() - 1));
     return {g.b.add1(name + "_grad", inputs, attrs)};
   };
 }

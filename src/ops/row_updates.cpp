@@ -97,7 +97,8 @@ std::vector<OpDef> row_update_ops() {
   std::vector<OpDef> ops;
   const std::vector<OpDef> tables = embedding_ops();
   const OpDef& gradient = op_of(tables, "embedding_grad");
-  for (const OpDef& update : optimizer_ops()) ops.push_back(rows_of(gradient, update));
+  for (const OpDef& update : optimizer_ops())
+    if (update.name == "sgd" || update.name == "adam") ops.push_back(rows_of(gradient, update));
   return ops;
 }
 

@@ -35,7 +35,8 @@ bool WindowGeometry::has_output() const {
 
 int64_t WindowGeometry::window_elements() const {
   int64_t elements = 1;
-  for (size_t axis = 0; axis < rank; ++axis) elements *= kernel[axis];
+  for (size_t axis = 0; axis < rank; ++axis)
+    if (__builtin_mul_overflow(elements, kernel[axis], &elements)) return INT64_MAX;
   return elements;
 }
 

@@ -22,7 +22,7 @@ struct WindowGeometry {
     return i >= 0 && i < input[axis] ? i : -1;
   }
   bool has_output() const;
-  int64_t window_elements() const;   // elements of one window
+  int64_t window_elements() const;   // elements of one window; INT64_MAX if there are more
   std::string padded_input() const;  // "8x8 padded by 0,1,0,1", for messages
 };
 

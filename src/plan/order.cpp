@@ -34,68 +34,102 @@ struct Dependencies {
   }
 };
 
-// Computes the bytes by which running a node changes the live set, given the nodes that have run.
-class Balance {
+// The nodes that can run next, and by how many bytes each of them would change the live set. A change is computed once,
+// and again only when its node becomes the last reader of a value.
+class Ready {
  public:
-  explicit Balance(const Graph& graph) : graph_(graph), unread_(graph.values.size(), 0) {
-    for (const Node& node : graph.nodes)
-      for (ValueId in : distinct(node.inputs)) ++unread_[static_cast<size_t>(in)];
+  explicit Ready(const Graph& graph)
+      : graph_(graph),
+        inputs_(graph.nodes.size()),
+        readers_(graph.values.size()),
+        unread_(graph.values.size(), 0),
+        change_(graph.nodes.size(), 0),
+        is_view_(graph.nodes.size(), false) {
+    std::vector<bool> updates(graph.values.size(), false);
+    for (const Update& update : graph.updates) updates[static_cast<size_t>(update.value)] = true;
     for (ValueId id : graph.outputs) ++unread_[static_cast<size_t>(id)];
-    updates_.assign(graph.values.size(), false);
-    for (const Update& update : graph.updates) updates_[static_cast<size_t>(update.value)] = true;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      is_view_[n] = is_view(node);
+      inputs_[n] = node.inputs;
+      std::sort(inputs_[n].begin(), inputs_[n].end());
+      inputs_[n].erase(std::unique(inputs_[n].begin(), inputs_[n].end()), inputs_[n].end());
+      for (ValueId in : inputs_[n]) {
+        readers_[static_cast<size_t>(in)].push_back(static_cast<NodeId>(n));
+        ++unread_[static_cast<size_t>(in)];
+      }
+      for (ValueId out : node.outputs)
+        if (!is_view_[n] && !updates[static_cast<size_t>(out)]) change_[n] += graph.value(out).bytes();
+    }
+    for (size_t v = 0; v < graph.values.size(); ++v)
+      if (unread_[v] == 1) free_by_last_reader(v);
   }
 
-  Bytes change(NodeId id) const {
-    const Node& node = graph_.node(id);
-    if (is_view(node)) return 0;
-    Bytes sum = 0;
-    for (ValueId out : node.outputs)
-      if (!updates_[static_cast<size_t>(out)]) sum += graph_.value(out).bytes();
-    for (ValueId in : distinct(node.inputs))
-      if (!graph_.value(in).persistent && unread_[static_cast<size_t>(in)] == 1) sum -= graph_.value(in).bytes();
-    return sum;
+  bool empty() const { return by_id_.empty(); }
+  NodeId first() const { return *by_id_.begin(); }
+  // The node with the least change, the first of equals, and its change.
+  NodeId least() const { return by_change_.begin()->second; }
+  Bytes least_change() const { return by_change_.begin()->first; }
+
+  void add(NodeId id) {
+    by_id_.insert(id);
+    by_change_.emplace(change_[static_cast<size_t>(id)], id);
   }
 
   void run(NodeId id) {
-    for (ValueId in : distinct(graph_.node(id).inputs)) --unread_[static_cast<size_t>(in)];
+    by_id_.erase(id);
+    by_change_.erase({change_[static_cast<size_t>(id)], id});
+    for (ValueId in : inputs_[static_cast<size_t>(id)]) {
+      std::erase(readers_[static_cast<size_t>(in)], id);
+      if (--unread_[static_cast<size_t>(in)] == 1) free_by_last_reader(static_cast<size_t>(in));
+    }
   }
 
  private:
-  static std::set<ValueId> distinct(const std::vector<ValueId>& ids) { return {ids.begin(), ids.end()}; }
+  void free_by_last_reader(size_t v) {
+    if (graph_.values[v].persistent || readers_[v].empty()) return;  // the last reader may be the graph's output
+    const NodeId id = readers_[v].front();
+    const auto n = static_cast<size_t>(id);
+    if (is_view_[n]) return;
+    const bool ready = by_change_.erase({change_[n], id}) > 0;
+    change_[n] -= graph_.values[v].bytes();
+    if (ready) by_change_.emplace(change_[n], id);
+  }
 
   const Graph& graph_;
-  std::vector<int> unread_;
-  std::vector<bool> updates_;
+  std::vector<std::vector<ValueId>> inputs_;  // per node, each once
+  std::vector<std::vector<NodeId>> readers_;  // per value: nodes that have not run
+  std::vector<int> unread_;                   // per value: readers_, and the graph's outputs
+  std::vector<Bytes> change_;                 // per node
+  std::vector<bool> is_view_;
+  std::set<NodeId> by_id_;
+  std::set<std::pair<Bytes, NodeId>> by_change_;
 };
 
-// Schedules all nodes. `choose(ready, balance)` returns the next node out of `ready` (node ids, ascending).
+// Schedules all nodes. `choose(ready)` returns the next node.
 template <typename Choose>
 std::vector<NodeId> schedule(const Graph& graph, const Dependencies& dependencies, Choose choose) {
   std::vector<int> waits = dependencies.waits;
-  std::set<NodeId> ready;
+  Ready ready(graph);
   for (size_t n = 0; n < waits.size(); ++n)
-    if (waits[n] == 0) ready.insert(static_cast<NodeId>(n));
-  Balance balance(graph);
+    if (waits[n] == 0) ready.add(static_cast<NodeId>(n));
   std::vector<NodeId> order;
   while (!ready.empty()) {
-    const NodeId next = choose(ready, balance);
-    ready.erase(next);
-    balance.run(next);
+    const NodeId next = choose(ready);
+    ready.run(next);
     order.push_back(next);
     for (NodeId waiting : dependencies.after[static_cast<size_t>(next)])
-      if (--waits[static_cast<size_t>(waiting)] == 0) ready.insert(waiting);
+      if (--waits[static_cast<size_t>(waiting)] == 0) ready.add(waiting);
   }
   return order;
 }
 
-NodeId least_change(const std::set<NodeId>& ready, const Balance& balance) {
-  return *std::min_element(ready.begin(), ready.end(),
-                           [&](NodeId a, NodeId b) { return balance.change(a) < balance.change(b); });
+NodeId least_change(const Ready& ready) {
+  return ready.least();
 }
 
-NodeId freeing_first(const std::set<NodeId>& ready, const Balance& balance) {
-  const NodeId least = least_change(ready, balance);
-  return balance.change(least) < 0 ? least : *ready.begin();
+NodeId freeing_first(const Ready& ready) {
+  return ready.least_change() < 0 ? ready.least() : ready.first();
 }
 
 // Numbers the values as the parser of a graph's text does: inputs first, then outputs in the order of their nodes.

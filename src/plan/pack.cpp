@@ -8,30 +8,30 @@ namespace {
 
 using Order = std::vector<int>;
 
-bool overlap(const PackItem& a, const PackItem& b) {
-  return a.first <= b.last && b.first <= a.last;
-}
+// A placed item, as one piece of memory: first_fit() looks through all of them for each item.
+struct Placed {
+  Bytes offset, end;
+  int first, last;
+};
 
 // Puts each item in turn at the lowest offset at which it overlaps no item placed before.
 Packing first_fit(const std::vector<PackItem>& items, const Order& order, Bytes give_up_above) {
   Packing packing{std::vector<Bytes>(items.size(), 0), 0};
-  std::vector<int> placed;  // sorted by offset
+  std::vector<Placed> placed;  // sorted by offset
   placed.reserve(items.size());
   for (int index : order) {
     const PackItem& item = items[static_cast<size_t>(index)];
     Bytes offset = 0;
-    for (int other : placed) {
-      const auto o = static_cast<size_t>(other);
-      if (packing.offsets[o] >= offset + item.bytes) break;
-      if (overlap(items[o], item)) offset = std::max(offset, packing.offsets[o] + items[o].bytes);
+    for (const Placed& other : placed) {
+      if (other.offset >= offset + item.bytes) break;
+      if (other.first <= item.last && item.first <= other.last) offset = std::max(offset, other.end);
     }
     packing.offsets[static_cast<size_t>(index)] = offset;
     packing.height = std::max(packing.height, offset + item.bytes);
     if (packing.height >= give_up_above) return packing;
-    const auto at = std::upper_bound(placed.begin(), placed.end(), offset, [&](Bytes value, int other) {
-      return value < packing.offsets[static_cast<size_t>(other)];
-    });
-    placed.insert(at, index);
+    const auto at = std::upper_bound(placed.begin(), placed.end(), offset,
+                                     [](Bytes value, const Placed& other) { return value < other.offset; });
+    placed.insert(at, {offset, offset + item.bytes, item.first, item.last});
   }
   return packing;
 }

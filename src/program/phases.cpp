@@ -67,6 +67,7 @@ void finish_losses(GraphBuilder& b, const Model& model, const GraphOptions& opti
   if (penalty != kNone && factor == kNone) return store_tally(b, "loss", penalty, true);
   if (factor == kNone) return;
   for (const Tally& tally : tallies_of(model, Mode::kAccumulate, options)) {
+    if (!tally.is_loss) continue;
     const ValueId held =
         b.persistent(tally_value(tally.name), {options.precision.variables, Shape{}}, Category::kInputs);
     const ValueId sum = b.add1("scale", {held, factor});
@@ -98,7 +99,8 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
   const std::vector<ValueId> gradients = append_gradients(b, loss, values, scale);
   std::vector<TrainedWeight> trained;
-  for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i]});
+  const auto weights = trainable(model);
+  for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i], weights[i]->constraint});
   append_updates(b, model.optimizer(), trained);
 
   replace_tallies(b, loss, forward);
@@ -118,7 +120,7 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   for (const Weight* weight : trainable(model))
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
   for (const Tally& tally : tallies_of(model, Mode::kAccumulate, options))
-    zero(tally_value(tally.name), {}, Category::kInputs);
+    zero(tally_value(tally.name), tally.shape, Category::kInputs);
   if (model.has_masked_losses())
     for (const char* count : {kMaskRows, kMaskCounted}) zero(count, {}, Category::kGradients);
   return finish(b, kName, 0);
@@ -170,7 +172,8 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   for (size_t i = 0; i < values.size(); ++i) {
     const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
     if (factor != kNone) sums[i] = b.add1("scale", {sums[i], factor});
-    trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]})});
+    trained.push_back(
+        {values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]}), trainable(model)[i]->constraint});
   }
   append_updates(b, model.optimizer(), trained);
   return finish(b, kName, 0);
@@ -201,7 +204,9 @@ Result<Phase> predict_phase(const Model& model, int64_t samples, const GraphOpti
 
 std::vector<Tally> tallies_of(const Model& model, Mode mode, const GraphOptions& options) {
   GraphBuilder b = make_builder({});
-  std::vector<Tally> list = {Tally{.name = "loss"}};
+  std::vector<Tally> list(1);
+  list[0].name = "loss";
+  list[0].is_loss = list[0].per_batch = true;
   const Forward forward = model.build(b, 1, options.precision, mode, options.data);
   list.insert(list.end(), forward.tallies.begin(), forward.tallies.end());
   return list;

@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "report/layers.h"
 #include "report/plan_report.h"
+#include "report/slow_kernels.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -37,6 +38,17 @@ Json layers_json(const Model& model, const Plan& plan) {
                                    {"weight_bytes", layer.weight_bytes},
                                    {"activation_bytes", layer.activation_bytes},
                                    {"workspace_bytes", layer.workspace_bytes}}));
+  return list;
+}
+
+Json slow_kernels_json(const Plan& plan, const DeviceInfo& device) {
+  Json list = Json::array();
+  for (const SlowKernel& slow : slow_kernels(plan, device))
+    list.push_back(ordered_object({{"layer", slow.layer},
+                                   {"op", slow.op},
+                                   {"kernel", slow.kernel},
+                                   {"seconds", slow.seconds},
+                                   {"limit_seconds", slow.limit_seconds}}));
   return list;
 }
 
@@ -113,6 +125,7 @@ Json plan_json(const PlanReport& report) {
   json["peak"] = peak_json(plan);
   json["layers"] = layers_json(*report.model, plan);
   json["levers"] = levers;
+  json["slow_kernels"] = slow_kernels_json(plan, report.device);
   json["step_seconds"] = plan.step_seconds;
   json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;

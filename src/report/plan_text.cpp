@@ -4,6 +4,7 @@
 
 #include "report/layers.h"
 #include "report/plan_report.h"
+#include "report/slow_kernels.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -133,6 +134,21 @@ std::string phases_table(const Plan& plan) {
   return table.text();
 }
 
+// Names what runs on a kernel far from the device's roofline, if it takes a noticeable part of the step.
+std::string slow_text(const PlanReport& report) {
+  constexpr size_t kMost = 5;
+  const std::vector<SlowKernel> slow = slow_kernels(report.result->plan, report.device);
+  std::string text;
+  for (size_t i = 0; i < slow.size() && i < kMost; ++i) {
+    const SlowKernel& one = slow[i];
+    text += fmt::format("  slow kernel: {}{}{} ({}) takes {}, {:.0f} times what the device allows\n", one.op,
+                        one.layer.empty() ? "" : " of ", one.layer, one.kernel, milliseconds(one.seconds),
+                        one.seconds / std::max(one.limit_seconds, 1e-9));
+  }
+  if (slow.size() > kMost) text += fmt::format("  ... and {} more slow kernels\n", slow.size() - kMost);
+  return text.empty() ? text : "\n" + text;
+}
+
 // `bytes` may be negative: micro-batches need gradient sums, which can take more memory than they save.
 std::string saving(Bytes bytes, const char* saves, const char* adds) {
   return fmt::format("{} {}", bytes < 0 ? adds : saves, format_bytes(std::abs(bytes)));
@@ -161,7 +177,7 @@ std::string levers_text(const PlanReport& report) {
 
 std::string plan_text(const PlanReport& report) {
   return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) +
-         levers_text(report);
+         slow_text(report) + levers_text(report);
 }
 
 }  // namespace plimsoll::engine

@@ -82,6 +82,50 @@ def put_golden():
                     put("idx", "z-" + path.name, b"z" + path.read_bytes())
 
 
+def saved_model(folder, metadata=None, index=None, data=None):
+    """The parts of a SavedModel folder one after the other, as the fuzz target takes them."""
+    variables = folder / "variables"
+    metadata = (folder / "keras_metadata.pb").read_bytes() if metadata is None else metadata
+    index = (variables / "variables.index").read_bytes() if index is None else index
+    data = (variables / "variables.data-00000-of-00001").read_bytes() if data is None else data
+    return b"".join((struct.pack("<I", len(metadata)), metadata, struct.pack("<I", len(index)), index, data))
+
+
+def put_keras2():
+    """Whole models in .h5, weights in .h5, and SavedModel folders."""
+    folder = GOLDEN / "keras2"
+    for name in ("momentum.h5", "weights.h5", "sequential.weights.h5"):
+        put("legacy_h5", name, (folder / name).read_bytes())
+    put("architecture", "keras2.json", (folder / "sequential.json").read_bytes())
+    whole = (folder / "momentum.h5").read_bytes()
+    for name, (old, new) in {
+        "no-lists": (b"layer_names", b"layer_nameZ"),
+        "no-model": (b"model_config", b"model_confiG"),
+        "list-of-a-missing-layer": (b"separable", b"separablZ"),
+        "list-of-a-missing-weight": (b"depthwise_kernel:0", b"depthwise_kernel:Z"),
+        "layer-without-list": (b"weight_names", b"weight_nameZ"),
+        "json-cut": (b'{"class_name": "Functional"', b'{"class_name": "Functional}'),
+        "nodes-of-another-kind": (b'"inbound_nodes": [[["image", 0', b'"inbound_nodes": [[["image",-9'),
+        "no-heap": (b"GCOL", b"GCOl"),
+    }.items():
+        assert old in whole, name
+        put("legacy_h5", f"bad-{name}.h5", whole.replace(old, new))
+    model, old = folder / "saved-model", folder / "old-saved-model"
+    put("saved_model", "adam", saved_model(model))
+    put("saved_model", "old-adam", saved_model(old))
+    index = (model / "variables" / "variables.index").read_bytes()
+    for name, parts in {
+        "no-metadata": {"metadata": b""},
+        "metadata-cut": {"metadata": (model / "keras_metadata.pb").read_bytes()[:-7]},
+        "no-index": {"index": b""},
+        "footer-only": {"index": index[-48:]},
+        "footer-beyond-the-file": {"index": index[:-48] + b"\xff" * 9 + b"\x01" + b"\xff" * 9 + b"\x01" + bytes(20) + index[-8:]},
+        "compressed": {"index": index.replace(b"\x00\x00\x00\x00\x01\x00\x00\x00\x00", b"\x00\x00\x00\x00\x01\x00\x00\x00\x01")},
+        "no-data": {"data": b""},
+    }.items():
+        put("saved_model", f"bad-{name}", saved_model(model, **parts))
+
+
 def safetensors(header, data=b"", length=None):
     text = header if isinstance(header, bytes) else compact(header)
     return struct.pack("<Q", len(text) if length is None else length) + text + data
@@ -194,6 +238,7 @@ def main():
     parser.add_argument("files", nargs="*", type=pathlib.Path)
     given = parser.parse_args()
     put_golden()
+    put_keras2()
     put_safetensors()
     if given.plimsoll:
         put_own(given.plimsoll)

@@ -37,11 +37,8 @@ int64_t integer(const ModelRun& run, const std::string& name) {
 
 std::vector<std::string> updated_values(const ModelRun& run) {
   std::vector<std::string> names;
-  for (const Weight& weight : run.open.model.weights()) {
-    names.push_back(weight.name);
-    if (!weight.trainable) continue;
-    for (const std::string& state : state_names(run.open.model.optimizer())) names.push_back(weight.name + "/" + state);
-  }
+  for (const Weight& weight : run.open.model.weights()) names.push_back(weight.name);
+  for (const std::string& state : state_values(run.open.model)) names.push_back(state);
   return names;
 }
 
@@ -209,7 +206,7 @@ void copy_state(const ModelRun& from, ModelRun& to) {
 // layer come directly from the loss. In all golden models, a moment decays by 0.9.
 std::vector<double> gradients(const ModelRun& run, const Values& before) {
   std::vector<double> list;
-  const std::string state = "/" + state_names(run.open.model.optimizer()).front();
+  const std::string first = state_values(run.open.model).front(), state = first.substr(first.rfind('/'));
   for (const Weight& weight : run.open.model.weights()) {
     if (weight.layer != run.open.model.weights().back().layer) continue;
     const std::vector<double> now = run.values(weight.name + state), &then = before.at(weight.name + state);

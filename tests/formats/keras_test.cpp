@@ -262,7 +262,7 @@ TEST(Keras, BadHdf5IsP213) {
 TEST(Keras, OtherFilesAreToldApart) {
   const TempFolder folder;
   spill(folder / "old.h5", "\x89HDF\r\n\x1a\n");
-  EXPECT_FAILS(open_keras(folder / "old.h5"), kNotAKerasFile, "before Keras 3");
+  EXPECT_FAILS(open_keras(folder / "old.h5"), kBadWeightsFile, "old.h5");
   spill(folder / "text", "hello");
   EXPECT_FAILS(open_keras(folder / "text"), kNotAKerasFile, "neither");
   spill(folder / "empty", "");

@@ -1,6 +1,6 @@
 """Runs the whole program on mutated files and checks how it exits. The fuzz targets test one parser each.
 
-    python3 tests/fuzz/whole_program.py KIND [CASES [SEED]]     KIND: plan, checkpoint, zip, hdf5 or config
+    python3 tests/fuzz/whole_program.py KIND [CASES [SEED]]     KIND: plan, checkpoint, zip, hdf5, config, h5 or saved_model
 
 Checksums of zip entries and of checkpoint headers are made right, so mutations reach what lies behind them. A case is bad if the
 program is killed by a signal, exits with a code that no bad file has (docs/errors/README.md), says no error, takes more than 10 s, or
@@ -149,7 +149,41 @@ def edited_entry(name, edit):
     return lambda entries, rand: packed({**entries, name: edit(entries[name], rand)}, rand)
 
 
+def keras2_flags():
+    data = f"{GOLDEN / 'keras2' / 'x.npy'},{GOLDEN / 'keras2' / 'y.npy'}"
+    return [data if flag == DATA else flag for flag in FLAGS] + ["--steps-per-epoch", "1"]
+
+
+def h5_cases(folder, rand):
+    """Whole models in HDF5: bytes anywhere, or their JSON."""
+    wholes = [(GOLDEN / "keras2" / name).read_bytes() for name in ("adam.h5", "old-momentum.h5")]
+    model = folder / "edited.h5"
+    while True:
+        whole = rand.choice(wholes)
+        if rand.random() < 0.5:
+            model.write_bytes(edited_bytes(whole, rand))
+        else:  # the text keeps its length, so that the heap around it stays right
+            begin = whole.index(b'{"class_name": "Functional"')
+            end = whole.index(b"\0", begin)
+            text = edited_json(json.loads(whole[begin:end]), rand)[: end - begin].ljust(end - begin)
+            model.write_bytes(whole[:begin] + text + whole[end:])
+        yield ["fit", model, *keras2_flags(), "--save", folder / rand.choice(("out.h5", "out.keras"))]
+
+
+def saved_model_cases(folder, rand):
+    """Bytes of one of the three files of a SavedModel folder."""
+    model = folder / "edited"
+    while True:
+        shutil.rmtree(model, ignore_errors=True)
+        shutil.copytree(GOLDEN / "keras2" / rand.choice(("saved-model", "old-saved-model")), model)
+        file = model / rand.choice(("keras_metadata.pb", "variables/variables.index", "variables/variables.data-00000-of-00001"))
+        file.write_bytes(edited_bytes(file.read_bytes(), rand))
+        yield ["fit", model, *keras2_flags(), "--save", folder / "out.keras"]
+
+
 KINDS = {
+    "h5": h5_cases,
+    "saved_model": saved_model_cases,
     "plan": plan_cases,
     "checkpoint": checkpoint_cases,
     "zip": lambda folder, rand: archive_cases(folder, rand, lambda entries, r: edited_bytes(packed(entries, r), r)),

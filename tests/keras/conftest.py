@@ -14,6 +14,7 @@ import pytest
 
 import compare
 import program
+import rotation
 
 import keras
 import tensorflow as tf
@@ -40,6 +41,7 @@ def pytest_sessionstart(session):
 
 
 def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(f"cases of large sets were chosen with PLIMSOLL_SEED={rotation.SEED}")
     if compare.worst:
         terminalreporter.write_line("nearest to their bounds:")
         for line in compare.report():

@@ -11,7 +11,9 @@ def randomize(model, seed=0):
     for w in model.weights:
         draw = rng.standard_normal(w.shape).astype(np.float32)
         kind = w.path.rsplit("/", 1)[-1]
-        if kind == "moving_variance":
+        if w.dtype.startswith("int"):  # Normalization's count
+            continue
+        if kind.endswith("variance") or kind.endswith("stddev"):
             w.assign(0.5 + rng.random(w.shape, np.float32))
         elif kind == "gamma":
             w.assign(1 + 0.25 * draw)
@@ -19,6 +21,9 @@ def randomize(model, seed=0):
             w.assign(draw / np.sqrt(max(1, np.prod(w.shape[:-1]))).astype(np.float32))
         else:
             w.assign(0.25 * draw)
+    for layer in model._flatten_layers():
+        if isinstance(layer, keras.layers.Normalization):  # it computes with copies of its weights
+            layer.finalize_state()
     return model
 
 
@@ -31,6 +36,7 @@ def state(model):
 
     The rest of their names depends on whether a model was loaded or built."""
     names = [v.path.split("/", 1)[-1] for v in model.optimizer.variables]
+    names = ["variable" if n.startswith("variable_") else n for n in names]  # Nadam's product has no name
     keys = [n if n in ("iteration", "learning_rate") else f"{k} {n.rsplit('_', 1)[-1]}" for k, n in enumerate(names)]
     return {key: v.numpy() for key, v in zip(keys, model.optimizer.variables)}
 

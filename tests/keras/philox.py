@@ -17,16 +17,28 @@ def philox(key, counter):
     return c
 
 
-def mask(seed, step, call, batch, sample_shape, rate, first=0):
-    """The factors of dropout, 0 or 1/(1-rate), for the samples from `first` on in the effective batch of one optimizer step."""
-    elements = int(np.prod(sample_shape))
+def units(seed, step, call, batch, elements, first=0):
+    """[batch, elements] float32 in [0, 1): the numbers of op random_uniform, and those that dropout compares with its rate."""
     e = np.arange(elements, dtype=np.uint64)[None, :]
     s = np.arange(first, first + batch, dtype=np.uint64)[:, None]
     words = philox(seed, (e // np.uint64(4), s, np.uint64(call), np.uint64(step)))
     lane = (e % np.uint64(4)).astype(int)
     word = np.choose(np.broadcast_to(lane, (batch, elements)), words)
-    unit = (word >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
-    kept = unit >= np.float32(rate)
+    return (word >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
+
+
+def normals(seed, step, call, batch, sample_shape, first=0):
+    """The numbers of op random_normal: Box and Muller's transform of neighbouring pairs of units."""
+    elements = int(np.prod(sample_shape))
+    u = units(seed, step, call, batch, -(-elements // 2) * 2, first).astype(np.float64)
+    radius, angle = np.sqrt(-2 * np.log(u[:, 0::2] + 2.0**-24)), 2 * np.pi * u[:, 1::2]
+    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], -1).reshape(batch, -1)
+    return pairs[:, :elements].reshape((batch,) + tuple(sample_shape)).astype(np.float32)
+
+
+def mask(seed, step, call, batch, sample_shape, rate, first=0):
+    """The factors of dropout, 0 or 1/(1-rate), for the samples from `first` on in the effective batch of one optimizer step."""
+    kept = units(seed, step, call, batch, int(np.prod(sample_shape)), first) >= np.float32(rate)
     return (kept * np.float32(1.0 / (1.0 - rate))).astype(np.float32).reshape((batch,) + tuple(sample_shape))
 
 

@@ -106,9 +106,9 @@ def options(**named):
     return out
 
 
-def fit(folder, model, data, *flags, name="out", steps=None, prefix=(), **named):
+def fit(folder, model, data, *flags, name="out", ending=".keras", steps=None, prefix=(), **named):
     """Runs one training without shuffling; returns the saved file and the checked log."""
-    saved, log = pathlib.Path(folder) / f"{name}.keras", pathlib.Path(folder) / f"{name}.jsonl"
+    saved, log = pathlib.Path(folder) / f"{name}{ending}", pathlib.Path(folder) / f"{name}.jsonl"
     named = {"shuffle": "false", "threads": 2, **named}
     ended = run("fit", model, "--data", data, "--save", saved, "--log", log, *options(**named), *flags, prefix=prefix)
     events = read_log(log)

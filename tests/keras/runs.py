@@ -32,10 +32,11 @@ def check_state(where, got, want, bound=compare.STATE, kind="run "):
         compare.close(kind + "state", f"{where}: {name}", got[name], value, bound)
 
 
-def check_run(folder, where, model, x, y, batch, flags=(), epochs=1, file=None, few=False):
+def check_run(folder, where, model, x, y, batch, flags=(), epochs=1, file=None, few=False, after=None):
     """Trains `model` (compiled) in Keras and its file in Plimsoll over the same batches; returns both results.
 
-    file: a file that is already saved (for example before compile). few: a dozen steps of a tiny network, with tighter bounds."""
+    file: a file that is already saved (for example before compile). few: a dozen steps of a tiny network, with tighter bounds.
+    after: called with the Keras model after its training."""
     loss_bound, weight_bound, state_bound = (
         (compare.FEW_STEPS,) * 3 if few else (compare.RUN_LOSS, compare.RUN_WEIGHT, compare.STATE)
     )
@@ -47,6 +48,8 @@ def check_run(folder, where, model, x, y, batch, flags=(), epochs=1, file=None, 
     steps = epochs * -(-keras_side.count(x) // batch)
     trained = program.fit(folder, path, data_of(folder, x, y), *flags, batch_size=batch, epochs=epochs, steps=steps)
     want = keras_side.train(model, x, y, batch, epochs, eager=few)
+    if after:
+        after(model)
     for step, (a, b) in enumerate(zip(trained.losses, want, strict=True)):
         compare.close(kind + "loss", f"{where}: step {step + 1}", a, b, loss_bound)
     loaded = keras_side.load(trained.saved)

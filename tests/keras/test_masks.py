@@ -34,6 +34,8 @@ MODELS = {
     "passed_on": sequence(L.Masking, dense(4), L.LayerNormalization, L.ReLU, lambda: L.Dropout(0.0), dense(2)),
     "time_distributed": sequence(L.Masking, lambda: L.TimeDistributed(L.Dense(4, activation="relu")), dense(2)),
     "of_computed_values": sequence(dense(2, activation="relu"), L.Masking, dense(2)),
+    "batch_norm": sequence(L.Masking, dense(4), lambda: L.BatchNormalization(momentum=0.5), dense(2)),
+    "group_norm": sequence(L.Masking, dense(4), lambda: L.GroupNormalization(2), dense(2)),
     "lost": sequence(L.Masking, lambda: L.Conv1D(2, 3, padding="same")),
     "penalty": sequence(L.Masking, dense(4, kernel_regularizer=keras.regularizers.L2(0.1)), dense(2)),
     "nested": sequence(L.Masking, sequence(dense(4, activation="relu"), dense(2))),
@@ -44,6 +46,21 @@ MODELS = {
     "add_unmasked": functional(lambda i: L.Dense(2)(L.Add()([L.Masking()(i), L.Dense(CHANNELS)(i)]))),
     "multiply": functional(
         lambda i: L.Dense(2)(L.Multiply()([L.Dense(4)(L.Masking()(i)), L.Dense(4)(L.Masking(mask_value=0.5)(i))]))
+    ),
+    **{
+        f"{merge.__name__.lower()}_{name}": functional(
+            lambda i, merge=merge, b=b: L.Dense(2)(merge()([L.Dense(4)(L.Masking()(i)), L.Dense(4)(b(i))]))
+        )
+        for merge in (L.Maximum, L.Subtract, L.Concatenate)
+        for name, b in (("masked", lambda i: L.Masking(mask_value=0.5)(i)), ("unmasked", lambda i: i))
+    },
+    "minimum_average": functional(
+        lambda i: (lambda m, n: L.Dense(2)(L.Average()([L.Minimum()([m, n]), n])))(
+            L.Dense(4)(L.Masking()(i)), L.Dense(4)(L.Masking(mask_value=0.5)(i))
+        )
+    ),
+    "concatenate_steps": functional(
+        lambda i: L.Dense(2)(L.Concatenate(axis=1)([L.Masking()(i), L.Dense(CHANNELS)(i), L.Masking(mask_value=0.5)(i)]))
     ),
     "multiply_unmasked": functional(lambda i: L.Dense(2)(L.Multiply()([L.Masking()(i), L.Dense(CHANNELS)(i)]))),
 }
@@ -60,6 +77,8 @@ def data(rng, model):
 @pytest.mark.parametrize("flags", [(), ("--micro-batch", "1"), ("--micro-batch", "4")], ids=["whole", "by_1", "by_4"])
 @pytest.mark.parametrize("name", MODELS)
 def test_masked_loss(name, flags, tmp_path, rng):
+    if flags and name == "batch_norm":
+        pytest.skip("BatchNormalization couples samples, so it has no micro-batches")
     model = MODELS[name]()
     check_step(tmp_path, model, *data(rng, model), "mse", flags=flags)
 

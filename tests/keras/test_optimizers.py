@@ -126,16 +126,6 @@ def test_learning_rate_by_flag(tmp_path, rng):
     runs.check_run(tmp_path, "flag", model, x, y, BATCH, ("--learning-rate", "0.0625"), file=file, few=True)
 
 
-def test_accumulation_of_the_optimizer_is_refused(tmp_path, rng):
-    """Keras's gradient_accumulation_steps counts batches and keeps sums across epochs; the error lists it, it is never ignored."""
-    model = keras_side.randomize(network())
-    model.compile(O.Adam(0.01, gradient_accumulation_steps=2), "mse")
-    file = tmp_path / "model.keras"
-    model.save(file)
-    ended = program.run("plan", file, expect=2)
-    assert "P205" in ended.stderr and "gradient_accumulation_steps" in ended.stderr, ended.stderr
-
-
 def test_learning_rate_of_a_scaled_optimizer_by_flag(tmp_path, rng):
     """The flag sets the rate of the inner optimizer: Keras accepts none for the wrapper and would not load a file that has one."""
     model = keras_side.randomize(network())

@@ -74,6 +74,13 @@ TEST(Initializer, ConstantsAndArguments) {
   EXPECT_NEAR(fan_out.deviation, 0.1, 0.1 * 4 / std::sqrt(2 * 90000.0));
 }
 
+// The kernel of an EinsumDense: its initializer names the axes of the inputs and of the outputs.
+TEST(Initializer, CountsFansByTheAxesItIsGiven) {
+  const Moments fan_in = moments(drawn(
+      {{"class_name", "LecunUniform"}, {"config", {{"input_axes", {0, 2}}, {"output_axes", {1}}}}}, {100, 9, 100}));
+  EXPECT_NEAR(fan_in.deviation, 0.01, 0.01 * 4 / std::sqrt(2 * 90000.0));
+}
+
 TEST(Initializer, DependsOnSeedAndNameAlone) {
   EXPECT_EQ(drawn("glorot_uniform", {5, 5}), drawn("glorot_uniform", {5, 5}));
   EXPECT_NE(drawn("glorot_uniform", {5, 5}), drawn("glorot_uniform", {5, 5}, 8));
@@ -120,6 +127,18 @@ TEST(Initializer, UnknownOnesAreListedTogether) {
   ASSERT_FALSE(status);
   EXPECT_EQ(status.error().code, ErrorCode::kUnsupported);
   EXPECT_EQ(status.error().facts.size(), 2u);
+}
+
+// The numbers are those of keras.initializers.STFT("real", "hann", "density")((5, 1, 3)).
+TEST(Initializer, FourierKernelHasKerasNumbers) {
+  const std::vector<double> hann =
+      drawn({{"class_name", "STFT"}, {"config", {{"side", "real"}, {"window", "hann"}, {"scaling", "density"}}}},
+            Shape{5, 1, 3});
+  const std::vector<double> keras = {0,        0,        0, 0.408248,  0, -0.408248, 0.816497, -0.816497,
+                                     0.816497, 0.408248, 0, -0.408248, 0, 0,         0};
+  for (size_t i = 0; i < keras.size(); ++i) EXPECT_NEAR(hann[i], keras[i], 1e-6) << i;
+  const std::vector<double> list = drawn({{"class_name", "Constant"}, {"config", {{"value", {1, 2, 3}}}}}, Shape{2, 3});
+  EXPECT_EQ(list, (std::vector<double>{1, 2, 3, 1, 2, 3}));
 }
 
 }  // namespace

@@ -28,12 +28,20 @@ TEST(Masks, EndAtLayersThatDoNot) {
 }
 
 TEST(Masks, AreRefusedWhereTheyWouldChangeWhatALayerComputes) {
-  for (const char* layer : {"BatchNormalization", "Softmax", "GlobalAveragePooling1D"}) {
+  for (const char* layer : {"Softmax", "GlobalAveragePooling1D"}) {
     const auto model = masked({layer_json(layer, "it")});
     ASSERT_FALSE(model) << layer;
     EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
     EXPECT_NE(text_of(model.error()).find("its input has a mask"), std::string::npos) << text_of(model.error());
   }
+}
+
+// The factor of a masked loss is applied at the end of a window, to everything that its gradients contain.
+TEST(Masks, AreRefusedBesideActivityRegularizers) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}, {"activity_regularizer", "l2"}})});
+  ASSERT_FALSE(model);
+  EXPECT_NE(text_of(model.error()).find("an activity regularizer together with a masked loss"), std::string::npos)
+      << text_of(model.error());
 }
 
 TEST(Masks, MetricsOfAMaskedOutputAreSkipped) {
@@ -47,8 +55,8 @@ TEST(Masks, AWholeWindowDividesByTheRowsThatCountAndAPartOfItLeavesThatToItsEnd)
   ASSERT_TRUE(model) << text_of(model.error());
   const Built whole = build_graph(*model, 4, Mode::kTrain), part = build_graph(*model, 4, Mode::kAccumulate);
   ASSERT_TRUE(whole.status) << text_of(whole.status.error());
-  EXPECT_EQ(count_op(whole.graph, "unscale"), 1);
-  EXPECT_EQ(count_op(part.graph, "unscale"), 0);
+  EXPECT_EQ(count_op(whole.graph, "divide"), 1);
+  EXPECT_EQ(count_op(part.graph, "divide"), 0);
   EXPECT_NE(part.forward.rows, kNone);
   EXPECT_NE(part.forward.counted, kNone);
 }

@@ -133,9 +133,9 @@ TEST(Shapes, AnImageOfOneDimensionIsOneOfHeightOneToTheOps) {
   EXPECT_EQ(find_node(built.graph, "max_pool2d")->attrs.list("pads"), (std::vector<int64_t>{0, 0, 0, 1}));
 }
 
-TEST(Shapes, AnImageOfThreeDimensionsIsRefusedByName) {
+TEST(Shapes, AnImageOfTheWrongRankIsRefusedByName) {
   const Json config =
-      sequential_json({nullptr, 4, 4, 4, 1}, {layer_json("Conv3D", "c", {{"filters", 3}, {"kernel_size", 2}})});
+      sequential_json({nullptr, 4, 4, 1}, {layer_json("Conv3D", "c", {{"filters", 3}, {"kernel_size", 2}})});
   const auto model = Model::create(describe(config), untrained());
   ASSERT_FALSE(model);
   EXPECT_NE(text_of(model.error()).find("layer 'c' (Conv3D)"), std::string::npos) << text_of(model.error());

@@ -61,7 +61,8 @@ inline Result<CaseGraph> graph_of(const OpDef& op, const OpCase& one, DType floa
     made.inputs.push_back(b.input(fmt::format("x{}", i),
                                   in_precision(one.inputs[i], dtype_of_input(op, one, i, floating)), Category::kInputs,
                                   false));
-  made.outputs = b.add(op.name, made.inputs, in_precision(one.attrs, floating), "y");
+  const bool stays_wide = op.name == "count_periods" && is_half(floating);  // numbers of the optimizer
+  made.outputs = b.add(op.name, made.inputs, in_precision(one.attrs, stays_wide ? DType::kFloat32 : floating), "y");
   if (!b.status()) return tl::make_unexpected(b.status().error());
   if (!one.differentiate.empty()) {
     made.dy = b.input("dy", b.graph().type(made.outputs[0]), Category::kGradients, false);

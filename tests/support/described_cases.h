@@ -36,6 +36,9 @@ struct LayerCase {
 inline Tensor image() {
   return layers::Input({8, 8, 4});
 }
+inline Tensor volume() {
+  return layers::Input({4, 4, 4, 2});
+}
 inline Tensor sequence() {
   return layers::Input({8, 4});
 }
@@ -132,6 +135,11 @@ inline std::vector<LayerCase> other_layer_cases() {
       {"LeakyReLU()", {image()}, LeakyReLU()},
       {"LeakyReLU(0.1)", {image()}, LeakyReLU(0.1)},
       {"ELU()", {image()}, ELU()},
+      {"PReLU()", {image()}, PReLU()},
+      {"PReLU(alpha_initializer='ones', alpha_regularizer=R.L2(0.5), shared_axes=[1, 2])",
+       {image()},
+       PReLU({.alpha_initializer = "ones", .alpha_regularizer = regularizers::L2(0.5), .shared_axes = {1, 2}})},
+      {"Identity()", {image()}, Identity()},
       {"Softmax()", {sequence()}, Softmax()},
       {"Softmax(axis=2)", {sequence()}, Softmax({.axis = 2})},
       {"BatchNormalization()", {image()}, BatchNormalization()},
@@ -150,6 +158,17 @@ inline std::vector<LayerCase> other_layer_cases() {
        LayerNormalization({.epsilon = 1e-6, .scale = false, .beta_regularizer = regularizers::L1(0.5)})},
       {"Dropout(0.5)", {image()}, Dropout(0.5)},
       {"Dropout(0.25, seed=3)", {image()}, Dropout(0.25, {.seed = 3})},
+      {"Dropout(0.25, noise_shape=(None, 1, 1, 4))", {image()}, Dropout(0.25, {.noise_shape = {-1, 1, 1, 4}})},
+      {"SpatialDropout1D(0.25)", {sequence()}, SpatialDropout1D(0.25)},
+      {"SpatialDropout2D(0.25, data_format='channels_first', seed=5)",
+       {image()},
+       SpatialDropout2D(0.25, {.data_format = "channels_first", .seed = 5})},
+      {"SpatialDropout3D(0.5, name='volume')", {volume()}, SpatialDropout3D(0.5, {.name = "volume"})},
+      {"GaussianNoise(0.5, seed=4)", {image()}, GaussianNoise(0.5, {.seed = 4})},
+      {"GaussianDropout(0.5)", {image()}, GaussianDropout(0.5)},
+      {"AlphaDropout(0.5)", {image()}, AlphaDropout(0.5)},
+      {"AlphaDropout(0.5, noise_shape=(1, 8, 8, 1))", {image()}, AlphaDropout(0.5, {.noise_shape = {1, 8, 8, 1}})},
+      {"ActivityRegularization(l1=0.5, l2=0.25)", {image()}, ActivityRegularization({.l1 = 0.5, .l2 = 0.25})},
       {"Flatten()", {image()}, Flatten()},
       {"Reshape((2, -1, 4))", {image()}, Reshape({2, -1, 4})},
       {"ZeroPadding1D()", {sequence()}, ZeroPadding1D()},
@@ -170,6 +189,12 @@ inline std::vector<LayerCase> other_layer_cases() {
       {"Masking()", {sequence()}, Masking()},
       {"Masking(-1.0)", {sequence()}, Masking(-1.0)},
       {"Add()", {image(), image()}, Add()},
+      {"Subtract()", {image(), image()}, Subtract()},
+      {"Average()", {image(), image(), image()}, Average()},
+      {"Maximum()", {image(), image()}, Maximum()},
+      {"Minimum()", {image(), image()}, Minimum()},
+      {"Dot(axes=1)", {sequence(), sequence()}, Dot({1})},
+      {"Dot(axes=(2, 2), normalize=True)", {sequence(), sequence()}, Dot({2, 2}, {.normalize = true})},
       {"Multiply(name='product')", {image(), image(), image()}, Multiply({.name = "product"})},
       {"Concatenate()", {image(), image()}, Concatenate()},
       {"Concatenate(axis=1)", {image(), image()}, Concatenate({.axis = 1})},

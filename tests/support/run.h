@@ -42,6 +42,17 @@ inline std::string fast_device() {
   return devices().front();
 }
 
+// Returns the persistent values of the optimizer's state, in the order of Keras's file.
+inline std::vector<std::string> state_values(const Model& model) {
+  std::vector<NamedShape> weights;
+  for (const Weight& weight : model.weights())
+    if (weight.trainable) weights.push_back({weight.name, weight.shape});
+  std::vector<std::string> values;
+  for (const StateVariable& one : state_variables(model.optimizer(), weights))
+    if (!one.value.empty()) values.push_back(one.value);
+  return values;
+}
+
 // The options of a run in tests: lever settings are forced unless a test resets `forced`, and the budget is unlimited.
 struct RunOptions : plimsoll::engine::RunOptions {
   RunOptions() {

@@ -8,6 +8,7 @@
 
 #include "backends/common/elementwise.h"
 #include "backends/cpu/fused/program.h"
+#include "backends/cpu/fused/tile_view.h"
 #include "backends/cpu/recipe.h"
 #include "device/host_backend.h"
 
@@ -18,19 +19,21 @@ namespace cpu {
 namespace {
 
 // The recipe function of each op that does not run as a tile program. All other ops run as tile programs if they have a
-// tile form (fused/compile.cpp). `cast` and `reduce_to` have a tile form for fused nodes, but use another kernel when
-// they stand alone.
+// tile form (fused/compile.cpp). `cast`, `broadcast` and `reduce_to` have a tile form for fused nodes, but use another
+// kernel when they stand alone.
 const std::map<std::string, RecipeFunction>& recipes() {
   static const std::map<std::string, RecipeFunction> kRecipes = [] {
     std::map<std::string, RecipeFunction> map;
     const auto add = [&](RecipeFunction recipe, std::initializer_list<const char*> ops) {
       for (const char* op : ops) map[op] = recipe;
     };
-    add(convolution_recipe, {"conv2d", "conv2d_input_grad", "conv2d_weight_grad"});
+    add(convolution_recipe,
+        {"conv2d", "conv2d_input_grad", "conv2d_weight_grad", "conv3d", "conv3d_input_grad", "conv3d_weight_grad"});
     add(matmul_recipe, {"matmul"});
     add(reorder_recipe, {"reorder"});
     add(tile_recipe, {"fused"});
-    add(pooling_recipe, {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "global_avg_pool2d",
+    add(pooling_recipe, {"max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "max_pool3d",
+                         "max_pool3d_grad", "avg_pool3d", "avg_pool3d_grad", "global_avg_pool2d",
                          "global_avg_pool2d_grad", "global_max_pool2d", "global_max_pool2d_grad"});
     add(row_recipe, {"softmax", "softmax_grad", "layer_norm", "layer_norm_input_grad", "softmax_cross_entropy",
                      "softmax_cross_entropy_grad", "cross_entropy", "cross_entropy_grad", "binary_cross_entropy",
@@ -38,12 +41,19 @@ const std::map<std::string, RecipeFunction>& recipes() {
                      "absolute_error_grad", "match"});
     add(reduction_recipe,
         {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm", "clip_factor",
-         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates", "scheduled_rate"});
+         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates", "count_periods", "scheduled_rate"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
+    add(resample_recipe, {"resample", "resample_grad", "adaptive_max_pool", "adaptive_max_pool_grad"});
     add(shape_recipe, {"reshape", "to_host", "to_host_done", "to_device", "to_device_done", "concat", "slice",
-                       "broadcast", "fill", "cast", "pad2d", "crop2d"});
+                       "broadcast", "fill", "constant", "cast", "pad2d", "crop2d"});
     add(attention_recipe, {"attention", "attention_grad"});
     add(table_recipe, {"embedding", "embedding_grad"});
+    add(batch_matmul_recipe, {"batch_matmul"});
+    add(strided_recipe, {"transpose", "strided_slice", "strided_slice_grad"});
+    add(pad_recipe, {"pad", "pad_grad"});
+    add(index_recipe, {"gather", "scatter_add", "take_along", "take_along_grad", "iota", "one_hot"});
+    add(axes_recipe, {"reduce_max", "reduce_min", "reduce_prod", "arg_max", "arg_min", "cumsum", "cumprod"});
+    add(sort_recipe, {"sort", "top_k"});
     return map;
   }();
   return kRecipes;
@@ -54,7 +64,7 @@ const std::map<std::string, RecipeFunction>& recipes() {
 Status check(const Problem& p) {
   const std::string& op = p.node.op;
   const bool casts = op == "cast" || op == "fused";
-  return check_values(p, op == "reorder" || op.starts_with("conv2d"), [=](DType dtype) -> std::string {
+  return check_values(p, op == "reorder" || op.starts_with("conv"), [=](DType dtype) -> std::string {
     return is_floating(dtype) && dtype != DType::kFloat32 && !casts ? "the CPU backend computes in f32" : "";
   });
 }
@@ -86,7 +96,7 @@ std::string key_of(const Graph& graph, const Node& node) {
 }
 
 bool asks_library(const std::string& op) {
-  return op == "reorder" || op.starts_with("conv2d");
+  return op == "reorder" || op.starts_with("conv");
 }
 
 class CpuDevice final : public Device {
@@ -114,7 +124,9 @@ class CpuDevice final : public Device {
       return graph.type(node.outputs[0]).dtype == DType::kFloat32 && first.dtype != DType::kFloat16 &&
              first.dtype != DType::kBFloat16;
     }
-    if (node.op == "reduce_to") return reduces_to_channels(first.shape, graph.type(node.outputs[0]).shape);
+    if (node.op == "broadcast")
+      return first.dtype == DType::kFloat32 && tile_view(first.shape, graph.type(node.outputs[0]).shape).has_value();
+    if (node.op == "reduce_to") return summed_segments(first.shape, graph.type(node.outputs[0]).shape) > 0;
     // batch_norm_stats shifts by a mean sampled from its input, so the input must exist in memory.
     return node.op != "batch_norm_stats";
   }

@@ -61,6 +61,8 @@ DeviceInfo describe(const Machine& machine) {
   info.memory_bytes = host_memory_bytes();
   info.free_bytes = free_host_bytes();
   info.threads = machine.threads;
+  info.bytes_per_second = machine.bytes_per_second;
+  info.flops_per_second = info.half_flops_per_second = machine.peak_flops;
   const dnnl_version_t* version = dnnl_version();
   info.library = fmt::format("oneDNN {}.{}.{}", version->major, version->minor, version->patch);
   return info;

@@ -1,5 +1,5 @@
-// Recipes for pooling over NHWC images. Work is split by rows of the tensor that is written: y in the forward pass, dx
-// in the gradient.
+// Recipes for pooling over NHWC and NDHWC images. Work is split by rows of the tensor that is written: y in the forward
+// pass, dx in the gradient.
 #include <fmt/format.h>
 
 #include "backends/cpu/parallel.h"
@@ -17,16 +17,19 @@ constexpr double kEfficiency = 0.1;
 Window window_of(const Attrs& attrs, const Shape& image, const Shape& pooled) {
   const auto &pool = attrs.list("pool"), &strides = attrs.list("strides"), &pads = attrs.list("pads");
   Window w{};
-  w.n = image[0], w.h = image[1], w.w = image[2], w.c = image[3];
-  w.oh = pooled[1], w.ow = pooled[2];
-  w.kh = pool[0], w.kw = pool[1];
-  w.sh = strides[0], w.sw = strides[1];
-  w.top = pads[0], w.left = pads[2];
+  const size_t rank = pool.size();
+  w.n = image[0], w.d = 1, w.h = image[rank - 1], w.w = image[rank], w.c = image.back();
+  w.od = 1, w.oh = pooled[rank - 1], w.ow = pooled[rank];
+  w.kd = 1, w.kh = pool[rank - 2], w.kw = pool[rank - 1];
+  w.sd = 1, w.sh = strides[rank - 2], w.sw = strides[rank - 1];
+  w.front = 0, w.top = pads[2 * rank - 4], w.left = pads[2 * rank - 2];
+  if (rank == 3) w.d = image[1], w.od = pooled[1], w.kd = pool[0], w.sd = strides[0], w.front = pads[0];
   return w;
 }
 
 double work_of(const Window& w) {
-  return static_cast<double>(w.n * w.oh * w.ow) * static_cast<double>(w.c * w.kh * w.kw);
+  return static_cast<double>(w.n * w.od * w.oh * w.ow) * static_cast<double>(w.c) *
+         static_cast<double>(w.kd * w.kh * w.kw);
 }
 
 // bind(node) returns a function that processes a range of [0, count); each index covers `elements` consecutive
@@ -41,16 +44,19 @@ Recipe over_ranges(const Problem& p, double seconds, int64_t count, int64_t elem
 
 Recipe forward(const Problem& p, bool max) {
   const Window w = window_of(p.attrs(), p.in_shape(0), p.out_shape(0));
+  const bool wide = max && p.out_dtype(1) == DType::kInt32;
   const double seconds = p.machine.seconds(work_of(w), kEfficiency, p.traffic());
-  return over_ranges(p, seconds, w.n * w.oh, w.ow * w.c, [=](const BoundNode& node) {
+  return over_ranges(p, seconds, w.n * w.od * w.oh, w.ow * w.c, [=](const BoundNode& node) {
     const auto* x = input<const float>(node, 0);
     auto* y = output<float>(node, 0);
-    auto* index = max ? output<uint8_t>(node, 1) : nullptr;
+    void* index = max ? node.outputs[1] : nullptr;
     return [=](int64_t begin, int64_t end) {
-      if (max) {
-        simd().max_pool(w, x, y, index, begin, end);
-      } else {
+      if (!max) {
         simd().avg_pool(w, x, y, begin, end);
+      } else if (wide) {
+        simd().max_pool_wide(w, x, y, static_cast<int32_t*>(index), begin, end);
+      } else {
+        simd().max_pool(w, x, y, static_cast<uint8_t*>(index), begin, end);
       }
     };
   });
@@ -58,16 +64,19 @@ Recipe forward(const Problem& p, bool max) {
 
 Recipe backward(const Problem& p, bool max) {
   const Window w = window_of(p.attrs(), p.out_shape(0), p.in_shape(0));
+  const bool wide = max && p.in_dtype(1) == DType::kInt32;
   const double seconds = p.machine.seconds(work_of(w), kEfficiency, p.traffic());
-  return over_ranges(p, seconds, w.n * w.h, w.w * w.c, [=](const BoundNode& node) {
+  return over_ranges(p, seconds, w.n * w.d * w.h, w.w * w.c, [=](const BoundNode& node) {
     const auto* dy = input<const float>(node, 0);
-    const auto* index = max ? input<const uint8_t>(node, 1) : nullptr;
+    const void* index = max ? node.inputs[1] : nullptr;
     auto* dx = output<float>(node, 0);
     return [=](int64_t begin, int64_t end) {
-      if (max) {
-        simd().max_pool_grad(w, dy, index, dx, begin, end);
-      } else {
+      if (!max) {
         simd().avg_pool_grad(w, dy, dx, begin, end);
+      } else if (wide) {
+        simd().max_pool_grad_wide(w, dy, static_cast<const int32_t*>(index), dx, begin, end);
+      } else {
+        simd().max_pool_grad(w, dy, static_cast<const uint8_t*>(index), dx, begin, end);
       }
     };
   });

@@ -48,19 +48,26 @@ inline bool goes_past_caches(const void* result, Bytes bytes) {
 // Looks up the recipe function for the node's op.
 Result<Recipe> recipe_for(const Problem& problem);
 
-Result<Recipe> convolution_recipe(const Problem& problem);  // conv2d, conv2d_input_grad, conv2d_weight_grad
+Result<Recipe> convolution_recipe(const Problem& problem);  // conv2d, conv3d, their gradients
 // The same ops by im2col + GEMM, where oneDNN has only slow kernels.
 Result<Recipe> convolution_fallback_recipe(const Problem& problem);
 Result<Recipe> matmul_recipe(const Problem& problem);
+Result<Recipe> batch_matmul_recipe(const Problem& problem);
 Result<Recipe> reorder_recipe(const Problem& problem);
 Result<Recipe> tile_recipe(const Problem& problem);  // element-wise ops and `fused`
 Result<Recipe> pooling_recipe(const Problem& problem);
 Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, losses, match
 Result<Recipe> reduction_recipe(const Problem& problem);
-Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
+Result<Recipe> resample_recipe(const Problem& problem);  // resample, adaptive_max_pool, their gradients
+Result<Recipe> image_recipe(const Problem& problem);     // upsample2d, pad2d, crop2d
 // For reshape, concat, slice, broadcast, fill, and cast between any two types.
 Result<Recipe> shape_recipe(const Problem& problem);
 Result<Recipe> attention_recipe(const Problem& problem);
-Result<Recipe> table_recipe(const Problem& problem);  // embedding
+Result<Recipe> table_recipe(const Problem& problem);    // embedding
+Result<Recipe> strided_recipe(const Problem& problem);  // transpose, strided_slice and its gradient
+Result<Recipe> pad_recipe(const Problem& problem);      // pad and its gradient
+Result<Recipe> index_recipe(const Problem& problem);    // gather, scatter_add, take_along, iota, one_hot
+Result<Recipe> axes_recipe(const Problem& problem);     // reductions over any axes, arg_max, arg_min, cumsum, cumprod
+Result<Recipe> sort_recipe(const Problem& problem);     // sort and top_k
 
 }  // namespace plimsoll::engine::cpu

@@ -1,4 +1,4 @@
-// Recipes for sums to scalars and to shapes other than a channel vector. Partial sums cover pieces whose size depends
+// Recipes for sums to scalars, and the scalars of a training step. Partial sums cover pieces whose size depends
 // only on the shape. They are accumulated in double and added in order, so the result is the same for any number of
 // threads.
 #include <fmt/format.h>
@@ -115,6 +115,18 @@ Recipe applied_updates(const Problem& p) {
   });
 }
 
+Recipe count_periods(const Problem& p) {
+  return own_recipe("count_periods", 0, p.machine.seconds(0, 1, 0),
+                    [period = p.attrs().integer("period")](const BoundNode& node) {
+                      return [=, count = input<const int64_t>(node, 0), periods = output<int64_t>(node, 0),
+                              pending = output<float>(node, 1)] {
+                        const bool whole = *count % period == 0;
+                        *pending = whole ? 0.0F : 1.0F;
+                        *periods = *count / period + (whole ? 0 : 1);
+                      };
+                    });
+}
+
 Recipe scheduled_rate(const Problem& p) {
   return own_recipe("scheduled_rate", 0, p.machine.seconds(0, 1, 0), [](const BoundNode& node) {
     return [rate = input<const float>(node, 0), other = input<const float>(node, 1),
@@ -190,41 +202,6 @@ Recipe layer_norm_param_grad(const Problem& p) {
       });
 }
 
-// Sums over broadcast dimensions (the gradient of a numpy broadcast). The input's dimensions are split into kept ones,
-// which give the index in the result, and summed ones.
-Recipe reduce_any(const Problem& p) {
-  const Shape x = p.in_shape(0), y = p.out_shape(0);
-  std::vector<std::pair<int64_t, int64_t>> kept, summed;  // (extent, stride in x)
-  int64_t stride = 1, count = 1;
-  for (size_t d = x.rank(); d-- > 0; stride *= x[d]) {
-    const size_t from_end = x.rank() - d;
-    const int64_t target = from_end <= y.rank() ? y[y.rank() - from_end] : 1;
-    (target == x[d] ? kept : summed).insert((target == x[d] ? kept : summed).begin(), {x[d], stride});
-    if (target != x[d]) count *= x[d];
-  }
-  const int threads = p.machine.threads;
-  const int64_t results = y.elements();
-  return own_recipe("reduce_to:any", 0, p.machine.seconds(static_cast<double>(x.elements()), 0.01, p.traffic()),
-                    [=](const BoundNode& node) {
-                      return [=, from = input<const float>(node, 0), to = output<float>(node, 0)] {
-                        parallel_ranges(threads, results, 1 + kPiece / count, [&](int64_t begin, int64_t end) {
-                          const auto offset = [](const std::vector<std::pair<int64_t, int64_t>>& dims, int64_t index) {
-                            int64_t at = 0;
-                            for (size_t d = dims.size(); d-- > 0; index /= dims[d].first)
-                              at += index % dims[d].first * dims[d].second;
-                            return at;
-                          };
-                          for (int64_t i = begin; i < end; ++i) {
-                            const float* base = from + offset(kept, i);
-                            double sum = 0;
-                            for (int64_t s = 0; s < count; ++s) sum += static_cast<double>(base[offset(summed, s)]);
-                            to[i] = static_cast<float>(sum);
-                          }
-                        });
-                      };
-                    });
-}
-
 Recipe reduce_all(const Problem& p) {
   const int64_t n = p.in_shape(0).elements();
   const int threads = p.machine.threads;
@@ -248,6 +225,7 @@ Result<Recipe> reduction_recipe(const Problem& p) {
   if (op == "count_not_finite") return count_not_finite(p);
   if (op == "loss_scale") return loss_scale(p);
   if (op == "applied_updates") return applied_updates(p);
+  if (op == "count_periods") return count_periods(p);
   if (op == "scheduled_rate") return scheduled_rate(p);
   if (op == "weighted_sum") return weighted_sum(p);
   if (op == "weighted_sum_grad") return weighted_sum_grad(p);
@@ -255,7 +233,7 @@ Result<Recipe> reduction_recipe(const Problem& p) {
   const Shape &x = p.in_shape(0), &y = p.out_shape(0);
   if (y.elements() == 1) return reduce_all(p);
   if (reduces_to_channels(x, y)) return tile_recipe(p);
-  return reduce_any(p);
+  return axes_recipe(p);
 }
 
 }  // namespace plimsoll::engine::cpu

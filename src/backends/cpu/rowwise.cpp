@@ -44,18 +44,20 @@ RowRange start_layer_norm(const Rows& r, const BoundNode& node) {
   const bool scale = r.attrs.flag("scale"), center = r.attrs.flag("center");
   const float* gamma = scale ? floats(node, 1) : nullptr;
   const float* beta = center ? floats(node, scale ? 2 : 1) : nullptr;
-  return [=, k = r.k, epsilon = r.attrs.real("epsilon"), x = floats(node, 0), y = output<float>(node, 0),
-          mean = output<float>(node, 1), rstd = output<float>(node, 2)](int64_t begin, int64_t end) {
-    simd().layer_norm(x + begin * k, gamma, beta, y + begin * k, mean + begin, rstd + begin, end - begin, k, epsilon);
+  return [=, k = r.k, epsilon = r.attrs.real("epsilon"), rms = r.attrs.flag("rms"), x = floats(node, 0),
+          y = output<float>(node, 0), mean = output<float>(node, 1),
+          rstd = output<float>(node, 2)](int64_t begin, int64_t end) {
+    simd().layer_norm(x + begin * k, gamma, beta, y + begin * k, mean + begin, rstd + begin, end - begin, k, epsilon,
+                      rms);
   };
 }
 
 RowRange start_layer_norm_input_grad(const Rows& r, const BoundNode& node) {
   const float* gamma = r.attrs.flag("scale") ? floats(node, 4) : nullptr;
-  return [=, k = r.k, dy = floats(node, 0), x = floats(node, 1), mean = floats(node, 2), rstd = floats(node, 3),
-          dx = output<float>(node, 0)](int64_t begin, int64_t end) {
+  return [=, k = r.k, rms = r.attrs.flag("rms"), dy = floats(node, 0), x = floats(node, 1), mean = floats(node, 2),
+          rstd = floats(node, 3), dx = output<float>(node, 0)](int64_t begin, int64_t end) {
     simd().layer_norm_input_grad(dy + begin * k, x + begin * k, mean + begin, rstd + begin, gamma, dx + begin * k,
-                                 end - begin, k);
+                                 end - begin, k, rms);
   };
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 Status check(const NodeView& view) {
   const std::string& op = view.node.op;
-  const bool looks_at_layouts = op == "reorder" || op.starts_with("conv2d") || op.starts_with("to_");
+  const bool looks_at_layouts = op == "reorder" || op.starts_with("conv") || op.starts_with("to_");
   const bool casts = op == "cast" || op == "fused";
   return check_values(view, looks_at_layouts, [=](DType dtype) -> std::string {
     return dtype == DType::kFloat64 && !casts ? "the GPU backend does not compute in f64" : "";
@@ -32,6 +32,9 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.has_bfloat16 = card_.has_bfloat16();
   info_.tf32 = card_.has_tf32();
   info_.memory_growth = card_.memory_growth;
+  info_.bytes_per_second = card_.bytes_per_second;
+  info_.flops_per_second = card_.has_tf32() ? card_.flops_tf32 : card_.flops_f32;
+  info_.half_flops_per_second = card_.flops_half;
   info_.library = "cuDNN 9, cuBLASLt, own kernels";
 }
 

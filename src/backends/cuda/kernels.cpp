@@ -24,12 +24,23 @@ Result<KernelOffer> offer_count_not_finite(const Card& card, const NodeView& nod
 Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_move(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_image(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_resample(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_view(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_cast(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_reorder(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_embedding(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_row_update(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_copy(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_batch_matmul(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_transpose(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_strided_slice(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_strided_slice_grad(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_pad(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_indexed(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_extreme(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_arg(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_cumulate(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_sort(const Card& card, const NodeView& node);
 
 BoundKernel bind_convolution(Context& context, const BoundNode& node);
 BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node);
@@ -51,14 +62,26 @@ BoundKernel bind_concat(Context& context, const BoundNode& node);
 BoundKernel bind_slice(Context& context, const BoundNode& node);
 BoundKernel bind_broadcast(Context& context, const BoundNode& node);
 BoundKernel bind_fill(Context& context, const BoundNode& node);
+BoundKernel bind_constant(Context& context, const BoundNode& node);
 BoundKernel bind_shift(Context& context, const BoundNode& node);
 BoundKernel bind_upsample(Context& context, const BoundNode& node);
+BoundKernel bind_resample(Context& context, const BoundNode& node);
 BoundKernel bind_copy(Context& context, const BoundNode& node);
 BoundKernel bind_cast(Context& context, const BoundNode& node);
 BoundKernel bind_reorder(Context& context, const BoundNode& node);
 BoundKernel bind_embedding(Context& context, const BoundNode& node);
 BoundKernel bind_row_update(Context& context, const BoundNode& node);
 BoundKernel bind_host_copy(Context& context, const BoundNode& node);
+BoundKernel bind_batch_matmul(Context& context, const BoundNode& node);
+BoundKernel bind_transpose(Context& context, const BoundNode& node);
+BoundKernel bind_strided_slice(Context& context, const BoundNode& node);
+BoundKernel bind_strided_slice_grad(Context& context, const BoundNode& node);
+BoundKernel bind_pad(Context& context, const BoundNode& node);
+BoundKernel bind_indexed(Context& context, const BoundNode& node);
+BoundKernel bind_extreme(Context& context, const BoundNode& node);
+BoundKernel bind_arg(Context& context, const BoundNode& node);
+BoundKernel bind_cumulate(Context& context, const BoundNode& node);
+BoundKernel bind_sort(Context& context, const BoundNode& node);
 
 #ifdef PLIMSOLL_HAS_CUDA
 #define PLIMSOLL_KERNEL(offer, bind) \
@@ -91,6 +114,10 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
       {"conv2d_input_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
       {"conv2d_weight_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
 
+      {"conv3d", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
+      {"conv3d_input_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
+      {"conv3d_weight_grad", PLIMSOLL_KERNEL(offer_convolution, bind_convolution)},
+
       {"conv2d_pooled", PLIMSOLL_KERNEL(offer_pooled_convolution, bind_pooled_convolution)},
       {"conv2d_pooled_weight_grad", PLIMSOLL_KERNEL(offer_pooled_convolution, bind_pooled_convolution)},
 
@@ -105,6 +132,11 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
       {"max_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
       {"avg_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
       {"avg_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+
+      {"max_pool3d", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"max_pool3d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"avg_pool3d", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
+      {"avg_pool3d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_pool)},
 
       {"global_avg_pool2d", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
       {"global_avg_pool2d_grad", PLIMSOLL_KERNEL(offer_pooling, bind_global_pool)},
@@ -142,16 +174,22 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
       {"count_not_finite", PLIMSOLL_KERNEL(offer_count_not_finite, bind_count_not_finite)},
       {"loss_scale", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
       {"applied_updates", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
+      {"count_periods", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
       {"scheduled_rate", PLIMSOLL_KERNEL(offer_loss_scale, bind_loss_scale)},
 
       {"concat", PLIMSOLL_KERNEL(offer_move, bind_concat)},
       {"slice", PLIMSOLL_KERNEL(offer_move, bind_slice)},
       {"broadcast", PLIMSOLL_KERNEL(offer_move, bind_broadcast)},
       {"fill", PLIMSOLL_KERNEL(offer_move, bind_fill)},
+      {"constant", PLIMSOLL_KERNEL(offer_move, bind_constant)},
       {"pad2d", PLIMSOLL_KERNEL(offer_image, bind_shift)},
       {"crop2d", PLIMSOLL_KERNEL(offer_image, bind_shift)},
       {"upsample2d", PLIMSOLL_KERNEL(offer_image, bind_upsample)},
       {"upsample2d_grad", PLIMSOLL_KERNEL(offer_image, bind_upsample)},
+      {"resample", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
+      {"resample_grad", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
+      {"adaptive_max_pool", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
+      {"adaptive_max_pool_grad", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
       {"reshape", PLIMSOLL_KERNEL(offer_view, bind_copy)},
       {"cast", PLIMSOLL_KERNEL(offer_cast, bind_cast)},
       {"reorder", PLIMSOLL_KERNEL(offer_reorder, bind_reorder)},
@@ -160,6 +198,28 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
       {"embedding_grad", PLIMSOLL_KERNEL(offer_embedding, bind_embedding)},
       {"sgd_rows", PLIMSOLL_KERNEL(offer_row_update, bind_row_update)},
       {"adam_rows", PLIMSOLL_KERNEL(offer_row_update, bind_row_update)},
+
+      {"batch_matmul", PLIMSOLL_KERNEL(offer_batch_matmul, bind_batch_matmul)},
+      {"transpose", PLIMSOLL_KERNEL(offer_transpose, bind_transpose)},
+      {"strided_slice", PLIMSOLL_KERNEL(offer_strided_slice, bind_strided_slice)},
+      {"strided_slice_grad", PLIMSOLL_KERNEL(offer_strided_slice_grad, bind_strided_slice_grad)},
+      {"pad", PLIMSOLL_KERNEL(offer_pad, bind_pad)},
+      {"pad_grad", PLIMSOLL_KERNEL(offer_pad, bind_pad)},
+      {"gather", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"scatter_add", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"take_along", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"take_along_grad", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"iota", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"one_hot", PLIMSOLL_KERNEL(offer_indexed, bind_indexed)},
+      {"reduce_max", PLIMSOLL_KERNEL(offer_extreme, bind_extreme)},
+      {"reduce_min", PLIMSOLL_KERNEL(offer_extreme, bind_extreme)},
+      {"reduce_prod", PLIMSOLL_KERNEL(offer_extreme, bind_extreme)},
+      {"arg_max", PLIMSOLL_KERNEL(offer_arg, bind_arg)},
+      {"arg_min", PLIMSOLL_KERNEL(offer_arg, bind_arg)},
+      {"cumsum", PLIMSOLL_KERNEL(offer_cumulate, bind_cumulate)},
+      {"cumprod", PLIMSOLL_KERNEL(offer_cumulate, bind_cumulate)},
+      {"sort", PLIMSOLL_KERNEL(offer_sort, bind_sort)},
+      {"top_k", PLIMSOLL_KERNEL(offer_sort, bind_sort)},
 
       {"to_host", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},
       {"to_host_done", PLIMSOLL_KERNEL(offer_copy, bind_host_copy)},

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "formats/hdf5/attributes.h"
 #include "formats/hdf5/dataset.h"
 #include "formats/hdf5/dense.h"
 
@@ -92,37 +93,8 @@ std::string_view class_name(int type) {
   return type >= 0 && static_cast<size_t>(type) < kNames.size() ? kNames[static_cast<size_t>(type)] : "elements";
 }
 
-struct Attribute {
-  std::string_view name;
-  std::span<const std::byte> datatype, dataspace, value;
-};
-
-std::optional<Attribute> parse_attribute(std::span<const std::byte> body) {
-  Hdf5Cursor cursor(body);
-  const int version = cursor.u8();
-  const uint8_t flags = cursor.u8();
-  const uint64_t name = cursor.u16(), datatype = cursor.u16(), dataspace = cursor.u16();
-  if (version < 1 || version > 3) return std::nullopt;
-  if (version > 1 && flags != 0) return std::nullopt;  // the type is stored elsewhere
-  if (version == 3) cursor.skip(1);
-  const auto take = [&](uint64_t size) {
-    const auto taken = cursor.bytes(size);
-    if (version == 1 && size % 8 != 0) cursor.skip(8 - size % 8);
-    return taken;
-  };
-  Attribute attribute;
-  const auto text = take(name);
-  attribute.name = {reinterpret_cast<const char*>(text.data()), text.size()};
-  attribute.datatype = take(datatype);
-  attribute.dataspace = take(dataspace);
-  attribute.value = cursor.bytes(cursor.left());
-  if (!cursor.ok()) return std::nullopt;
-  attribute.name = attribute.name.substr(0, attribute.name.find('\0'));
-  return attribute;
-}
-
 // Returns whether the attribute's value is the text kHdf5Mark, stored in place or in a global heap.
-Result<bool> holds_mark(Hdf5Reader& reader, const Attribute& attribute) {
+Result<bool> holds_mark(Hdf5Reader& reader, const Hdf5Attribute& attribute) {
   Hdf5Cursor type(attribute.datatype);
   const int kind = type.u8() & 0x0f;
   const auto bits = static_cast<uint32_t>(type.number(3));

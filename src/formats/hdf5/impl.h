@@ -9,10 +9,15 @@
 
 namespace plimsoll::engine {
 
+struct Hdf5GroupPlace {
+  std::string path;
+  uint64_t address;  // address of its object header
+};
+
 struct WeightsFile::Impl {
   Hdf5Region region;
   std::vector<Dataset> datasets;
-  std::vector<std::string> groups;  // paths; the root ("") is not listed
+  std::vector<Hdf5GroupPlace> groups;  // sorted by path; the root ("") is not listed
 };
 
 }  // namespace plimsoll::engine

@@ -83,30 +83,65 @@ Result<bool> Hdf5Reader::is_mark(uint64_t heap, uint64_t index) {
   return index < found->second.size() && found->second[static_cast<size_t>(index)];
 }
 
-// The heap stores one object after the other, each preceded by its number and size.
-Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
+// Returns the objects of a global heap, or the first `most` bytes of them.
+Result<std::vector<std::byte>> Hdf5Reader::read_heap(uint64_t heap, Bytes most) {
   const uint64_t head_bytes = 8 + region_.length_bytes;
   PLIMSOLL_ASSIGN(const auto head, block(heap, head_bytes, "global heap"));
   Hdf5Cursor start(head);
   if (!start.signature("GCOL")) return damaged(fmt::format("there is no global heap at byte {}", heap));
   start.skip(4);
-  const uint64_t size = std::min<uint64_t>(region_.length(start), limits::kHdf5HeapBytes);
+  const uint64_t size = std::min<uint64_t>(region_.length(start), static_cast<uint64_t>(most));
   if (size < head_bytes) return damaged("a global heap is damaged");
-  PLIMSOLL_ASSIGN(const auto objects, block(heap + head_bytes, size - head_bytes, "global heap"));
-  std::vector<bool> marks;
+  return block(heap + head_bytes, size - head_bytes, "global heap");
+}
+
+namespace {
+
+// Passes each object of a heap to `take`. The heap stores one object after the other, each preceded by its number and
+// size.
+template <typename Take>
+void for_each_object(const Hdf5Region& region, std::span<const std::byte> objects, const Take& take) {
+  const uint64_t head_bytes = 8 + region.length_bytes;
   Hdf5Cursor cursor(objects);
   while (cursor.left() >= head_bytes) {
     const size_t index = cursor.u16();
     cursor.skip(6);
-    const uint64_t bytes = region_.length(cursor);
+    const uint64_t bytes = region.length(cursor);
     if (index == 0) break;  // free space after the last object
-    const bool mark = cursor.text(bytes) == kHdf5Mark;
+    const std::string_view text = cursor.text(bytes);
+    if (!cursor.ok()) break;
     cursor.skip(std::min<uint64_t>((8 - bytes % 8) % 8, cursor.left()));
-    if (!mark || !cursor.ok()) continue;
+    take(index, text);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<bool>> Hdf5Reader::read_marks(uint64_t heap) {
+  PLIMSOLL_ASSIGN(const auto objects, read_heap(heap, limits::kHdf5HeapBytes));
+  std::vector<bool> marks;
+  for_each_object(region_, objects, [&](size_t index, std::string_view text) {
+    if (text != kHdf5Mark) return;
     if (index >= marks.size()) marks.resize(index + 1);
     marks[index] = true;
-  }
+  });
   return marks;
+}
+
+Result<std::string_view> Hdf5Reader::heap_text(uint64_t heap, uint64_t index) {
+  if (heap_ != heap) {
+    heap_.reset();
+    heap_texts_.clear();
+    PLIMSOLL_ASSIGN(heap_bytes_, read_heap(heap, limits::kHdf5BlockBytes));
+    for_each_object(region_, heap_bytes_, [&](size_t number, std::string_view text) {
+      if (number >= heap_texts_.size()) heap_texts_.resize(number + 1);
+      heap_texts_[number] = text;
+    });
+    heap_ = heap;
+  }
+  if (index >= heap_texts_.size() || heap_texts_[static_cast<size_t>(index)].data() == nullptr)
+    return damaged(fmt::format("the global heap at byte {} has no object {}", heap, index));
+  return heap_texts_[static_cast<size_t>(index)];
 }
 
 Status Hdf5Reader::elements(uint64_t address, std::span<std::byte> out) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -50,16 +51,23 @@ class Hdf5Reader {
   // Returns whether the object with this number in a global heap is kHdf5Mark. Global heaps hold texts of variable
   // length.
   Result<bool> is_mark(uint64_t heap, uint64_t index);
+  // Returns that object's bytes. They stay valid until the next call.
+  Result<std::string_view> heap_text(uint64_t heap, uint64_t index);
   // Reads elements into the caller's memory.
   Status elements(uint64_t address, std::span<std::byte> out) const;
 
  private:
   Result<std::vector<bool>> read_marks(uint64_t heap);
+  Result<std::vector<std::byte>> read_heap(uint64_t heap, Bytes most);
 
   const Hdf5Region& region_;
   int64_t blocks_left_, bytes_left_;
   // By heap and object number; only the last few heaps, which datasets share.
   std::map<uint64_t, std::vector<bool>> marks_;
+  // The heap that heap_text() read last, and the texts in it by object number.
+  std::optional<uint64_t> heap_;
+  std::vector<std::byte> heap_bytes_;
+  std::vector<std::string_view> heap_texts_;
 };
 
 // Finds the superblock and fills in `region`. Fails with P213 if the file is not HDF5 or ends too early.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/hdf5/object_header.h"
+#include "formats/hdf5/reader.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -92,22 +93,25 @@ std::string dataspace(const std::vector<int64_t>& shape) {
   return space.str();
 }
 
+// Everything of an attribute message before its value.
+Text attribute_head(std::string_view name, const std::string& datatype, const std::string& space) {
+  Text attribute;
+  attribute.u8(1).u8(0).u16(name.size() + 1).u16(datatype.size()).u16(space.size());
+  attribute.text(name).u8(0).pad(8).text(datatype).pad(8).text(space).pad(8);
+  return attribute;
+}
+
 // The attribute "dtype" is a text of variable length. h5py returns texts of fixed length as bytes, which Keras does not
 // accept.
 std::string mark_attribute(const Hdf5Mark& mark) {
-  const std::string text_type = Text().u8(0x19).u8(1).u8(1).u8(0).u32(16).text(fixed_point(1, false)).str();
-  const std::string space = dataspace({});
-  Text attribute;
-  attribute.u8(1).u8(0).u16(6).u16(text_type.size()).u16(space.size());
-  attribute.text(std::string_view("dtype\0\0\0", 8)).text(text_type).pad(8).text(space).pad(8);
-  return attribute.u32(8).u64(mark.heap).u32(mark.index).str();
+  return hdf5_text_attribute("dtype", kHdf5Mark.size(), mark.heap, mark.index);
 }
 
 class GroupWriter {
  public:
   GroupWriter(AtomicFile& file, int64_t begin) : file_(file), begin_(begin) {}
 
-  Result<Hdf5Group> write(const std::vector<Hdf5Member>& members) {
+  Result<Hdf5Group> write(const std::vector<Hdf5Member>& members, const std::vector<std::string>& attributes) {
     PLIMSOLL_ASSIGN(const uint64_t heap, write_names(members));
     PLIMSOLL_ASSIGN(auto children, write_leaves(members));
     uint64_t tree = 0;
@@ -118,6 +122,7 @@ class GroupWriter {
     } while (children.size() > 1);
     Header header;
     header.message(Hdf5MessageType::kSymbolTable, Text().u64(tree).u64(heap).str());
+    for (const std::string& attribute : attributes) header.message(Hdf5MessageType::kAttribute, attribute);
     PLIMSOLL_ASSIGN(const uint64_t address, append(header.str()));
     return Hdf5Group{address, tree, heap};
   }
@@ -235,8 +240,40 @@ std::string hdf5_mark_heap(size_t marks) {
   return heap.pad_to(static_cast<size_t>(kHdf5MarkHeapBytes)).str();
 }
 
-Result<Hdf5Group> hdf5_write_group(AtomicFile& file, int64_t begin, const std::vector<Hdf5Member>& members) {
-  return GroupWriter(file, begin).write(members);
+std::string hdf5_text_heap(const std::vector<std::string_view>& texts) {
+  Text objects;
+  for (size_t i = 0; i < texts.size(); ++i) objects.u16(i + 1).u16(0).u32(0).u64(texts[i].size()).text(texts[i]).pad(8);
+  constexpr size_t kHead = 16, kFreeHead = 16;
+  const size_t size = std::max(static_cast<size_t>(kHdf5MarkHeapBytes), kHead + objects.size() + kFreeHead);
+  Text heap;
+  heap.text("GCOL").u32(1).u64(size).text(objects.str());
+  heap.u64(0).u64(size - heap.size() + 8);  // the free space, including its own head
+  return heap.pad_to(size).str();
+}
+
+std::string hdf5_text_attribute(std::string_view name, size_t bytes, uint64_t heap, uint32_t index) {
+  constexpr int kText = 1, kUtf8 = 1;
+  const std::string type = Text().u8(0x19).u8(kText).u8(kUtf8).u8(0).u32(16).text(fixed_point(1, false)).str();
+  return attribute_head(name, type, dataspace({})).u32(bytes).u64(heap).u32(index).str();
+}
+
+std::string hdf5_list_attribute(std::string_view name, std::span<const std::string> texts) {
+  constexpr size_t kMost = 64512;  // as in Keras; a message has at most 64 KiB
+  const std::string space = dataspace({static_cast<int64_t>(texts.size())});
+  // NumPy's empty list consists of numbers.
+  if (texts.empty()) return attribute_head(name, floating(8, 11, 52, 1023), space).str();
+  size_t longest = 1;
+  for (const std::string& text : texts) longest = std::max(longest, text.size());
+  if (longest > kMost / texts.size()) return "";
+  constexpr int kNullPadded = 1;
+  Text list = attribute_head(name, Text().u8(0x13).u8(kNullPadded).u8(0).u8(0).u32(longest).str(), space);
+  for (const std::string& text : texts) list.text(text).pad_to(list.size() + longest - text.size());
+  return list.str();
+}
+
+Result<Hdf5Group> hdf5_write_group(AtomicFile& file, int64_t begin, const std::vector<Hdf5Member>& members,
+                                   const std::vector<std::string>& attributes) {
+  return GroupWriter(file, begin).write(members, attributes);
 }
 
 int64_t hdf5_group_bytes(size_t members, size_t name_bytes) {

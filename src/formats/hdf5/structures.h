@@ -2,6 +2,7 @@
 // tables, and contiguous datasets. Every HDF5 library since 1.6 reads them, and h5py writes the same by default.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,13 @@ inline constexpr size_t kHdf5MarksPerHeap = 160;
 inline constexpr Bytes kHdf5MarkHeapBytes = 4096;  // the smallest heap that HDF5 makes
 std::string hdf5_mark_heap(size_t marks);          // at most kHdf5MarksPerHeap
 
+// A global heap with texts; the first is number 1. At most 65,535 of them.
+std::string hdf5_text_heap(const std::vector<std::string_view>& texts);
+// The body of an attribute message: one text of any length, which is object `index` of a heap.
+std::string hdf5_text_attribute(std::string_view name, size_t bytes, uint64_t heap, uint32_t index);
+// The same for a list, which the message itself holds. Returns "" if it is too long for a message.
+std::string hdf5_list_attribute(std::string_view name, std::span<const std::string> texts);
+
 struct Hdf5Member {
   std::string_view name;
   uint64_t address;
@@ -41,8 +49,10 @@ struct Hdf5Member {
 struct Hdf5Group {
   uint64_t header, tree, heap;  // addresses
 };
-// Writes a group at the position of `file`. Addresses count from `begin`. Members must be sorted by name.
-Result<Hdf5Group> hdf5_write_group(AtomicFile& file, int64_t begin, const std::vector<Hdf5Member>& members);
+// Writes a group at the position of `file`. Addresses count from `begin`. Members must be sorted by name. `attributes`
+// are the bodies of attribute messages.
+Result<Hdf5Group> hdf5_write_group(AtomicFile& file, int64_t begin, const std::vector<Hdf5Member>& members,
+                                   const std::vector<std::string>& attributes = {});
 int64_t hdf5_group_bytes(size_t members, size_t name_bytes);  // an upper bound
 
 inline constexpr Bytes kHdf5SuperblockBytes = 96;

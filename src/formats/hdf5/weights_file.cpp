@@ -8,6 +8,7 @@
 
 #include "base/checked.h"
 #include "formats/file/array_source.h"
+#include "formats/hdf5/attributes.h"
 #include "formats/hdf5/elements.h"
 #include "formats/hdf5/impl.h"
 #include "formats/hdf5/links.h"
@@ -48,7 +49,7 @@ struct Found {
 // Visits every object once, under the first path that leads to it, so cyclic links do no harm.
 class Listing {
  public:
-  Listing(const Hdf5Region& region, std::vector<Dataset>& datasets, std::vector<std::string>& groups)
+  Listing(const Hdf5Region& region, std::vector<Dataset>& datasets, std::vector<Hdf5GroupPlace>& groups)
       : reader_(region), datasets_(datasets), groups_(groups) {}
 
   Status run() {
@@ -65,12 +66,13 @@ class Listing {
         PLIMSOLL_TRY(add_dataset(std::move(object), header));
       } else if (header.is_group()) {
         PLIMSOLL_TRY(enter_group(object, header, pending));
-        if (!object.path.empty()) groups_.push_back(std::move(object.path));
+        if (!object.path.empty()) groups_.push_back({std::move(object.path), object.address});
       } else if (object.depth == 0) {
         return reader_.damaged("its root is not a group");
       }
     }
     std::ranges::sort(datasets_, counted_less, &Dataset::path);
+    std::ranges::sort(groups_, {}, &Hdf5GroupPlace::path);
     return {};
   }
 
@@ -132,7 +134,7 @@ class Listing {
 
   Hdf5Reader reader_;
   std::vector<Dataset>& datasets_;
-  std::vector<std::string>& groups_;
+  std::vector<Hdf5GroupPlace>& groups_;
   int64_t path_bytes_ = 0;
   CheckedSum contiguous_, unpacked_;
 };
@@ -184,6 +186,37 @@ std::vector<const Dataset*> WeightsFile::under(std::string_view group) const {
         (dataset.path.starts_with(group) && dataset.path.size() > group.size() && dataset.path[group.size()] == '/'))
       found.push_back(&dataset);
   return found;
+}
+
+std::optional<TensorType> WeightsFile::type_of(std::string_view path) const {
+  const Dataset* dataset = find(path);
+  return dataset != nullptr ? std::optional(dataset->type) : std::nullopt;
+}
+
+bool WeightsFile::has_group(std::string_view path) const {
+  const auto& all = impl_->groups;
+  return std::ranges::binary_search(all, path, std::less<>(), &Hdf5GroupPlace::path);
+}
+
+GroupTexts::GroupTexts(const WeightsFile& file)
+    : file_(file), reader_(std::make_unique<Hdf5Reader>(file.impl_->region)) {}
+GroupTexts::~GroupTexts() = default;
+
+Result<std::optional<std::vector<std::string>>> GroupTexts::read(std::string_view group, std::string_view attribute) {
+  uint64_t address = reader_->region().root;
+  if (!group.empty()) {
+    const auto& all = file_.impl_->groups;
+    const auto at = std::ranges::lower_bound(all, group, std::less<>(), &Hdf5GroupPlace::path);
+    if (at == all.end() || at->path != group) return std::nullopt;
+    address = at->address;
+  }
+  PLIMSOLL_ASSIGN(const auto header, read_object_header(*reader_, address));
+  PLIMSOLL_ASSIGN(auto texts, read_text_attribute(*reader_, header, attribute));
+  for (size_t i = 0; texts && i < texts->size(); ++i) bytes_ += static_cast<int64_t>((*texts)[i].size());
+  if (bytes_ > limits::kHdf5PathBytes)
+    return reader_->damaged(
+        fmt::format("the texts in its attributes take more than {} in total", format_bytes(limits::kHdf5PathBytes)));
+  return texts;
 }
 
 Status WeightsFile::read_into(std::string_view path, const TensorType& type, void* destination) const {

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
 
@@ -11,13 +13,14 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr std::string_view kOptimizer = "optimizer/";
+constexpr std::array<std::string_view, 2> kOptimizers = {"optimizer/", "optimizer_weights/"};
 constexpr int64_t kDataAlignment = 64;
 
 struct Node {
   std::map<std::string, Node, std::less<>> members;  // the members of a group, in the order that HDF5 requires
   const WeightEntry* entry = nullptr;                // a dataset from memory
   const Dataset* copied = nullptr;                   // a dataset copied from the source
+  std::vector<const TextAttribute*> attributes;      // of a group
 
   bool is_dataset() const { return entry != nullptr || copied != nullptr; }
 };
@@ -47,18 +50,25 @@ bool is_marked(const Node& node) {
 // The contents of the file to write. The paths of a source are limited (formats/limits.h), which bounds the recursions.
 class WeightsTree {
  public:
-  WeightsTree(std::span<const WeightEntry> entries, const WeightsFile* source) : source_(source) {
-    bool replaces_optimizer = false;
+  WeightsTree(std::span<const WeightEntry> entries, const WeightsFile* source,
+              std::span<const TextAttribute> attributes)
+      : source_(source) {
+    std::array<bool, kOptimizers.size()> replaced{};
     for (const auto& entry : entries) {
       if (Node* node = make_node(root_, entry.path); is_new(node)) node->entry = &entry;
-      replaces_optimizer |= entry.path.starts_with(kOptimizer);
+      for (size_t i = 0; i < replaced.size(); ++i) replaced[i] |= entry.path.starts_with(kOptimizers[i]);
     }
+    for (const auto& attribute : attributes)
+      if (Node* node = make_node(root_, attribute.group); node != nullptr && !node->is_dataset())
+        node->attributes.push_back(&attribute);
     // Keras 3.0.0 opens the model's own "vars" without checking that it exists.
-    make_node(root_, "vars");
+    if (attributes.empty()) make_node(root_, "vars");
     if (source == nullptr) return;
-    for (const auto& group : source->impl_->groups) make_node(root_, group);
+    for (const auto& group : source->impl_->groups) make_node(root_, group.path);
     for (const auto& dataset : source->datasets()) {
-      if (!dataset.kept || (replaces_optimizer && dataset.path.starts_with(kOptimizer))) continue;
+      bool keep = dataset.kept;
+      for (size_t i = 0; i < replaced.size(); ++i) keep &= !(replaced[i] && dataset.path.starts_with(kOptimizers[i]));
+      if (!keep) continue;
       if (Node* node = make_node(root_, dataset.path); is_new(node)) node->copied = &dataset;
     }
   }
@@ -98,6 +108,13 @@ class WeightsTree {
       add_bytes(member, sum, marks);
     }
     sum += hdf5_group_bytes(node.members.size(), names);
+    for (const TextAttribute* attribute : node.attributes) {
+      size_t longest = 32;
+      for (const std::string& text : attribute->texts) longest = std::max(longest, text.size() + 32);
+      sum += static_cast<int64_t>(kHdf5MarkHeapBytes) + 256;
+      // A list takes the length of its longest text for each of them, and heads of its parts.
+      sum += static_cast<int64_t>(longest * attribute->texts.size() + longest);
+    }
   }
 
   static size_t count_marks(const Node& node) {  // NOLINT(misc-no-recursion)
@@ -119,8 +136,49 @@ class WeightsTree {
         members.push_back({name, written.header});
       }
     }
+    PLIMSOLL_ASSIGN(const auto attributes, write_texts(file, group.attributes));
     PLIMSOLL_TRY(align(file, 8));
-    return hdf5_write_group(file, begin_, members);
+    return hdf5_write_group(file, begin_, members, attributes);
+  }
+
+  // Writes the heap of a group's attributes, and returns their messages.
+  Result<std::vector<std::string>> write_texts(AtomicFile& file, const std::vector<const TextAttribute*>& attributes) {
+    std::vector<std::string> messages;
+    std::vector<std::string_view> texts;
+    for (const TextAttribute* attribute : attributes)
+      if (!attribute->list) texts.push_back(attribute->texts.at(0));
+    PLIMSOLL_TRY(align(file, 8));
+    const uint64_t heap = here(file);
+    if (!texts.empty()) PLIMSOLL_TRY(file.write(bytes_of_text(hdf5_text_heap(texts))));
+    uint32_t index = 0;
+    for (const TextAttribute* attribute : attributes) {
+      if (attribute->list) {
+        add_list(*attribute, messages);
+      } else {
+        messages.push_back(hdf5_text_attribute(attribute->name, texts[index].size(), heap, index + 1));
+        ++index;
+      }
+    }
+    return messages;
+  }
+
+  static void add_list(const TextAttribute& attribute, std::vector<std::string>& messages) {
+    const std::span<const std::string> texts = attribute.texts;
+    messages.push_back(hdf5_list_attribute(attribute.name, texts));
+    if (!messages.back().empty()) return;
+    messages.pop_back();
+    // A single text is always short enough: the names of members are limited.
+    for (size_t part = 0, begin = 0; begin < texts.size(); ++part) {
+      size_t count = texts.size() - begin;
+      std::string message;
+      while (message.empty() && count > 0) {
+        message = hdf5_list_attribute(fmt::format("{}{}", attribute.name, part), texts.subspan(begin, count));
+        if (message.empty()) count /= 2;
+      }
+      if (count == 0) return;
+      messages.push_back(std::move(message));
+      begin += count;
+    }
   }
 
   Result<uint64_t> write_dataset(AtomicFile& file, const Node& node) {
@@ -206,12 +264,14 @@ class WeightsTree {
   size_t marks_left_ = 0;
 };
 
-int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source) {
-  return WeightsTree(entries, source).bytes().value().value_or(INT64_MAX);
+int64_t expected_weights_bytes(std::span<const WeightEntry> entries, const WeightsFile* source,
+                               std::span<const TextAttribute> attributes) {
+  return WeightsTree(entries, source, attributes).bytes().value().value_or(INT64_MAX);
 }
 
-Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, const WeightsFile* source) {
-  return WeightsTree(entries, source).write(file);
+Status write_weights(AtomicFile& file, std::span<const WeightEntry> entries, const WeightsFile* source,
+                     std::span<const TextAttribute> attributes) {
+  return WeightsTree(entries, source, attributes).write(file);
 }
 
 }  // namespace plimsoll::engine

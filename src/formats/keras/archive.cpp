@@ -7,7 +7,9 @@
 
 #include "base/checked.h"
 #include "formats/json/parse.h"
+#include "formats/keras/upgrade.h"
 #include "formats/limits.h"
+#include "formats/saved_model/saved_model.h"
 #include "formats/zip/zip_writer.h"
 
 namespace plimsoll::engine {
@@ -60,6 +62,13 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
   return WeightsFile::open(std::move(file), 0, entry.bytes, label);
 }
 
+// Brings a configuration of Keras 2 into the form of Keras 3. That of Keras 3 stays as it was read.
+void upgrade_keras2(KerasArchive& archive) {
+  if (!is_legacy_config(archive.config)) return;
+  archive.config = upgrade_model(std::move(archive.config));
+  archive.config_text = archive.config.dump();
+}
+
 Result<KerasArchive> open_archive(const std::string& path) {
   KerasArchive archive;
   archive.path = path;
@@ -71,6 +80,7 @@ Result<KerasArchive> open_archive(const std::string& path) {
   PLIMSOLL_ASSIGN(archive.metadata_text, zip.text(*metadata, limits::kConfigBytes));
   PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, limits::kConfigBytes));
   PLIMSOLL_ASSIGN(archive.config, parse_json(archive.config_text, fmt::format("{}: {}", path, kConfig)));
+  upgrade_keras2(archive);
   PLIMSOLL_ASSIGN(archive.weights, open_weights(zip, *weights, fmt::format("{}: {}", path, kWeights)));
   return archive;
 }
@@ -83,16 +93,63 @@ Result<KerasArchive> open_architecture(const File& file) {
   archive.path = file.path();
   archive.config_text.resize(static_cast<size_t>(file.size()));
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(archive.config_text))));
+  archive.format = ModelFormat::kJson;
   PLIMSOLL_ASSIGN(archive.config, parse_json(archive.config_text, file.path()));
+  upgrade_keras2(archive);
   return archive;
 }
 
-Error unknown_content(const std::string& path, bool is_hdf5) {
-  Error error{ErrorCode::kNotAKerasFile, fmt::format("{} is not a .keras file", path), {}, {}};
-  if (is_hdf5)
-    error.fact("it is an HDF5 file: either weights only, or a model in the format from before Keras 3");
-  else
-    error.fact("it starts neither like a zip archive (PK) nor like JSON ({)");
+// Returns the text of a scalar attribute of the root; "" if there is none.
+Result<std::string> root_text(GroupTexts& texts, const char* attribute) {
+  PLIMSOLL_ASSIGN(const auto found, texts.read("", attribute));
+  return found && found->size() == 1 ? found->front() : "";
+}
+
+// Opens a whole model in HDF5. `weights_only` says whether a file without a model is wanted.
+Result<KerasArchive> open_h5(const std::string& path, bool weights_only) {
+  KerasArchive archive;
+  archive.path = path;
+  archive.format = ModelFormat::kLegacyH5;
+  PLIMSOLL_ASSIGN(archive.weights, WeightsFile::open(path, path));
+  PLIMSOLL_ASSIGN(archive.by_layer, read_by_layer(*archive.weights));
+  if (weights_only) return archive;
+  GroupTexts texts(*archive.weights);
+  PLIMSOLL_ASSIGN(archive.legacy.model_config, root_text(texts, "model_config"));
+  if (archive.legacy.model_config.empty() || !archive.by_layer) {
+    Error error{ErrorCode::kNotAKerasFile, fmt::format("{} holds weights, but no model", path), {}, {}};
+    error.fact("it is an HDF5 file without the attribute model_config and the group model_weights of a whole model");
+    error.remedy(fmt::format("model.json --weights {}   with the architecture of model.to_json()", path));
+    return fail(std::move(error.remedy("model.save('model.keras') in Keras")));
+  }
+  PLIMSOLL_ASSIGN(archive.legacy.training_config, root_text(texts, "training_config"));
+  PLIMSOLL_ASSIGN(archive.legacy.keras_version, root_text(texts, "keras_version"));
+  PLIMSOLL_ASSIGN(archive.legacy.backend, root_text(texts, "backend"));
+  PLIMSOLL_ASSIGN(auto model, parse_json(archive.legacy.model_config, path + ": model_config"));
+  archive.config = upgrade_model(std::move(model));
+  if (!archive.legacy.training_config.empty() && archive.config.is_object()) {
+    PLIMSOLL_ASSIGN(const auto training, parse_json(archive.legacy.training_config, path + ": training_config"));
+    archive.config["compile_config"] = upgrade_training(training);
+  }
+  archive.config_text = archive.config.dump();
+  return archive;
+}
+
+Result<KerasArchive> open_folder(const std::string& path) {
+  PLIMSOLL_ASSIGN(SavedModel saved, open_saved_model(path));
+  KerasArchive archive;
+  archive.path = path;
+  archive.format = ModelFormat::kSavedModel;
+  archive.config = upgrade_model(std::move(saved.model));
+  if (saved.training.is_object()) archive.config["compile_config"] = upgrade_training(saved.training);
+  archive.config_text = archive.config.dump();
+  archive.bundle = std::move(saved.bundle);
+  archive.by_layer = std::move(saved.by_layer);
+  return archive;
+}
+
+Error unknown_content(const std::string& path) {
+  Error error{ErrorCode::kNotAKerasFile, fmt::format("{} is not a model file of Keras", path), {}, {}};
+  error.fact("it starts neither like a zip archive (PK), nor like HDF5, nor like JSON ({)");
   return error.remedy("model.save('model.keras') in Keras 3, or model.to_json() for an architecture without weights");
 }
 
@@ -115,16 +172,40 @@ Status copy_other_entries(const ZipReader& source, ZipWriter& zip) {
 
 }  // namespace
 
-Result<KerasArchive> open_keras(const std::string& path) {
+namespace {
+
+Result<KerasArchive> open_any(const std::string& path, bool weights_only) {
+  if (is_folder(path)) return open_folder(path);
   PLIMSOLL_ASSIGN(const File file, File::open_read(path));
   std::array<char, 64> start{};
   const auto lead = std::min<size_t>(start.size(), static_cast<size_t>(file.size()));
   PLIMSOLL_TRY(file.pread_exact(0, std::as_writable_bytes(std::span(start).first(lead))));
   const std::string_view text(start.data(), lead);
   if (text.starts_with("PK")) return open_archive(path);
+  if (text.starts_with("\x89HDF\r\n")) return open_h5(path, weights_only);
   const auto first = text.find_first_not_of(" \t\r\n");
   if (first != std::string_view::npos && text[first] == '{') return open_architecture(file);
-  return fail(unknown_content(path, text.starts_with("\x89HDF")));
+  return fail(unknown_content(path));
+}
+
+}  // namespace
+
+Result<KerasArchive> open_keras(const std::string& path) {
+  return open_any(path, false);
+}
+
+Status take_weights(KerasArchive& archive, const std::string& path) {
+  PLIMSOLL_ASSIGN(KerasArchive other, open_any(path, true));
+  if (other.tensors() == nullptr)
+    return fail(Error{ErrorCode::kNotAKerasFile,
+                      fmt::format("{} has no weights: it is an architecture in JSON", path),
+                      {},
+                      {"model.save_weights('model.weights.h5') in Keras"}});
+  archive.weights = std::move(other.weights);
+  archive.bundle = std::move(other.bundle);
+  archive.by_layer = std::move(other.by_layer);
+  archive.weights_from = path;
+  return {};
 }
 
 std::string optimizer_path(int index, std::string_view group) {
@@ -145,7 +226,7 @@ std::vector<OptimizerVariable> optimizer_variables(const WeightsFile& weights, s
 
 Status write_keras(const std::string& path, const KerasContents& contents) {
   const auto* source = contents.source;
-  const auto* old_weights = source != nullptr && source->weights ? &*source->weights : nullptr;
+  const auto* old_weights = source != nullptr && source->weights && !source->by_layer ? &*source->weights : nullptr;
   const int64_t expected = expected_weights_bytes(contents.weights, old_weights);
   PLIMSOLL_ASSIGN(auto file, AtomicFile::create(path));
   PLIMSOLL_TRY(file.reserve(expected + text_bytes(contents)));
@@ -159,8 +240,49 @@ Status write_keras(const std::string& path, const KerasContents& contents) {
   return file.commit();
 }
 
+Status write_weights_file(const std::string& path, std::span<const WeightEntry> weights, const WeightsFile* source,
+                          std::span<const TextAttribute> attributes) {
+  PLIMSOLL_ASSIGN(auto file, AtomicFile::create(path));
+  PLIMSOLL_TRY(file.reserve(expected_weights_bytes(weights, source, attributes)));
+  PLIMSOLL_TRY(write_weights(file, weights, source, attributes));
+  return file.commit();
+}
+
+std::vector<TextAttribute> legacy_attributes(const LegacyTexts& texts, const WeightsByLayer& by_layer,
+                                             std::span<const std::string> optimizer) {
+  std::vector<TextAttribute> attributes;
+  const auto text = [&](const std::string& group, const char* name, const std::string& value) {
+    if (!value.empty()) attributes.push_back({group, name, {value}, false});
+  };
+  const auto list = [&](const std::string& group, const char* name, std::vector<std::string> values) {
+    attributes.push_back({group, name, std::move(values), true});
+  };
+  const auto within = [](const std::string& group, std::span<const std::string> paths) {
+    std::vector<std::string> names;
+    for (const std::string& path : paths) names.push_back(path.substr(group.empty() ? 0 : group.size() + 1));
+    return names;
+  };
+  text(by_layer.root, "keras_version", texts.keras_version);
+  text(by_layer.root, "backend", texts.backend);
+  if (!by_layer.root.empty()) {
+    text("", "keras_version", texts.keras_version);
+    text("", "backend", texts.backend);
+    text("", "model_config", texts.model_config);
+    text("", "training_config", texts.training_config);
+  }
+  std::vector<std::string> layers;
+  for (const LayerWeights& layer : by_layer.layers) {
+    layers.push_back(layer.layer);
+    const std::string group = by_layer.root.empty() ? layer.layer : by_layer.root + "/" + layer.layer;
+    list(group, "weight_names", within(group, layer.tensors));
+  }
+  list(by_layer.root, "layer_names", std::move(layers));
+  if (!optimizer.empty()) list("optimizer_weights", "weight_names", within("optimizer_weights", optimizer));
+  return attributes;
+}
+
 bool has_loss_scale_state(const KerasArchive& archive) {
-  return archive.weights && !optimizer_variables(*archive.weights, kInnerOptimizerVars).empty();
+  return archive.weights && !archive.by_layer && !optimizer_variables(*archive.weights, kInnerOptimizerVars).empty();
 }
 
 }  // namespace plimsoll::engine

@@ -49,7 +49,8 @@ const Json* layers_of(const Json& object) {
 
 // x + y and keras.ops.relu(x) are listed among a Functional model's layers, but have no state and are not counted.
 bool is_operation(const Json& object) {
-  return text_of(object, "module").starts_with("keras.src.ops");
+  const std::string module = text_of(object, "module");
+  return module.starts_with("keras.src.ops") || module.starts_with("keras.src.activations");
 }
 
 std::string join(const std::string& group, const std::string& part) {

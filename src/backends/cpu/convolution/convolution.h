@@ -13,12 +13,12 @@ inline constexpr std::string_view kFallbackPrefix = "im2col:";
 // For each of our own kernels: whether it can compute a convolution, and whether it is faster than oneDNN.
 inline constexpr std::string_view kPointwiseKernel = "gemm_1x1";  // 1x1, for all three ops
 bool pointwise_fits(const Convolution& convolution);
-bool pointwise_is_faster(const Convolution& convolution, const std::string& op);
+bool pointwise_is_faster(const Convolution& convolution);
 Result<Recipe> pointwise_recipe(const Problem& problem);
 
 inline constexpr std::string_view kWinogradKernel = "winograd_2x4";  // 3x3, for all three ops
 bool winograd_fits(const Convolution& convolution);
-bool winograd_is_faster(const Convolution& convolution, bool backwards);
+bool winograd_is_faster(const Convolution& convolution);
 Result<Recipe> winograd_recipe(const Problem& problem);
 
 inline constexpr std::string_view kFewChannelKernel = "thin";  // the weight gradient of an image with few channels

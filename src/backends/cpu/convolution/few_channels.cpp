@@ -43,7 +43,7 @@ struct Rows {
 // Measured against oneDNN 2.6.3 on one core, images of 28 to 128 pixels per side, 1 and 3 input channels, 16 and 32
 // output channels: 0.55 to 0.8 of its time with AVX-512, 0.4 to 0.7 with AVX2. (For the forward pass oneDNN is faster.)
 bool few_channels_fit(const Convolution& c) {
-  return c.groups == 1 && c.c <= 4 && c.kh <= kMaxFewChannelRows && c.dw == 1 && c.o % 16 == 0;
+  return !c.is_volume() && c.groups == 1 && c.c <= 4 && c.kh <= kMaxFewChannelRows && c.dw == 1 && c.o % 16 == 0;
 }
 
 Result<Recipe> few_channel_weight_grad_recipe(const Problem& p) {

@@ -1,6 +1,6 @@
 // Convolutions by im2col + GEMM, for cases where oneDNN has only its reference kernel or a kernel on its own gemm
 // (which allocates memory). The taps of each output pixel are gathered into one row, a block of rows at a time, and
-// multiplied with our GEMM (matmul/gemm.h). All tensors are row-major: images NHWC, weights HWIO. All strides,
+// multiplied with our GEMM (matmul/gemm.h). All tensors are row-major: images N(D)HWC, weights (D)HWIO. All strides,
 // dilations, pads and groups are supported.
 #include <fmt/format.h>
 
@@ -26,10 +26,10 @@ struct Blocks {
 
 Blocks blocks_of(const Convolution& c) {
   Blocks b{};
-  b.pixels = c.oh * c.ow;
+  b.pixels = c.od * c.oh * c.ow;
   b.cg = c.c / c.groups;
   b.og = c.o / c.groups;
-  b.depth = c.kh * c.kw * b.cg;
+  b.depth = c.taps() * b.cg;
   b.rows = std::min(b.pixels, std::max<int64_t>(16, kGatherElements / b.depth));
   return b;
 }
@@ -39,12 +39,18 @@ Blocks blocks_of(const Convolution& c) {
 template <typename F>
 void for_each_tap(const Convolution& c, const Blocks& b, int64_t first, int64_t rows, const F& f) {
   for (int64_t r = 0; r < rows; ++r) {
-    const int64_t top = (first + r) / c.ow * c.sh - c.top, left = (first + r) % c.ow * c.sw - c.left;
-    for (int64_t ky = 0; ky < c.kh; ++ky) {
-      for (int64_t kx = 0; kx < c.kw; ++kx) {
-        const int64_t iy = top + ky * c.dh, ix = left + kx * c.dw;
-        const bool inside = iy >= 0 && iy < c.h && ix >= 0 && ix < c.w;
-        f(inside ? (iy * c.w + ix) * c.c : -1, r * b.depth + (ky * c.kw + kx) * b.cg);
+    const int64_t row = (first + r) / c.ow, left = (first + r) % c.ow * c.sw - c.left;
+    const int64_t front = row / c.oh * c.sd - c.front, top = row % c.oh * c.sh - c.top;
+    int64_t at = r * b.depth;
+    for (int64_t kz = 0; kz < c.kd; ++kz) {
+      const int64_t iz = front + kz * c.dd;
+      for (int64_t ky = 0; ky < c.kh; ++ky) {
+        const int64_t iy = top + ky * c.dh;
+        const bool row_inside = iz >= 0 && iz < c.d && iy >= 0 && iy < c.h;
+        for (int64_t kx = 0; kx < c.kw; ++kx, at += b.cg) {
+          const int64_t ix = left + kx * c.dw;
+          f(row_inside && ix >= 0 && ix < c.w ? ((iz * c.h + iy) * c.w + ix) * c.c : -1, at);
+        }
       }
     }
   }
@@ -68,13 +74,13 @@ void scatter(const Convolution& c, const Blocks& b, float* image, int64_t first,
 }
 
 // The GEMM of one block: forward (im2col x weights), input gradient (dy x weights^T), weight gradient (im2col^T x dy).
-Product block_product(const Convolution& c, const Blocks& b, const std::string& op) {
+Product block_product(const Convolution& c, const Blocks& b) {
   Product p;
-  if (op == "conv2d") {
+  if (c.pass == ConvolutionPass::kForward) {
     p.m = b.rows, p.n = b.og, p.k = b.depth;
     p.a_row = b.depth, p.a_column = 1, p.b_row = c.o, p.b_column = 1, p.c_row = c.o;
     p.relu = c.relu;
-  } else if (op == "conv2d_input_grad") {
+  } else if (c.pass == ConvolutionPass::kInputGrad) {
     p.m = b.rows, p.n = b.depth, p.k = b.og;
     p.a_row = c.o, p.a_column = 1, p.b_row = 1, p.b_column = c.o, p.c_row = b.depth;
   } else {
@@ -86,8 +92,8 @@ Product block_product(const Convolution& c, const Blocks& b, const std::string& 
 }
 
 // Scratch of one thread: im2col rows, then the GEMM's packed panels.
-Bytes thread_bytes(const Convolution& c, const Blocks& b, const std::string& op) {
-  return align_up(4 * b.rows * b.depth) + serial_workspace(block_product(c, b, op));
+Bytes thread_bytes(const Convolution& c, const Blocks& b) {
+  return align_up(4 * b.rows * b.depth) + serial_workspace(block_product(c, b));
 }
 
 struct Addresses {
@@ -97,13 +103,17 @@ struct Addresses {
   float* partials;
 };
 
+int64_t image_elements(const Convolution& c) {
+  return c.d * c.h * c.w * c.c;
+}
+
 void forward_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
   const int64_t image = item / c.groups, group = item % c.groups;
-  Product p = block_product(c, b, "conv2d");
+  Product p = block_product(c, b);
   float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
   for (int64_t first = 0; first < b.pixels; first += b.rows) {
     p.m = std::min(b.rows, b.pixels - first);
-    gather(c, b, at.first + image * c.h * c.w * c.c + group * b.cg, first, p.m, gathered);
+    gather(c, b, at.first + image * image_elements(c) + group * b.cg, first, p.m, gathered);
     p.a = gathered;
     p.b = at.second + group * b.og;
     p.bias = at.bias == nullptr ? nullptr : at.bias + group * b.og;
@@ -114,10 +124,10 @@ void forward_item(const Convolution& c, const Blocks& b, const Addresses& at, in
 
 void input_grad_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
   const int64_t image = item / c.groups, group = item % c.groups;
-  Product p = block_product(c, b, "conv2d_input_grad");
+  Product p = block_product(c, b);
   float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
-  float* dx = at.out + image * c.h * c.w * c.c + group * b.cg;
-  for (int64_t pixel = 0; pixel < c.h * c.w; ++pixel) std::fill_n(dx + pixel * c.c, b.cg, 0.0F);
+  float* dx = at.out + image * image_elements(c) + group * b.cg;
+  for (int64_t pixel = 0; pixel < c.d * c.h * c.w; ++pixel) std::fill_n(dx + pixel * c.c, b.cg, 0.0F);
   for (int64_t first = 0; first < b.pixels; first += b.rows) {
     p.m = std::min(b.rows, b.pixels - first);
     p.a = at.first + (image * b.pixels + first) * c.o + group * b.og;
@@ -139,14 +149,14 @@ int64_t partial_elements(const Convolution& c, const Blocks& b) {
 // row for the bias gradient.
 void weight_grad_item(const Convolution& c, const Blocks& b, const Addresses& at, int64_t item, float* gathered) {
   const int64_t chunk = item / c.groups, group = item % c.groups, chunks = chunks_of(c);
-  Product p = block_product(c, b, "conv2d_weight_grad");
+  Product p = block_product(c, b);
   float* panels = gathered + align_up(4 * b.rows * b.depth) / 4;
   float* partial = at.partials + chunk * partial_elements(c, b) + group * b.og;
   for (int64_t r = 0; r <= b.depth; ++r) std::fill_n(partial + r * c.o, b.og, 0.0F);
   for (int64_t image = c.n * chunk / chunks; image < c.n * (chunk + 1) / chunks; ++image) {
     for (int64_t first = 0; first < b.pixels; first += b.rows) {
       p.k = std::min(b.rows, b.pixels - first);
-      gather(c, b, at.first + image * c.h * c.w * c.c + group * b.cg, first, p.k, gathered);
+      gather(c, b, at.first + image * image_elements(c) + group * b.cg, first, p.k, gathered);
       p.a = gathered;
       p.b = at.second + (image * b.pixels + first) * c.o + group * b.og;
       p.c = partial;
@@ -181,17 +191,17 @@ Result<Recipe> convolution_fallback_recipe(const Problem& problem) {
   const Blocks b = blocks_of(c);
   const std::string op = problem.node.op;
   const int threads = problem.machine.threads;
-  const Bytes a_thread = thread_bytes(c, b, op);
-  const bool weights = op == "conv2d_weight_grad";
+  const Bytes a_thread = thread_bytes(c, b);
+  const bool weights = c.pass == ConvolutionPass::kWeightGrad, forward = c.pass == ConvolutionPass::kForward;
   const Bytes partials = weights ? 4 * chunks_of(c) * partial_elements(c, b) : 0;
   const double seconds = problem.machine.seconds(c.flops(), kEfficiency, 3 * problem.traffic());
-  const auto item = weights ? weight_grad_item : op == "conv2d" ? forward_item : input_grad_item;
+  const auto item = weights ? weight_grad_item : forward ? forward_item : input_grad_item;
   return own_recipe(fmt::format("{}{}", kFallbackPrefix, op), partials + threads * a_thread, seconds,
                     [=](const BoundNode& node) {
                       Addresses at{};
                       at.first = input<const float>(node, 0);
                       at.second = input<const float>(node, 1);
-                      at.bias = op == "conv2d" && node.inputs.size() == 3 ? input<const float>(node, 2) : nullptr;
+                      at.bias = forward && node.inputs.size() == 3 ? input<const float>(node, 2) : nullptr;
                       at.out = output<float>(node, 0);
                       at.bias_out = node.outputs.size() == 2 ? output<float>(node, 1) : nullptr;
                       at.partials = static_cast<float*>(node.workspace);

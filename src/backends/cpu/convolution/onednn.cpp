@@ -1,6 +1,6 @@
-// conv2d and its gradients on oneDNN.
+// Convolutions and their gradients on oneDNN.
 //
-// Source and destination are declared as NHWC: with format_tag::any next to an NHWC source, oneDNN selects its
+// Source and destination are declared as NHWC (NDHWC): with format_tag::any next to an NHWC source, oneDNN selects its
 // reference kernel. Weights and the weight gradient are declared as format_tag::any in an offer; once bound, their
 // layout is the one in the plan.
 #include "backends/cpu/convolution/convolution.h"
@@ -38,22 +38,24 @@ Result<memory::desc> desc_or(const Problem& p, const Value& value, LayoutKind ki
   return named.desc;
 }
 
-// y of the forward pass, dy of a gradient.
-const Value& result_of(const Problem& p) {
-  return p.node.op == "conv2d" ? p.out(0) : p.node.op == "conv2d_input_grad" ? p.in(0) : p.in(1);
-}
-
 Result<Descs> describe_convolution(const Problem& p, const Convolution& c) {
   Descs d;
   const LayoutKind kind = c.groups == 1 ? LayoutKind::kWeights : LayoutKind::kGroupedWeights;
-  PLIMSOLL_ASSIGN(d.image, desc_or(p, *c.image, LayoutKind::kImage, image_dims(c.image->type.shape), false));
-  PLIMSOLL_ASSIGN(d.result, desc_or(p, result_of(p), LayoutKind::kImage, image_dims(result_of(p).type.shape), false));
-  PLIMSOLL_ASSIGN(d.weights, desc_or(p, *c.weights, kind, weight_dims(c.weights->type.shape, c.groups, kind), true));
+  // oneDNN's order: channels before the sizes, and depth only if there is one.
+  const auto with_sizes = [&](Dims dims, int64_t depth, int64_t height, int64_t width) {
+    if (c.is_volume()) dims.push_back(depth);
+    dims.insert(dims.end(), {height, width});
+    return dims;
+  };
+  const Dims channels = c.groups == 1 ? Dims{c.o, c.c} : Dims{c.groups, c.o / c.groups, c.group_channels()};
+  PLIMSOLL_ASSIGN(d.image, desc_or(p, *c.image, LayoutKind::kImage, with_sizes({c.n, c.c}, c.d, c.h, c.w), false));
+  PLIMSOLL_ASSIGN(d.result, desc_or(p, *c.result, LayoutKind::kImage, with_sizes({c.n, c.o}, c.od, c.oh, c.ow), false));
+  PLIMSOLL_ASSIGN(d.weights, desc_or(p, *c.weights, kind, with_sizes(channels, c.kd, c.kh, c.kw), true));
   if (c.bias) d.bias = memory::desc({c.o}, memory::data_type::f32, memory::format_tag::a);
-  d.strides = {c.sh, c.sw};
-  d.dilations = {c.dh - 1, c.dw - 1};
-  d.before = {c.top, c.left};
-  d.after = {c.bottom, c.right};
+  d.strides = with_sizes({}, c.sd, c.sh, c.sw);
+  d.dilations = with_sizes({}, c.dd - 1, c.dh - 1, c.dw - 1);
+  d.before = with_sizes({}, c.front, c.top, c.left);
+  d.after = with_sizes({}, c.back, c.bottom, c.right);
   return d;
 }
 
@@ -96,11 +98,11 @@ WeightGradDesc weight_grad_desc(const Problem& p, const Descs& d, const ForwardD
 
 // Measured shares of the peak in float32 with NHWC activations. Few input channels leave vector lanes idle, most of all
 // in the input gradient, which writes them. A depthwise convolution does very little arithmetic per load.
-double efficiency_of(const Convolution& c, const std::string& op) {
+double efficiency_of(const Convolution& c) {
   if (c.c == c.groups) return 0.22;
   const bool few = c.c / c.groups < 16;
-  if (op == "conv2d") return few ? 0.6 : 0.8;
-  if (op == "conv2d_input_grad") return few ? 0.11 : 0.75;
+  if (c.pass == ConvolutionPass::kForward) return few ? 0.6 : 0.8;
+  if (c.pass == ConvolutionPass::kInputGrad) return few ? 0.11 : 0.75;
   return few ? 0.33 : 0.65;
 }
 
@@ -114,11 +116,11 @@ Result<Recipe> finish(const Problem& p, const Convolution& c, const Desc& desc, 
   Recipe recipe;
   recipe.offer.kernel = desc.impl_info_str();
   recipe.offer.workspace = align_up(static_cast<Bytes>(desc.scratchpad_desc().get_size()));
-  recipe.offer.seconds = p.machine.seconds(c.flops(), efficiency_of(c, p.node.op), p.traffic());
+  recipe.offer.seconds = p.machine.seconds(c.flops(), efficiency_of(c), p.traffic());
   recipe.offer.primitives = 1;
   recipe.offer.inputs.resize(p.inputs());
   recipe.offer.outputs.resize(p.outputs());
-  if (p.node.op == "conv2d_weight_grad") {
+  if (c.pass == ConvolutionPass::kWeightGrad) {
     recipe.offer.outputs[0] = layout;
   } else {
     recipe.offer.inputs[1] = layout;
@@ -160,7 +162,7 @@ Result<Recipe> gradient_recipe(const Problem& p, const Convolution& c, const Des
   open.weights = any_desc(d.weights.dims());
   const ForwardDesc hint = forward_desc(p, open, scratchpad_attributes(), true);
   if (!hint) return without_primitive(p);
-  if (p.node.op == "conv2d_input_grad") {
+  if (c.pass == ConvolutionPass::kInputGrad) {
     InputGradDesc desc = input_grad_desc(p, d, hint);
     if (!desc || !pick_implementation(p, desc)) return without_primitive(p);
     return finish(p, c, desc, desc.weights_desc(),
@@ -180,18 +182,17 @@ Result<Recipe> gradient_recipe(const Problem& p, const Convolution& c, const Des
 Result<Recipe> convolution_recipe(const Problem& p) {
   if (p.bound && p.kernel.rfind(kFallbackPrefix, 0) == 0) return convolution_fallback_recipe(p);
   const Convolution c(p);
-  const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && result_of(p).layout.empty();
+  const bool row_major = c.image->layout.empty() && c.weights->layout.empty() && c.result->layout.empty();
   // A kernel named by the plan must support the shape. A kernel that is offered must also be faster than oneDNN.
   const auto runs_by = [&](std::string_view own, bool fits, bool is_faster) {
     return row_major && fits && (p.bound ? p.kernel == own : is_faster);
   };
-  if (runs_by(kWinogradKernel, winograd_fits(c), winograd_is_faster(c, p.node.op == "conv2d_input_grad")))
-    return winograd_recipe(p);
-  if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c, p.node.op))) return pointwise_recipe(p);
-  if (p.node.op == "conv2d_weight_grad" && runs_by(kFewChannelKernel, few_channels_fit(c), true))
+  if (runs_by(kWinogradKernel, winograd_fits(c), winograd_is_faster(c))) return winograd_recipe(p);
+  if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c))) return pointwise_recipe(p);
+  if (c.pass == ConvolutionPass::kWeightGrad && runs_by(kFewChannelKernel, few_channels_fit(c), true))
     return few_channel_weight_grad_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
-  return p.node.op == "conv2d" ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
+  return c.pass == ConvolutionPass::kForward ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }
 
 }  // namespace plimsoll::engine::cpu

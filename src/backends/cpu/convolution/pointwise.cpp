@@ -10,8 +10,8 @@
 namespace plimsoll::engine::cpu {
 
 bool pointwise_fits(const Convolution& c) {
-  return c.kh == 1 && c.kw == 1 && c.sh == 1 && c.sw == 1 && c.groups == 1 && c.top == 0 && c.bottom == 0 &&
-         c.left == 0 && c.right == 0 && c.c % 16 == 0 && c.o % 16 == 0;
+  return !c.is_volume() && c.kh == 1 && c.kw == 1 && c.sh == 1 && c.sw == 1 && c.groups == 1 && c.top == 0 &&
+         c.bottom == 0 && c.left == 0 && c.right == 0 && c.c % 16 == 0 && c.o % 16 == 0;
 }
 
 namespace {
@@ -20,8 +20,8 @@ constexpr int64_t kPixelsOfAnItem = 288;  // a multiple of the register block's 
 constexpr int64_t kManyChannels = 128;
 
 Recipe product_recipe(const Problem& problem, const Convolution& c) {
-  const bool backwards = problem.node.op == "conv2d_input_grad", has_bias = c.bias, relu = c.relu;
-  const int64_t k = backwards ? c.o : c.c, n = backwards ? c.c : c.o, pixels = c.n * c.oh * c.ow;
+  const bool backwards = c.pass == ConvolutionPass::kInputGrad, has_bias = c.bias, relu = c.relu;
+  const int64_t k = backwards ? c.o : c.c, n = backwards ? c.c : c.o, pixels = c.output_pixels();
   const int64_t items = (pixels + kPixelsOfAnItem - 1) / kPixelsOfAnItem;
   const int threads = problem.machine.threads;
   const Bytes written = problem.out(0).bytes();
@@ -43,7 +43,7 @@ Recipe product_recipe(const Problem& problem, const Convolution& c) {
 }
 
 Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
-  const Slices slices = make_slices(c.n * c.oh * c.ow, c.c * c.o, c.o, problem.machine.threads);
+  const Slices slices = make_slices(c.output_pixels(), c.c * c.o, c.o, problem.machine.threads);
   const bool bias = c.bias;
   const double seconds = problem.machine.seconds(c.flops(), 0.75, problem.traffic());
   return own_recipe(std::string(kPointwiseKernel), slices.workspace(), seconds, [=](const BoundNode& node) {
@@ -62,15 +62,16 @@ Recipe weight_gradient_recipe(const Problem& problem, const Convolution& c) {
 // Measured against oneDNN 2.6.3 on one core. Weight gradient, from 16 x 16 up to 256 x 256 channels: 0.5 to 1.0 of its
 // time with AVX-512, 0.5 to 0.95 with AVX2; up to 1.2 for more channels. Forward and input gradient: 0.95 where many
 // channels are written with non-temporal stores, 1.0 to 1.15 elsewhere.
-bool pointwise_is_faster(const Convolution& c, const std::string& op) {
-  if (op == "conv2d_weight_grad") return c.c * c.o <= int64_t{256} * 256;
-  const Bytes written = op == "conv2d" ? c.output_pixels() * c.o * size_of(c.dtype) : c.image->bytes();
+bool pointwise_is_faster(const Convolution& c) {
+  if (c.pass == ConvolutionPass::kWeightGrad) return c.c * c.o <= int64_t{256} * 256;
+  const Bytes written =
+      c.pass == ConvolutionPass::kForward ? c.output_pixels() * c.o * size_of(c.dtype) : c.image->bytes();
   return written >= kStreamBytes && std::min(c.c, c.o) >= kManyChannels;
 }
 
 Result<Recipe> pointwise_recipe(const Problem& problem) {
   const Convolution c(problem);
-  return problem.node.op == "conv2d_weight_grad" ? weight_gradient_recipe(problem, c) : product_recipe(problem, c);
+  return c.pass == ConvolutionPass::kWeightGrad ? weight_gradient_recipe(problem, c) : product_recipe(problem, c);
 }
 
 }  // namespace plimsoll::engine::cpu

@@ -1,5 +1,6 @@
-// 3x3 convolutions with stride 1 by Winograd's minimal filtering F(2x4, 3x3), over chunks of tiles that stay in the L2
-// cache: transform the image's tiles, multiply per position of the tile, transform back. The input gradient is the same
+// Convolutions with kernels [3,3] or [kd,3,3] and stride 1 by Winograd's minimal filtering F(2x4, 3x3), over chunks of
+// tiles that stay in the L2 cache: transform the image's tiles, multiply per position of the tile, transform back. With
+// depth, the sum over kd planes is part of the multiplication. The input gradient is the same
 // convolution applied to dy, with the weights rotated by 180 degrees and their channels swapped. Channel counts must be
 // multiples of 16. The transforms are in simd/winograd.inl.
 #include <algorithm>
@@ -27,12 +28,13 @@ struct Tiling {
   double computed() const { return static_cast<double>(count * kWinogradRows * kWinogradColumns); }
 };
 
-Tiling tiling_of(const Convolution& c, bool backwards) {
-  WinogradTiles t{c.h, c.w, c.c, c.oh, c.ow, c.o, c.top, c.left, 0};
-  if (backwards) t = {c.oh, c.ow, c.o, c.h, c.w, c.c, 2 - c.top, 2 - c.left, 0};
+Tiling tiling_of(const Convolution& c) {
+  WinogradTiles t{c.h, c.w, c.c, c.oh, c.ow, c.o, c.top, c.left, c.d, c.od, c.kd, c.front, 0};
+  if (c.pass == ConvolutionPass::kInputGrad)
+    t = {c.oh, c.ow, c.o, c.h, c.w, c.c, 2 - c.top, 2 - c.left, c.od, c.d, c.kd, c.kd - 1 - c.front, 0};
   const int64_t count =
-      c.n * ((t.oh + kWinogradRows - 1) / kWinogradRows) * ((t.ow + kWinogradColumns - 1) / kWinogradColumns);
-  const int64_t mr = simd().gemm_mr, a_tile = kPositions * 4 * (t.c + simd().gemm_nr);
+      c.n * t.od * ((t.oh + kWinogradRows - 1) / kWinogradRows) * ((t.ow + kWinogradColumns - 1) / kWinogradColumns);
+  const int64_t mr = simd().gemm_mr, a_tile = kPositions * 4 * (t.k() + simd().gemm_nr);
   const int64_t wanted = std::min(kChunkBytes / a_tile, count);
   t.capacity = std::max<int64_t>(1, (wanted + mr - 1) / mr) * mr;
   return {t, count};
@@ -46,21 +48,21 @@ void over_channels(int64_t begin, int64_t end, const F& f) {
 }
 
 int64_t chunk_elements(const WinogradTiles& t) {
-  return kPositions * t.capacity * (t.c + simd().gemm_nr);
+  return kPositions * t.capacity * (t.k() + simd().gemm_nr);
 }
 
 Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
-  const bool backwards = p.node.op == "conv2d_input_grad", has_bias = c.bias;
-  const Tiling tiling = tiling_of(c, backwards);
+  const bool backwards = c.pass == ConvolutionPass::kInputGrad, has_bias = c.bias;
+  const Tiling tiling = tiling_of(c);
   const WinogradTiles t = tiling.tiles;
   const int threads = p.machine.threads;
   const bool relu = c.relu;
   const Bytes written = p.out(0).bytes();
-  const int64_t weights = kPositions * t.c * t.o, chunk = chunk_elements(t);
+  const int64_t weights = kPositions * t.k() * t.o, chunk = chunk_elements(t);
   const int64_t chunks = (tiling.count + t.capacity - 1) / t.capacity;
   return own_recipe(std::string(kWinogradKernel), 4 * (weights + threads * chunk), seconds, [=](const BoundNode& node) {
     const auto* x = input<const float>(node, 0);
-    const WinogradWeights w{input<const float>(node, 1), t.c, t.o, backwards};
+    const WinogradWeights w{input<const float>(node, 1), t.kd, t.c, t.o, backwards};
     const auto* bias = has_bias ? input<const float>(node, 2) : nullptr;
     auto* y = output<float>(node, 0);
     auto* u = static_cast<float*>(node.workspace);
@@ -70,15 +72,15 @@ Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
       const int64_t blocks = (t.o + simd().gemm_nr - 1) / simd().gemm_nr;
       parallel_items(threads, blocks, [&](int64_t block, int) {
         const int64_t channel = block * simd().gemm_nr;
-        simd().winograd_weights(w, channel, std::min(simd().gemm_nr, t.o - channel), u + kPositions * t.c * channel);
+        simd().winograd_weights(w, channel, std::min(simd().gemm_nr, t.o - channel), u + kPositions * t.k() * channel);
       });
       parallel_items(threads, chunks, [&](int64_t item, int thread) {
         const int64_t first = item * t.capacity, count = std::min(t.capacity, tiling.count - first);
         float* v = u + weights + thread * chunk;
-        float* m = v + kPositions * t.capacity * t.c;
+        float* m = v + kPositions * t.capacity * t.k();
         simd().winograd_image(t, x, first, count, v);
         over_channels(0, t.o, [&](int64_t channel, int64_t width) {
-          simd().winograd_multiply(t, v, u + kPositions * t.c * channel, width, count, m);
+          simd().winograd_multiply(t, v, u + kPositions * t.k() * channel, width, count, m);
           simd().winograd_result(t, m, channel, width, first, count, result);
         });
       });
@@ -89,16 +91,16 @@ Recipe convolve(const Problem& p, const Convolution& c, double seconds) {
 // Number of slices of the sum over all tiles; independent of the number of threads.
 int64_t slices_of(const Tiling& tiling) {
   const WinogradTiles& t = tiling.tiles;
-  const int64_t fitting = kMostPartials / (4 * kPositions * t.c * t.o);
+  const int64_t fitting = kMostPartials / (4 * kPositions * t.k() * t.o);
   return std::clamp<int64_t>(std::min(fitting, tiling.count / t.capacity), 1, kMostSlices);
 }
 
 Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
-  const Tiling tiling = tiling_of(c, false);
+  const Tiling tiling = tiling_of(c);
   const WinogradTiles t = tiling.tiles;
   const int threads = p.machine.threads;
   const int64_t slices = slices_of(tiling), chunk = chunk_elements(t);
-  const int64_t partial = (kPositions * t.c + 1) * t.o;  // plus one row for the bias gradient
+  const int64_t partial = (kPositions * t.k() + 1) * t.o;  // plus one row for the bias gradient
   // With few slices there are too few parallel work items. Then each block of output channels becomes an item of its
   // own and transforms the image again.
   const int64_t together = slices < kFewSlices ? simd().gemm_nr : t.o;
@@ -113,18 +115,18 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
     const auto accumulate = [=](int64_t item, int thread) {
       const int64_t slice = item / blocks, from = item % blocks * together, to = std::min(t.o, from + together);
       float* sums = partials + slice * partial;
-      float* bias_sums = sums + kPositions * t.c * t.o;
-      std::fill(sums + kPositions * t.c * from, sums + kPositions * t.c * to, 0.0F);
+      float* bias_sums = sums + kPositions * t.k() * t.o;
+      std::fill(sums + kPositions * t.k() * from, sums + kPositions * t.k() * to, 0.0F);
       std::fill(bias_sums + from, bias_sums + to, 0.0F);
       float* v = partials + slices * partial + thread * chunk;
-      float* z = v + kPositions * t.capacity * t.c;
+      float* z = v + kPositions * t.capacity * t.k();
       const int64_t end = tiling.count * (slice + 1) / slices;
       for (int64_t first = tiling.count * slice / slices; first < end; first += t.capacity) {
         const int64_t count = std::min(t.capacity, end - first);
         simd().winograd_image(t, x, first, count, v);
         over_channels(from, to, [&](int64_t channel, int64_t width) {
           simd().winograd_result_grad(t, dy, channel, width, first, count, z, bias_sums + channel);
-          simd().winograd_accumulate(t, v, z, width, count, sums + kPositions * t.c * channel);
+          simd().winograd_accumulate(t, v, z, width, count, sums + kPositions * t.k() * channel);
         });
       }
     };
@@ -135,9 +137,9 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
           for (int64_t i = begin; i < end; ++i) partials[i] += partials[slice * partial + i];
       });
       over_channels(0, t.o, [&](int64_t channel, int64_t width) {
-        simd().winograd_weight_grad(partials + kPositions * t.c * channel, t.c, t.o, channel, width, dw);
+        simd().winograd_weight_grad(t, partials + kPositions * t.k() * channel, channel, width, dw);
       });
-      if (db != nullptr) std::copy_n(partials + kPositions * t.c * t.o, t.o, db);
+      if (db != nullptr) std::copy_n(partials + kPositions * t.k() * t.o, t.o, db);
     };
   });
 }
@@ -145,27 +147,30 @@ Recipe weight_gradient(const Problem& p, const Convolution& c, double seconds) {
 }  // namespace
 
 bool winograd_fits(const Convolution& c) {
-  return c.kh == 3 && c.kw == 3 && c.sh == 1 && c.sw == 1 && c.dh == 1 && c.dw == 1 && c.groups == 1 &&
+  // With many planes, a chunk of tiles would no longer fit the cache.
+  constexpr int64_t kMostPlanes = 5;
+  const bool depth_fits = c.sd == 1 && c.dd == 1 && c.kd <= kMostPlanes && std::max(c.front, c.back) < c.kd;
+  return depth_fits && c.kh == 3 && c.kw == 3 && c.sh == 1 && c.sw == 1 && c.dh == 1 && c.dw == 1 && c.groups == 1 &&
          std::max({c.top, c.bottom, c.left, c.right}) <= 2 && c.c % 16 == 0 && c.o % 16 == 0;
 }
 
 // Measured against oneDNN 2.6.3's direct convolutions on one core: 0.4 to 0.65 of their time with AVX-512, 0.35 to 0.6
 // with AVX2, from 16 to 256 channels and from 63 down to 8 pixels per side, for all three ops.
-bool winograd_is_faster(const Convolution& c, bool backwards) {
-  const Tiling tiling = tiling_of(c, backwards);
-  const auto wanted = static_cast<double>(c.n * tiling.tiles.oh * tiling.tiles.ow);
+bool winograd_is_faster(const Convolution& c) {
+  const Tiling tiling = tiling_of(c);
+  const auto wanted = static_cast<double>(c.n * tiling.tiles.od * tiling.tiles.oh * tiling.tiles.ow);
   return tiling.count >= kLeastTiles && tiling.computed() <= kMostComputed * wanted;
 }
 
 Result<Recipe> winograd_recipe(const Problem& p) {
   const Convolution c(p);
-  const Tiling tiling = tiling_of(c, p.node.op == "conv2d_input_grad");
+  const Tiling tiling = tiling_of(c);
   // Three multiplications per result and pair of channels. The transforms cost relatively less the more channels there
   // are.
   const auto depth = static_cast<double>(tiling.tiles.c);
-  const double flops = 2.0 * 3.0 * tiling.computed() * static_cast<double>(c.c * c.o);
+  const double flops = 2.0 * 3.0 * tiling.computed() * static_cast<double>(c.kd * c.c * c.o);
   const double seconds = p.machine.seconds(flops, 0.7 * depth / (depth + 12), p.traffic());
-  return p.node.op == "conv2d_weight_grad" ? weight_gradient(p, c, seconds) : convolve(p, c, seconds);
+  return c.pass == ConvolutionPass::kWeightGrad ? weight_gradient(p, c, seconds) : convolve(p, c, seconds);
 }
 
 }  // namespace plimsoll::engine::cpu

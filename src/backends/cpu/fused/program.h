@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -36,7 +37,8 @@ struct Instruction {
   TileOp op;
   std::vector<Operand> in, out;
   float f[4] = {};
-  int64_t i[2] = {};
+  int64_t i[5] = {};
+  std::shared_ptr<const TileView> view = nullptr;  // of a broadcast; i[0] is its address
 };
 
 using Inputs = std::span<void* const>;
@@ -44,14 +46,17 @@ using Inputs = std::span<void* const>;
 // Computed at the start of each run because it depends on values in memory (variances, a learning rate). The result is
 // `channels` floats for a vector, one float for a scalar.
 using Derive = std::function<void(Inputs inputs, float* result)>;
-// `finish` is called at the end with the sums of this reduction's accumulators, `channels` doubles each.
+// `finish` is called at the end, for each segment of rows, with the sums of this reduction's accumulators, `channels`
+// doubles each.
+using Finish = std::function<void(Inputs inputs, Inputs outputs, const double* sums, int64_t segment)>;
 struct Reduction {
   int first_accumulator = 0;
-  std::function<void(Inputs inputs, Inputs outputs, const double* sums)> finish;
+  Finish finish;
 };
 
 struct TileProgram {
   int64_t rows = 1, channels = 1;
+  int64_t segments = 1;  // parts of equally many rows that are summed separately
   std::vector<Instruction> instructions;
   std::vector<Derive> vectors, scalars;
   std::vector<Reduction> reductions;
@@ -72,7 +77,8 @@ bool has_tile_form(const std::string& op);
 struct Tiling {
   // A tile is either whole rows (tile_columns = channels) or part of one row (tile_rows = 1).
   int64_t tile_rows = 1, tile_columns = 1;
-  int64_t row_chunks = 1, column_chunks = 1;  // number of work items; depends only on the shape
+  // Number of work items; depends only on the shape. Each segment of rows has equally many chunks.
+  int64_t row_chunks = 1, column_chunks = 1;
   int64_t length() const { return tile_rows * tile_columns; }
 };
 Tiling tiling_of(const TileProgram& program);

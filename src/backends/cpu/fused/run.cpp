@@ -45,16 +45,17 @@ Parts parts_of(const TileProgram& program, const Tiling& tiling) {
 }  // namespace
 
 Tiling tiling_of(const TileProgram& program) {
+  const int64_t rows = program.rows / program.segments;  // of one segment
   Tiling tiling;
   if (program.channels <= kTileElements) {
     tiling.tile_columns = program.channels;
-    tiling.tile_rows = std::min(program.rows, std::max<int64_t>(1, kTileElements / program.channels));
-    tiling.row_chunks = std::min(kItems, ceil_div(program.rows, tiling.tile_rows));
-    return tiling;
+    tiling.tile_rows = std::min(rows, std::max<int64_t>(1, kTileElements / program.channels));
+  } else {
+    tiling.tile_columns = kTileElements;
+    tiling.column_chunks = std::min(kItems, ceil_div(program.channels, kTileElements));
   }
-  tiling.tile_columns = kTileElements;
-  tiling.column_chunks = std::min(kItems, ceil_div(program.channels, kTileElements));
-  tiling.row_chunks = std::min(program.rows, std::max<int64_t>(1, kItems / tiling.column_chunks));
+  const int64_t wanted = kItems / (tiling.column_chunks * program.segments);
+  tiling.row_chunks = program.segments * std::clamp<int64_t>(wanted, 1, ceil_div(rows, tiling.tile_rows));
   return tiling;
 }
 
@@ -185,10 +186,12 @@ void TileRun::spill(int64_t chunk, int64_t column, int64_t n, int thread) {
 
 void TileRun::run_item(int64_t item, int thread) {
   const int64_t row_chunk = item / tiling_.column_chunks, column_chunk = item % tiling_.column_chunks;
-  const int64_t row_tiles = ceil_div(program_.rows, tiling_.tile_rows);
+  const int64_t rows = program_.rows / program_.segments, chunks = tiling_.row_chunks / program_.segments;
+  const int64_t first_row = row_chunk / chunks * rows, part = row_chunk % chunks;  // the segment, and the part of it
+  const int64_t row_tiles = ceil_div(rows, tiling_.tile_rows);
   const int64_t column_tiles = ceil_div(program_.channels, tiling_.tile_columns);
-  const int64_t row_begin = row_tiles * row_chunk / tiling_.row_chunks;
-  const int64_t row_end = row_tiles * (row_chunk + 1) / tiling_.row_chunks;
+  const int64_t row_begin = row_tiles * part / chunks;
+  const int64_t row_end = row_tiles * (part + 1) / chunks;
   const int64_t column_begin = column_tiles * column_chunk / tiling_.column_chunks;
   const int64_t column_end = column_tiles * (column_chunk + 1) / tiling_.column_chunks;
   const bool reduces = program_.accumulators > 0;
@@ -207,8 +210,8 @@ void TileRun::run_item(int64_t item, int thread) {
     int64_t held = 0, most = 0;
     for (int64_t rt = row_begin; rt < row_end; ++rt) {
       const int64_t row = rt * tiling_.tile_rows;
-      const int64_t n = std::min(tiling_.tile_rows, program_.rows - row) * width;
-      run_tile(row, column, n, thread);
+      const int64_t n = std::min(tiling_.tile_rows, rows - row) * width;
+      run_tile(first_row + row, column, n, thread);
       most = std::max(most, n);
       if (reduces && (++held == kSpillTiles || rt + 1 == row_end)) {
         spill(row_chunk, column, most, thread);
@@ -219,12 +222,15 @@ void TileRun::run_item(int64_t item, int thread) {
 }
 
 void TileRun::finish() {
-  const int64_t span = program_.accumulators * program_.channels;
-  for (int64_t chunk = 1; chunk < tiling_.row_chunks; ++chunk) {
-    for (int64_t i = 0; i < span; ++i) sums_[i] += sums_[chunk * span + i];
-  }
-  for (const Reduction& reduction : program_.reductions) {
-    reduction.finish(inputs_, outputs_, sums_ + reduction.first_accumulator * program_.channels);
+  const int64_t span = program_.accumulators * program_.channels, chunks = tiling_.row_chunks / program_.segments;
+  for (int64_t segment = 0; segment < program_.segments; ++segment) {
+    double* sums = sums_ + segment * chunks * span;
+    for (int64_t chunk = 1; chunk < chunks; ++chunk) {
+      for (int64_t i = 0; i < span; ++i) sums[i] += sums[chunk * span + i];
+    }
+    for (const Reduction& reduction : program_.reductions) {
+      reduction.finish(inputs_, outputs_, sums + reduction.first_accumulator * program_.channels, segment);
+    }
   }
 }
 

@@ -1,5 +1,5 @@
-// Recipes for ops that move elements without arithmetic: reshape, concat, slice, broadcast, fill, pad2d, crop2d, and
-// casts to types other than float32.
+// Recipes for ops that move elements without arithmetic: reshape, concat, slice, broadcast, fill, constant, pad2d,
+// crop2d, and casts to types other than float32.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include "backends/cpu/fused/program.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
+#include "ops/build.h"
 
 namespace plimsoll::engine::cpu {
 
@@ -291,6 +292,14 @@ Result<Recipe> fill(const Problem& p) {
                     });
 }
 
+Result<Recipe> constant(const Problem& p) {
+  const std::vector<double> values = *constant_values(p.attrs());  // the shape rule has checked them
+  const std::vector<float> numbers(values.begin(), values.end());
+  return own_recipe("constant", 0, p.machine.seconds(0, 1, p.traffic()), [numbers](const BoundNode& node) {
+    return [numbers, y = output<float>(node, 0)] { std::copy(numbers.begin(), numbers.end(), y); };
+  });
+}
+
 }  // namespace
 
 Result<Recipe> shape_recipe(const Problem& p) {
@@ -302,6 +311,7 @@ Result<Recipe> shape_recipe(const Problem& p) {
   if (op == "broadcast") return broadcast(p);
   if (op == "cast") return cast(p);
   if (op == "fill") return fill(p);
+  if (op == "constant") return constant(p);
   return pad_or_crop(p);
 }
 

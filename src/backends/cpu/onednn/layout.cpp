@@ -18,8 +18,9 @@ struct KindName {
   std::string_view name;
   int rank;
 };
-constexpr KindName kKinds[] = {
-    {LayoutKind::kImage, "nchw", 4}, {LayoutKind::kWeights, "oihw", 4}, {LayoutKind::kGroupedWeights, "goihw", 5}};
+constexpr KindName kKinds[] = {{LayoutKind::kImage, "nchw", 4},           {LayoutKind::kWeights, "oihw", 4},
+                               {LayoutKind::kGroupedWeights, "goihw", 5}, {LayoutKind::kImage, "ncdhw", 5},
+                               {LayoutKind::kWeights, "oidhw", 5},        {LayoutKind::kGroupedWeights, "goidhw", 6}};
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -63,18 +64,14 @@ std::string join(const dnnl_dim_t* values, int count) {
 
 }  // namespace
 
-Dims image_dims(const Shape& nhwc) {
-  return {nhwc[0], nhwc[3], nhwc[1], nhwc[2]};
-}
-
-Dims weight_dims(const Shape& hwio, int64_t groups, LayoutKind kind) {
-  if (kind == LayoutKind::kWeights) return {hwio[3], hwio[2], hwio[0], hwio[1]};
-  return {groups, hwio[3] / groups, hwio[2], hwio[0], hwio[1]};
-}
-
 dnnl::memory::desc plain_desc(LayoutKind kind, const Dims& dims) {
   using Tag = dnnl::memory::format_tag;
-  const Tag tag = kind == LayoutKind::kImage ? Tag::nhwc : kind == LayoutKind::kWeights ? Tag::hwio : Tag::hwigo;
+  const auto of_rank = [&](size_t plane, Tag in_plane, Tag in_volume) {
+    return dims.size() == plane ? in_plane : in_volume;
+  };
+  const Tag tag = kind == LayoutKind::kImage     ? of_rank(4, Tag::nhwc, Tag::ndhwc)
+                  : kind == LayoutKind::kWeights ? of_rank(4, Tag::hwio, Tag::dhwio)
+                                                 : of_rank(5, Tag::hwigo, Tag::dhwigo);
   return {dims, dnnl::memory::data_type::f32, tag};
 }
 
@@ -94,8 +91,8 @@ Result<Layout> layout_of(LayoutKind kind, const dnnl::memory::desc& desc) {
   for (int i = 0; i < blocking.inner_nblks; ++i) {
     blocks += fmt::format("{}{}x{}", i == 0 ? "" : ",", blocking.inner_blks[i], blocking.inner_idxs[i]);
   }
-  const auto* entry =
-      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const KindName& k) { return k.kind == kind; });
+  const auto* entry = std::find_if(std::begin(kKinds), std::end(kKinds),
+                                   [&](const KindName& k) { return k.kind == kind && k.rank == d.ndims; });
   Layout layout;
   layout.name = fmt::format("{}:{}:{}:{}:{}", entry->name, join(d.dims, d.ndims), join(d.padded_dims, d.ndims),
                             join(blocking.strides, d.ndims), blocks.empty() ? "-" : blocks);

@@ -3,8 +3,9 @@
 //   KIND:DIMS:PADDED:STRIDES:BLOCKS        e.g. oihw:64,32,3,3:64,32,3,3:4608,2304,768,256:16x1,16x0
 //
 // KIND tells how oneDNN's dimensions map to ours: `oihw` (weights [kh,kw,i,o]), `goihw` (grouped weights
-// [kh,kw,i/g,o]), `nchw` (images [n,h,w,c]). DIMS, PADDED and STRIDES are in oneDNN's order. BLOCKS lists the inner
-// blocks, outermost first, as SIZExDIMENSION, or is `-` if there are none.
+// [kh,kw,i/g,o]), `nchw` (images [n,h,w,c]); `oidhw`, `goidhw`, `ncdhw` are the same with depth. DIMS, PADDED and
+// STRIDES are in oneDNN's order. BLOCKS lists the inner blocks, outermost first, as SIZExDIMENSION, or is `-` if there
+// are none.
 #pragma once
 
 #include <dnnl.hpp>
@@ -18,11 +19,8 @@ enum class LayoutKind : uint8_t { kImage, kWeights, kGroupedWeights };
 
 using Dims = dnnl::memory::dims;
 
-// The dimensions in oneDNN's order.
-Dims image_dims(const Shape& nhwc);
-Dims weight_dims(const Shape& hwio, int64_t groups, LayoutKind kind);
-
-// The descriptor of our row-major tensor, and one with the same dimensions that lets oneDNN choose the layout.
+// `dims` are in oneDNN's order. The descriptor of our row-major tensor, and one with the same dimensions that lets
+// oneDNN choose the layout.
 dnnl::memory::desc plain_desc(LayoutKind kind, const Dims& dims);
 dnnl::memory::desc any_desc(const Dims& dims);
 

@@ -19,6 +19,16 @@ inline void map2(const TileCall& c, F f) {
   for (int64_t i = 0; i < c.n; ++i) y[i] = f(a[i], b[i]);
 }
 
+template <typename F>
+inline void map3(const TileCall& c, F f) {
+  const auto* first = static_cast<const float*>(c.in[0]);
+  const auto* second = static_cast<const float*>(c.in[1]);
+  const auto* third = static_cast<const float*>(c.in[2]);
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = f(first[i], second[i], third[i]);
+}
+
 inline float scalar(const TileCall& c, int i) {
   return *static_cast<const float*>(c.in[i]);
 }
@@ -44,10 +54,53 @@ inline float hard_sigmoid_of(float x) {
   void tile_##name(const TileCall& c) {                    \
     map2(c, [](float a, float b) { return __VA_ARGS__; }); \
   }
+#define TERNARY(name, work, ...)                                        \
+  void tile_##name(const TileCall& c) {                                 \
+    map3(c, [](float a, float b, float other) { return __VA_ARGS__; }); \
+  }
 #include "backends/cpu/fused/ops.inl"
 
 void tile_copy(const TileCall& c) {
   map1(c, [](float x) { return x; });
+}
+void tile_full_like(const TileCall& c) {  // f: value
+  const float value = c.f[0];
+  auto* y = static_cast<float*>(c.out[0]);
+#pragma omp simd
+  for (int64_t i = 0; i < c.n; ++i) y[i] = value;
+}
+// x, the whole smaller tensor; i: the address of its TileView. Copies or fills one run of the innermost dimension at a
+// time.
+void tile_broadcast(const TileCall& c) {
+  const TileView& view = *reinterpret_cast<const TileView*>(c.i[0]);
+  const auto* x = static_cast<const float*>(c.in[0]);
+  auto* y = static_cast<float*>(c.out[0]);
+  const int last = view.rank - 1;
+  int64_t index[TileView::kMostDims], at = 0, rest = c.first;
+  for (int d = last; d >= 0; --d) {
+    index[d] = rest % view.extent[d];
+    rest /= view.extent[d];
+    at += index[d] * view.stride[d];
+  }
+  for (int64_t done = 0; done < c.n;) {
+    int64_t run = view.extent[last] - index[last];
+    if (run > c.n - done) run = c.n - done;
+    if (view.stride[last] == 1) {
+      for (int64_t i = 0; i < run; ++i) y[done + i] = x[at + i];
+    } else {
+      const float value = x[at];
+      for (int64_t i = 0; i < run; ++i) y[done + i] = value;
+    }
+    done += run;
+    at -= index[last] * view.stride[last];
+    index[last] = 0;
+    for (int d = last - 1; d >= 0; --d) {
+      at += view.stride[d];
+      if (++index[d] < view.extent[d]) break;
+      at -= view.stride[d] * index[d];
+      index[d] = 0;
+    }
+  }
 }
 void tile_scale(const TileCall& c) {  // x, s
   const float s = scalar(c, 1);
@@ -81,10 +134,6 @@ void tile_relu_grad_any(const TileCall& c) {  // dy, and x, or y if it is on the
   });
 }
 
-// exp(x) - 1 for x <= 0 as tanh(x/2) * (exp(x) + 1), which near 0 avoids the difference of nearly equal values.
-inline float exp_minus_one(float x) {
-  return tanh_of(0.5F * x) * (exp_of(x) + 1.0F);
-}
 void tile_elu(const TileCall& c) {  // f: alpha
   const float alpha = c.f[0];
   map1(c, [=](float x) {

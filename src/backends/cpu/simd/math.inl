@@ -87,18 +87,43 @@ inline float log_one_plus(float e) {
   return log_of(u) + (e - (u - 1.0F)) / u;
 }
 
-// The cumulative distribution function of the standard normal, 0.5 * erfc(-x / sqrt(2)).
-inline float normal_cdf(float x) {
-  const float t = x * 0.70710678118654752F;
-  const float a = __builtin_fabsf(t);
-  const float z = t * t;
+// log of any float: -infinity of 0, NaN of negative numbers.
+inline float log_any(float x) {
+  const bool subnormal = x < 0x1p-126F;
+  const float y = log_of(subnormal ? x * 0x1p25F : x) - (subnormal ? 17.328679513998632F : 0.0F);
+  const float finite = x < __builtin_inff() ? y : x;
+  return x > 0.0F ? finite : x == 0.0F ? -__builtin_inff() : __builtin_nanf("");
+}
+
+// log(1 + x) for any x, corrected as in log_one_plus.
+inline float log1p_of(float x) {
+  const float u = 1.0F + x;
+  const float y = log_any(u);
+  return u > 0.0F && u < __builtin_inff() ? y + (x - (u - 1.0F)) / u : y;
+}
+
+// exp(x) - 1 as tanh(x/2) * (exp(x) + 1), which near 0 avoids the difference of nearly equal values.
+inline float exp_minus_one(float x) {
+  return tanh_of(0.5F * x) * (exp_of(x) + 1.0F);
+}
+
+// log(1 + exp(x)), from the exponential of a negative argument only.
+inline float softplus_of(float x) {
+  return (x > 0.0F ? x : 0.0F) + log_one_plus(exp_of(-__builtin_fabsf(x)));
+}
+
+// erf(t) / t for |t| < 1; z is t * t.
+inline float erf_ratio(float z) {
   float s = fused_multiply_add(7.853861353153693e-5F, z, -8.010193625184903e-4F);
   s = fused_multiply_add(s, z, 5.188327685732524e-3F);
   s = fused_multiply_add(s, z, -2.685381193529856e-2F);
   s = fused_multiply_add(s, z, 1.128358514861418e-1F);
   s = fused_multiply_add(s, z, -3.761262582423300e-1F);
-  s = fused_multiply_add(s, z, 1.128379165726710e+0F);
-  const float small = fused_multiply_add(0.5F * t, s, 0.5F);
+  return fused_multiply_add(s, z, 1.128379165726710e+0F);
+}
+
+// erfc(a) for a >= 1; z is a * a.
+inline float erfc_tail(float a, float z) {
   const float q = 1.0F / (a > 1.0F ? a : 1.0F);
   const float y = q * q;
   float m = fused_multiply_add(2.326819970068386e-2F, y, -1.387039388740657e-1F);
@@ -116,7 +141,47 @@ inline float normal_cdf(float x) {
   f = fused_multiply_add(f, y, 4.218463358204948e-1F);
   f = fused_multiply_add(f, y, -2.820767439740514e-1F);
   f = fused_multiply_add(f, y, 5.641895067754075e-1F);
-  const float tail = 0.5F * exp_of(-z) * q * (a < 2.0F ? m : f);  // 0.5 * erfc(a)
+  return exp_of(-z) * q * (a < 2.0F ? m : f);
+}
+
+inline float erf_of(float x) {
+  const float a = __builtin_fabsf(x), z = x * x;
+  const float large = 1.0F - erfc_tail(a, z);
+  return a < 1.0F ? x * erf_ratio(z) : x < 0.0F ? -large : large;
+}
+
+// The cumulative distribution function of the standard normal, 0.5 * erfc(-x / sqrt(2)).
+inline float normal_cdf(float x) {
+  const float t = x * 0.70710678118654752F;
+  const float a = __builtin_fabsf(t);
+  const float z = t * t;
+  const float small = fused_multiply_add(0.5F * t, erf_ratio(z), 0.5F);
+  const float tail = 0.5F * erfc_tail(a, z);
   const float large = t < 0 ? tail : 1.0F - tail;
   return a < 1.0F ? small : large;
+}
+
+// M. Giles, "Approximating the erfinv function", 2011.
+inline float erfinv_of(float x) {
+  const float w = -log1p_of(-x * x);
+  const float c = w - 2.5F;
+  float p = fused_multiply_add(2.81022636e-08F, c, 3.43273939e-07F);
+  p = fused_multiply_add(p, c, -3.5233877e-06F);
+  p = fused_multiply_add(p, c, -4.39150654e-06F);
+  p = fused_multiply_add(p, c, 0.00021858087F);
+  p = fused_multiply_add(p, c, -0.00125372503F);
+  p = fused_multiply_add(p, c, -0.00417768164F);
+  p = fused_multiply_add(p, c, 0.246640727F);
+  p = fused_multiply_add(p, c, 1.50140941F);
+  const float t = __builtin_sqrtf(w) - 3.0F;
+  float q = fused_multiply_add(-0.000200214257F, t, 0.000100950558F);
+  q = fused_multiply_add(q, t, 0.00134934322F);
+  q = fused_multiply_add(q, t, -0.00367342844F);
+  q = fused_multiply_add(q, t, 0.00573950773F);
+  q = fused_multiply_add(q, t, -0.0076224613F);
+  q = fused_multiply_add(q, t, 0.00943887047F);
+  q = fused_multiply_add(q, t, 1.00167406F);
+  q = fused_multiply_add(q, t, 2.83297682F);
+  const float y = (w < 5.0F ? p : q) * x;
+  return __builtin_fabsf(x) == 1.0F ? x * __builtin_inff() : y;
 }

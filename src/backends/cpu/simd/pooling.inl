@@ -1,5 +1,5 @@
-// Pooling over NHWC images; the inner loop runs over channels. Windows are clipped at the image's border, so padding is
-// never the maximum and is not counted in an average.
+// Pooling over NHWC and NDHWC images; the inner loop runs over channels. Windows are clipped at the image's border, so
+// padding is never the maximum and is not counted in an average.
 
 inline int64_t smaller(int64_t a, int64_t b) {
   return a < b ? a : b;
@@ -23,19 +23,36 @@ inline Span covering(int64_t i, int64_t stride, int64_t pad, int64_t extent, int
   return {first, smaller(p / stride + 1, outputs)};
 }
 
+// The windows of one row of results, or the results that a row of the image lies under: planes and rows.
+struct RowSpans {
+  Span planes, rows;
+
+  int64_t count() const { return (planes.end - planes.begin) * (rows.end - rows.begin); }
+};
+inline RowSpans row_windows(const Window& w, int64_t row) {
+  return {window_span(row / w.oh % w.od, w.sd, w.front, w.kd, w.d), window_span(row % w.oh, w.sh, w.top, w.kh, w.h)};
+}
+inline RowSpans row_coverings(const Window& w, int64_t row) {
+  return {covering(row / w.h % w.d, w.sd, w.front, w.kd, w.od), covering(row % w.h, w.sh, w.top, w.kh, w.oh)};
+}
+inline int64_t length(Span span) {
+  return span.end - span.begin;
+}
+
 // Loops that write the index (one byte per element) set simdlen(16). Otherwise the compiler vectorises for a full
-// vector of bytes (64 lanes), and a tensor of 16 channels runs in the scalar remainder.
+// vector of bytes (64 lanes), and a tensor of 16 channels runs in the scalar remainder. Windows of more than 255
+// elements have an index of four bytes.
 
 // A window that lies fully inside the image, with a size known at compile time, so that the maximum stays in registers.
-template <int KH, int KW>
-inline void max_window(const float* x, int64_t row, int64_t c, float* y, uint8_t* index) {
+template <int KD, int KH, int KW>
+inline void max_window(const float* x, int64_t plane, int64_t row, int64_t c, float* y, uint8_t* index) {
 #pragma omp simd simdlen(16)
   for (int64_t i = 0; i < c; ++i) {
     float best = x[i];
     int32_t at = 0;
 #pragma GCC unroll 9
-    for (int p = 1; p < KH * KW; ++p) {
-      const float v = x[(p / KW) * row + (p % KW) * c + i];
+    for (int p = 1; p < KD * KH * KW; ++p) {
+      const float v = x[(p / (KH * KW)) * plane + (p / KW % KH) * row + (p % KW) * c + i];
       at = v > best ? p : at;
       best = v > best ? v : best;
     }
@@ -44,48 +61,65 @@ inline void max_window(const float* x, int64_t row, int64_t c, float* y, uint8_t
   }
 }
 
-inline void max_window_any(const Window& w, const float* image, Span rows, Span columns, int64_t top, int64_t left,
-                           float* y, uint8_t* index) {
+template <typename Index>
+inline void max_window_any(const Window& w, const float* image, int64_t row, int64_t ox, float* y, Index* index) {
+  const RowSpans spans = row_windows(w, row);
+  const Span columns = window_span(ox, w.sw, w.left, w.kw, w.w);
+  const int64_t front = row / w.oh % w.od * w.sd - w.front, top = row % w.oh * w.sh - w.top, left = ox * w.sw - w.left;
   bool first = true;
-  for (int64_t iy = rows.begin; iy < rows.end; ++iy) {
-    for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
-      const float* x = image + (iy * w.w + ix) * w.c;
-      const auto position = static_cast<uint8_t>((iy - top) * w.kw + (ix - left));
-      if (first) {
-        for (int64_t i = 0; i < w.c; ++i) y[i] = x[i];
-        for (int64_t i = 0; i < w.c; ++i) index[i] = position;
-        first = false;
-        continue;
-      }
+  for (int64_t iz = spans.planes.begin; iz < spans.planes.end; ++iz) {
+    for (int64_t iy = spans.rows.begin; iy < spans.rows.end; ++iy) {
+      for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
+        const float* x = image + ((iz * w.h + iy) * w.w + ix) * w.c;
+        const auto position = static_cast<Index>(((iz - front) * w.kh + iy - top) * w.kw + ix - left);
+        if (first) {
+          for (int64_t i = 0; i < w.c; ++i) y[i] = x[i];
+          for (int64_t i = 0; i < w.c; ++i) index[i] = position;
+          first = false;
+          continue;
+        }
 #pragma omp simd simdlen(16)
-      for (int64_t i = 0; i < w.c; ++i) {
-        const bool wins = x[i] > y[i];
-        index[i] = wins ? position : index[i];
-        y[i] = wins ? x[i] : y[i];
+        for (int64_t i = 0; i < w.c; ++i) {
+          const bool wins = x[i] > y[i];
+          index[i] = wins ? position : index[i];
+          y[i] = wins ? x[i] : y[i];
+        }
       }
     }
   }
 }
 
-void max_pool(const Window& w, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end) {
+// Returns whether a window of a common size lies inside the image, and then computes it.
+inline bool max_window_inside(const Window& w, const float* image, const RowSpans& spans, Span columns, float* y,
+                              uint8_t* index) {
+  if (spans.count() != w.kd * w.kh || length(columns) != w.kw) return false;
+  const float* from = image + ((spans.planes.begin * w.h + spans.rows.begin) * w.w + columns.begin) * w.c;
+  const int64_t row = w.w * w.c, plane = w.h * row;
+  if (w.kd == 1 && w.kh == 2 && w.kw == 2) {
+    max_window<1, 2, 2>(from, plane, row, w.c, y, index);
+  } else if (w.kd == 1 && w.kh == 3 && w.kw == 3) {
+    max_window<1, 3, 3>(from, plane, row, w.c, y, index);
+  } else if (w.kd == 2 && w.kh == 2 && w.kw == 2) {
+    max_window<2, 2, 2>(from, plane, row, w.c, y, index);
+  } else {
+    return false;
+  }
+  return true;
+}
+inline bool max_window_inside(const Window&, const float*, const RowSpans&, Span, float*, int32_t*) {
+  return false;
+}
+
+template <typename Index>
+void max_pool(const Window& w, const float* x, float* y, Index* index, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const float* image = x + (r / w.oh) * w.h * w.w * w.c;
-    const int64_t top = (r % w.oh) * w.sh - w.top;
-    const Span rows = window_span(r % w.oh, w.sh, w.top, w.kh, w.h);
+    const float* image = x + r / (w.od * w.oh) * w.d * w.h * w.w * w.c;
+    const RowSpans spans = row_windows(w, r);
     for (int64_t ox = 0; ox < w.ow; ++ox) {
       float* to = y + (r * w.ow + ox) * w.c;
-      uint8_t* at = index + (r * w.ow + ox) * w.c;
-      const int64_t left = ox * w.sw - w.left;
+      Index* at = index + (r * w.ow + ox) * w.c;
       const Span columns = window_span(ox, w.sw, w.left, w.kw, w.w);
-      const bool inside = rows.end - rows.begin == w.kh && columns.end - columns.begin == w.kw;
-      const float* from = image + (rows.begin * w.w + columns.begin) * w.c;
-      if (inside && w.kh == 2 && w.kw == 2) {
-        max_window<2, 2>(from, w.w * w.c, w.c, to, at);
-      } else if (inside && w.kh == 3 && w.kw == 3) {
-        max_window<3, 3>(from, w.w * w.c, w.c, to, at);
-      } else {
-        max_window_any(w, image, rows, columns, top, left, to, at);
-      }
+      if (!max_window_inside(w, image, spans, columns, to, at)) max_window_any(w, image, r, ox, to, at);
     }
   }
 }
@@ -94,32 +128,37 @@ inline void zero(float* x, int64_t n) {
   for (int64_t i = 0; i < n; ++i) x[i] = 0.0F;
 }
 
-inline void take_if(const float* dy, const uint8_t* index, int32_t position, int64_t c, float* dx) {
+template <typename Index>
+inline void take_if(const float* dy, const Index* index, int32_t position, int64_t c, float* dx) {
 #pragma omp simd simdlen(16)
   for (int64_t i = 0; i < c; ++i) dx[i] = static_cast<int32_t>(index[i]) == position ? dy[i] : 0.0F;
 }
 
-void max_pool_grad(const Window& w, const float* dy, const uint8_t* index, float* dx, int64_t begin, int64_t end) {
+template <typename Index>
+void max_pool_grad(const Window& w, const float* dy, const Index* index, float* dx, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t image = r / w.h, iy = r % w.h;
-    const Span rows = covering(iy, w.sh, w.top, w.kh, w.oh);
+    const int64_t image = r / (w.d * w.h), iz = r / w.h % w.d, iy = r % w.h;
+    const RowSpans spans = row_coverings(w, r);
     for (int64_t ix = 0; ix < w.w; ++ix) {
       float* to = dx + (r * w.w + ix) * w.c;
       const Span columns = covering(ix, w.sw, w.left, w.kw, w.ow);
       bool first = true;
-      for (int64_t oy = rows.begin; oy < rows.end; ++oy) {
-        for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
-          const int64_t at = ((image * w.oh + oy) * w.ow + ox) * w.c;
-          const auto position = static_cast<int32_t>((iy + w.top - oy * w.sh) * w.kw + (ix + w.left - ox * w.sw));
-          const float* d = dy + at;
-          const uint8_t* p = index + at;
-          if (first) {
-            take_if(d, p, position, w.c, to);
-            first = false;
-            continue;
-          }
+      for (int64_t oz = spans.planes.begin; oz < spans.planes.end; ++oz) {
+        for (int64_t oy = spans.rows.begin; oy < spans.rows.end; ++oy) {
+          const int64_t lines = (iz + w.front - oz * w.sd) * w.kh + iy + w.top - oy * w.sh;
+          for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
+            const int64_t at = (((image * w.od + oz) * w.oh + oy) * w.ow + ox) * w.c;
+            const auto position = static_cast<int32_t>(lines * w.kw + (ix + w.left - ox * w.sw));
+            const float* d = dy + at;
+            const Index* p = index + at;
+            if (first) {
+              take_if(d, p, position, w.c, to);
+              first = false;
+              continue;
+            }
 #pragma omp simd simdlen(16)
-          for (int64_t i = 0; i < w.c; ++i) to[i] += static_cast<int32_t>(p[i]) == position ? d[i] : 0.0F;
+            for (int64_t i = 0; i < w.c; ++i) to[i] += static_cast<int32_t>(p[i]) == position ? d[i] : 0.0F;
+          }
         }
       }
       if (first) zero(to, w.c);
@@ -127,20 +166,48 @@ void max_pool_grad(const Window& w, const float* dy, const uint8_t* index, float
   }
 }
 
+constexpr int64_t kManyElements = 64;  // more would lose bits in a float sum
+
+// The mean of a large window, summed in double.
+inline void mean_of_many(const Window& w, const float* image, const RowSpans& spans, Span columns, float* y) {
+  constexpr int64_t kBlock = 64;
+  const auto count = static_cast<double>(spans.count() * length(columns));
+  for (int64_t first = 0; first < w.c; first += kBlock) {
+    const int64_t width = smaller(kBlock, w.c - first);
+    double sum[kBlock] = {};
+    for (int64_t iz = spans.planes.begin; iz < spans.planes.end; ++iz) {
+      for (int64_t iy = spans.rows.begin; iy < spans.rows.end; ++iy) {
+        for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
+          const float* from = image + ((iz * w.h + iy) * w.w + ix) * w.c + first;
+#pragma omp simd
+          for (int64_t i = 0; i < width; ++i) sum[i] += static_cast<double>(from[i]);
+        }
+      }
+    }
+    for (int64_t i = 0; i < width; ++i) y[first + i] = static_cast<float>(sum[i] / count);
+  }
+}
+
 void avg_pool(const Window& w, const float* x, float* y, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const float* image = x + (r / w.oh) * w.h * w.w * w.c;
-    const Span rows = window_span(r % w.oh, w.sh, w.top, w.kh, w.h);
+    const float* image = x + r / (w.od * w.oh) * w.d * w.h * w.w * w.c;
+    const RowSpans spans = row_windows(w, r);
     for (int64_t ox = 0; ox < w.ow; ++ox) {
       float* to = y + (r * w.ow + ox) * w.c;
       const Span columns = window_span(ox, w.sw, w.left, w.kw, w.w);
-      const auto count = static_cast<float>((rows.end - rows.begin) * (columns.end - columns.begin));
+      const auto count = static_cast<float>(spans.count() * length(columns));
+      if (w.kd * w.kh * w.kw > kManyElements) {
+        mean_of_many(w, image, spans, columns, to);
+        continue;
+      }
       zero(to, w.c);
-      for (int64_t iy = rows.begin; iy < rows.end; ++iy) {
-        for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
-          const float* from = image + (iy * w.w + ix) * w.c;
+      for (int64_t iz = spans.planes.begin; iz < spans.planes.end; ++iz) {
+        for (int64_t iy = spans.rows.begin; iy < spans.rows.end; ++iy) {
+          for (int64_t ix = columns.begin; ix < columns.end; ++ix) {
+            const float* from = image + ((iz * w.h + iy) * w.w + ix) * w.c;
 #pragma omp simd
-          for (int64_t i = 0; i < w.c; ++i) to[i] += from[i];
+            for (int64_t i = 0; i < w.c; ++i) to[i] += from[i];
+          }
         }
       }
 #pragma omp simd
@@ -151,20 +218,21 @@ void avg_pool(const Window& w, const float* x, float* y, int64_t begin, int64_t 
 
 void avg_pool_grad(const Window& w, const float* dy, float* dx, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t image = r / w.h;
-    const Span rows = covering(r % w.h, w.sh, w.top, w.kh, w.oh);
+    const RowSpans spans = row_coverings(w, r);
     for (int64_t ix = 0; ix < w.w; ++ix) {
       float* to = dx + (r * w.w + ix) * w.c;
       const Span columns = covering(ix, w.sw, w.left, w.kw, w.ow);
       zero(to, w.c);
-      for (int64_t oy = rows.begin; oy < rows.end; ++oy) {
-        const Span high = window_span(oy, w.sh, w.top, w.kh, w.h);
-        for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
-          const Span wide = window_span(ox, w.sw, w.left, w.kw, w.w);
-          const auto count = static_cast<float>((high.end - high.begin) * (wide.end - wide.begin));
-          const float* d = dy + ((image * w.oh + oy) * w.ow + ox) * w.c;
+      for (int64_t oz = spans.planes.begin; oz < spans.planes.end; ++oz) {
+        for (int64_t oy = spans.rows.begin; oy < spans.rows.end; ++oy) {
+          const int64_t row = (r / (w.d * w.h) * w.od + oz) * w.oh + oy;
+          const int64_t lines = row_windows(w, row).count();
+          for (int64_t ox = columns.begin; ox < columns.end; ++ox) {
+            const auto count = static_cast<float>(lines * length(window_span(ox, w.sw, w.left, w.kw, w.w)));
+            const float* d = dy + (row * w.ow + ox) * w.c;
 #pragma omp simd
-          for (int64_t i = 0; i < w.c; ++i) to[i] += d[i] / count;
+            for (int64_t i = 0; i < w.c; ++i) to[i] += d[i] / count;
+          }
         }
       }
     }

@@ -30,10 +30,11 @@ void softmax_grad(const float* dy, const float* y, float* dx, int64_t rows, int6
   }
 }
 
+// With `rms` the mean is taken as 0.
 void layer_norm(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* rstd, int64_t rows,
-                int64_t k, double epsilon) {
+                int64_t k, double epsilon, bool rms) {
   for (int64_t r = 0; r < rows; ++r, x += k, y += k) {
-    const double center = sum(x, k) / static_cast<double>(k);
+    const double center = rms ? 0 : sum(x, k) / static_cast<double>(k);
     double squares = 0;
 #pragma omp simd reduction(+ : squares)
     for (int64_t i = 0; i < k; ++i) {
@@ -60,7 +61,7 @@ void layer_norm(const float* x, const float* gamma, const float* beta, float* y,
 }
 
 void layer_norm_input_grad(const float* dy, const float* x, const float* mean, const float* rstd, const float* gamma,
-                           float* dx, int64_t rows, int64_t k) {
+                           float* dx, int64_t rows, int64_t k, bool rms) {
   for (int64_t r = 0; r < rows; ++r, dy += k, x += k, dx += k) {
     const float m = mean[r], s = rstd[r];
     double total = 0, against = 0;
@@ -70,7 +71,7 @@ void layer_norm_input_grad(const float* dy, const float* x, const float* mean, c
       total += static_cast<double>(d);
       against += static_cast<double>(d) * static_cast<double>((x[i] - m) * s);
     }
-    const auto shift = static_cast<float>(total / static_cast<double>(k));
+    const auto shift = rms ? 0.0F : static_cast<float>(total / static_cast<double>(k));
     const auto slope = static_cast<float>(against / static_cast<double>(k));
 #pragma omp simd
     for (int64_t i = 0; i < k; ++i) {

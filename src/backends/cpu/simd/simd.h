@@ -14,6 +14,14 @@ namespace plimsoll::engine::cpu {
 // One element-wise instruction over `n` consecutive elements. Channel vectors are expanded to the tile's length;
 // scalars are a pointer to one element. An output may have the same address as an input, but must not overlap it
 // partially.
+// How a smaller tensor is repeated to the shape of a program: for each dimension of that shape its extent, and the
+// stride of the smaller tensor (0 where it is repeated). The innermost stride is 0 or 1.
+struct TileView {
+  static constexpr int kMostDims = 8;
+  int rank = 0;
+  int64_t extent[kMostDims] = {}, stride[kMostDims] = {};
+};
+
 struct TileCall {
   const void* in[8];
   void* out[3];
@@ -27,16 +35,17 @@ using TileFunction = void (*)(const TileCall&);
 enum class TileOp : uint8_t {
 #define UNARY(name, ...) k_##name,
 #define BINARY(name, ...) k_##name,
+#define TERNARY(name, ...) k_##name,
 #define INSTRUCTION(name) k_##name,
 #include "backends/cpu/fused/ops.inl"
   kCount
 };
 
-// A 2-D pooling window over NHWC images.
+// A pooling window over NDHWC images; images without depth have depth 1.
 struct Window {
-  int64_t n, h, w, c;  // the input
-  int64_t oh, ow;      // the output
-  int64_t kh, kw, sh, sw, top, left;
+  int64_t n, d, h, w, c;  // the input
+  int64_t od, oh, ow;     // the output
+  int64_t kd, kh, kw, sd, sh, sw, front, top, left;
 };
 
 // c[m x n] (+)= a[m x k] * b[k x n] for one block, from packed panels; see gemm.inl.
@@ -60,19 +69,23 @@ constexpr int64_t kWinogradRows = 2, kWinogradColumns = 4;  // results per tile
 constexpr int64_t kWinogradPositions = (kWinogradRows + 2) * (kWinogradColumns + 2);
 
 // The tiles of a 3x3 convolution's result and the image they are computed from; see winograd.inl. Channel counts are
-// multiples of 16.
+// multiples of 16. In an image with depth, a tile lies in one plane of the result and is computed from kd planes, whose
+// channels count as kd * c channels of one image.
 struct WinogradTiles {
   int64_t h, w, c;    // the image
   int64_t oh, ow, o;  // the result
   int64_t top, left;  // zero padding around the image
-  int64_t capacity;   // number of tiles a buffer of transformed tiles can hold; a multiple of gemm_mr
+  int64_t d, od, kd, front;
+  int64_t capacity;  // number of tiles a buffer of transformed tiles can hold; a multiple of gemm_mr
+
+  int64_t k() const { return kd * c; }
 };
 
-// Weights [3][3][k][n]. If `turned`, for the input gradient, weights [3][3][n][k] rotated by 180 degrees (read from the
-// last tap to the first).
+// Weights [kd][3][3][c][n]. If `turned`, for the input gradient, weights [kd][3][3][n][c] rotated by 180 degrees (read
+// from the last tap to the first).
 struct WinogradWeights {
   const float* w;
-  int64_t k, n;
+  int64_t kd, c, n;
   bool turned;
 };
 
@@ -102,6 +115,8 @@ struct PointwiseProduct {
   bool stream;  // as in WinogradResult
 };
 
+enum class ReduceKind : uint8_t { kSum, kMax, kMin, kProd };  // a NaN among the elements gives a NaN
+
 struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
@@ -121,7 +136,7 @@ struct Simd {
                                int64_t count, float* z, float* sums);
   void (*winograd_accumulate)(const WinogradTiles&, const float* v, const float* z, int64_t width, int64_t count,
                               float* sums);
-  void (*winograd_weight_grad)(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw);
+  void (*winograd_weight_grad)(const WinogradTiles&, const float* sums, int64_t channel, int64_t width, float* dw);
 
   void (*few_channel_weight_grad)(const FewChannelRows&, const float* dy, float* sums, float* bias_sums);
   void (*pointwise_panels)(const float* w, int64_t k, int64_t n, bool turned, float* panels);
@@ -130,11 +145,14 @@ struct Simd {
   void (*pointwise_weight_grad)(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
                                 float* bias_sums);
 
-  // Output rows [begin, end) of n * oh.
+  // Output rows [begin, end) of n * od * oh. The _wide functions have an index of four bytes per element.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);
+  void (*max_pool_wide)(const Window&, const float* x, float* y, int32_t* index, int64_t begin, int64_t end);
   void (*avg_pool)(const Window&, const float* x, float* y, int64_t begin, int64_t end);
-  // Input rows [begin, end) of n * h. Every element of dx is written exactly once.
+  // Input rows [begin, end) of n * d * h. Every element of dx is written exactly once.
   void (*max_pool_grad)(const Window&, const float* dy, const uint8_t* index, float* dx, int64_t begin, int64_t end);
+  void (*max_pool_grad_wide)(const Window&, const float* dy, const int32_t* index, float* dx, int64_t begin,
+                             int64_t end);
   void (*avg_pool_grad)(const Window&, const float* dy, float* dx, int64_t begin, int64_t end);
   // Images [begin, end) of n, `positions` pixels each.
   void (*global_avg_pool)(const float* x, float* y, int64_t positions, int64_t c, int64_t begin, int64_t end);
@@ -148,14 +166,22 @@ struct Simd {
   double (*sum_of_squares)(const float* x, int64_t n);
   double (*sum_of_magnitudes)(const float* x, int64_t n);
   double (*dot)(const float* x, const float* y, int64_t n);
+  double (*reduce_run)(ReduceKind kind, const float* x, int64_t n);
+  // Combines `rows` rows of `width` columns, `stride` elements apart, into one result per column.
+  void (*reduce_rows)(ReduceKind kind, const float* x, int64_t stride, int64_t rows, int64_t width, double* results);
+  // For each of `width` columns, the first row with the largest sign * x. Columns are at most 256.
+  void (*arg_extreme)(float sign, const float* x, int64_t stride, int64_t rows, int64_t width, int32_t* index);
+  // to[r * to_stride + c] = from[c * from_stride + r]
+  void (*transpose)(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
+                    int64_t columns);
 
   // Rows of k elements.
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t k);
   void (*softmax_grad)(const float* dy, const float* y, float* dx, int64_t rows, int64_t k);
   void (*layer_norm)(const float* x, const float* gamma, const float* beta, float* y, float* mean, float* rstd,
-                     int64_t rows, int64_t k, double epsilon);
+                     int64_t rows, int64_t k, double epsilon, bool rms);
   void (*layer_norm_input_grad)(const float* dy, const float* x, const float* mean, const float* rstd,
-                                const float* gamma, float* dx, int64_t rows, int64_t k);
+                                const float* gamma, float* dx, int64_t rows, int64_t k, bool rms);
   // Adds dy * xhat and dy, summed over `rows` rows that are `stride` elements apart, to the doubles. Covers columns [0,
   // c).
   void (*layer_norm_param_grad)(const float* dy, const float* x, const float* mean, const float* rstd, int64_t rows,

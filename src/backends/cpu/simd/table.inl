@@ -4,6 +4,7 @@ namespace {
 // The order matters: each file uses functions of the files before it.
 // clang-format off
 #include "backends/cpu/simd/math.inl"
+#include "backends/cpu/simd/trigonometry.inl"
 #include "backends/cpu/simd/elementwise.inl"
 #include "backends/cpu/simd/optimizer.inl"
 #include "backends/cpu/simd/random.inl"
@@ -13,6 +14,7 @@ namespace {
 #include "backends/cpu/simd/winograd.inl"
 #include "backends/cpu/simd/few_channels.inl"
 #include "backends/cpu/simd/reduce.inl"
+#include "backends/cpu/simd/transpose.inl"
 #include "backends/cpu/simd/rows.inl"
 #include "backends/cpu/simd/loss.inl"
 // clang-format on
@@ -25,6 +27,7 @@ extern const Simd kSimd = {
         {
 #define UNARY(name, ...) tile_##name,
 #define BINARY(name, ...) tile_##name,
+#define TERNARY(name, ...) tile_##name,
 #define INSTRUCTION(name) tile_##name,
 #include "backends/cpu/fused/ops.inl"
         },
@@ -42,9 +45,11 @@ extern const Simd kSimd = {
     .pointwise_panels = pointwise_panels,
     .pointwise_forward = pointwise_forward,
     .pointwise_weight_grad = pointwise_weight_grad,
-    .max_pool = max_pool,
+    .max_pool = max_pool<uint8_t>,
+    .max_pool_wide = max_pool<int32_t>,
     .avg_pool = avg_pool,
-    .max_pool_grad = max_pool_grad,
+    .max_pool_grad = max_pool_grad<uint8_t>,
+    .max_pool_grad_wide = max_pool_grad<int32_t>,
     .avg_pool_grad = avg_pool_grad,
     .global_avg_pool = global_avg_pool,
     .global_max_pool = global_max_pool,
@@ -54,6 +59,10 @@ extern const Simd kSimd = {
     .sum_of_squares = sum_of_squares,
     .sum_of_magnitudes = sum_of_magnitudes,
     .dot = dot,
+    .reduce_run = reduce_run,
+    .reduce_rows = reduce_rows,
+    .arg_extreme = arg_extreme,
+    .transpose = transpose,
     .softmax = softmax,
     .softmax_grad = softmax_grad,
     .layer_norm = layer_norm,

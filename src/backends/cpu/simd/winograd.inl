@@ -82,7 +82,7 @@ inline Line<3> weight_grad_row(const Line<6>& m) {
 }
 
 struct TilePlace {
-  int64_t image, row, column;  // position of the tile's first result
+  int64_t image, row, column;  // position of the tile's first result; `image` counts the planes of the result
 };
 inline TilePlace place_of(const WinogradTiles& t, int64_t tile) {
   const int64_t across = (t.ow + kTileColumns - 1) / kTileColumns, down = (t.oh + kTileRows - 1) / kTileRows;
@@ -91,18 +91,21 @@ inline TilePlace place_of(const WinogradTiles& t, int64_t tile) {
 
 // v = transformed tiles of the image, all channels.
 void winograd_image(const WinogradTiles& t, const float* x, int64_t first, int64_t count, float* v) {
-  const int64_t stride = t.capacity * t.c;
-  for (int64_t i = 0; i < count; ++i) {
-    const TilePlace at = place_of(t, first + i);
-    const int64_t row = at.row - t.top, column = at.column - t.left;
-    const bool inside = row >= 0 && row + kRowsUnder <= t.h && column >= 0 && column + kColumnsUnder <= t.w;
-    const float* corner = x + ((at.image * t.h + row) * t.w + column) * t.c;
+  const int64_t stride = t.capacity * t.k();
+  for (int64_t i = 0; i < count * t.kd; ++i) {  // a plane of a tile at a time
+    const TilePlace at = place_of(t, first + i / t.kd);
+    const int64_t plane = at.image % t.od - t.front + i % t.kd, row = at.row - t.top, column = at.column - t.left;
+    const bool plane_inside = plane >= 0 && plane < t.d;
+    const bool inside =
+        plane_inside && row >= 0 && row + kRowsUnder <= t.h && column >= 0 && column + kColumnsUnder <= t.w;
+    const float* corner = x + (((at.image / t.od * t.d + plane) * t.h + row) * t.w + column) * t.c;
     for (int64_t c = 0; c < t.c; c += kLanes) {
       Line<4> columns[kColumnsUnder];
       for (int64_t s = 0; s < kColumnsUnder; ++s) {
         Line<4> d;
         for (int64_t r = 0; r < kRowsUnder; ++r) {
-          const bool there = inside || (row + r >= 0 && row + r < t.h && column + s >= 0 && column + s < t.w);
+          const bool there =
+              inside || (plane_inside && row + r >= 0 && row + r < t.h && column + s >= 0 && column + s < t.w);
           d.v[r] = there ? load(corner + (r * t.w + s) * t.c + c) : spread(0.0F);
         }
         columns[s] = image_column(d);
@@ -191,10 +194,12 @@ void winograd_result(const WinogradTiles& t, const float* m, int64_t channel, in
   _mm_sfence();  // orders the non-temporal stores before other threads read y
 }
 
-// u = transformed weights, one panel [k][column] per position, from w[tap][k][column]. For the input gradient the
-// weights are rotated by 180 degrees.
+// u = transformed weights, one panel [k][column] per position, from w[plane][tap][channel][column], k = (plane,
+// channel). For the input gradient the weights are rotated by 180 degrees.
 void winograd_weights(const WinogradWeights& w, int64_t column, int64_t width, float* u) {
-  for (int64_t k = 0; k < w.k; ++k)
+  const int64_t depth = w.kd * w.c;
+  for (int64_t k = 0; k < depth; ++k) {
+    const int64_t channel = k % w.c, first_tap = 9 * (w.turned ? w.kd - 1 - k / w.c : k / w.c);
     for (int64_t j = 0; j < width; j += kLanes) {
       Line<4> columns[3];
       for (int64_t s = 0; s < 3; ++s) {
@@ -203,10 +208,11 @@ void winograd_weights(const WinogradWeights& w, int64_t column, int64_t width, f
           const int64_t tap = 3 * r + s;
           if (w.turned) {
             float gathered[kLanes];
-            for (int64_t l = 0; l < kLanes; ++l) gathered[l] = w.w[((8 - tap) * w.n + column + j + l) * w.k + k];
+            for (int64_t l = 0; l < kLanes; ++l)
+              gathered[l] = w.w[((first_tap + 8 - tap) * w.n + column + j + l) * w.c + channel];
             g.v[r] = load(gathered);
           } else {
-            g.v[r] = load(w.w + (tap * w.k + k) * w.n + column + j);
+            g.v[r] = load(w.w + ((first_tap + tap) * w.c + channel) * w.n + column + j);
           }
         }
         columns[s] = weight_column(g);
@@ -214,23 +220,25 @@ void winograd_weights(const WinogradWeights& w, int64_t column, int64_t width, f
       for (int64_t r = 0; r < kRowsUnder; ++r) {
         const Line<6> done = weight_row({{columns[0].v[r], columns[1].v[r], columns[2].v[r]}});
         for (int64_t s = 0; s < kColumnsUnder; ++s)
-          store(u + ((kColumnsUnder * r + s) * w.k + k) * width + j, done.v[s]);
+          store(u + ((kColumnsUnder * r + s) * depth + k) * width + j, done.v[s]);
       }
     }
+  }
 }
 
-void winograd_weight_grad(const float* sums, int64_t c, int64_t o, int64_t channel, int64_t width, float* dw) {
-  for (int64_t k = 0; k < c; ++k)
+void winograd_weight_grad(const WinogradTiles& t, const float* sums, int64_t channel, int64_t width, float* dw) {
+  for (int64_t k = 0; k < t.k(); ++k)
     for (int64_t j = 0; j < width; j += kLanes) {
       Line<3> rows[kRowsUnder];
       for (int64_t r = 0; r < kRowsUnder; ++r) {
         Line<6> m;
-        for (int64_t s = 0; s < kColumnsUnder; ++s) m.v[s] = load(sums + ((kColumnsUnder * r + s) * c + k) * width + j);
+        for (int64_t s = 0; s < kColumnsUnder; ++s) m.v[s] = load(sums + ((kColumnsUnder * r + s) * t.k() + k) * width + j);
         rows[r] = weight_grad_row(m);
       }
       for (int64_t s = 0; s < 3; ++s) {
         const Line<3> done = weight_grad_column({{rows[0].v[s], rows[1].v[s], rows[2].v[s], rows[3].v[s]}});
-        for (int64_t r = 0; r < 3; ++r) store(dw + ((3 * r + s) * c + k) * o + channel + j, done.v[r]);
+        for (int64_t r = 0; r < 3; ++r)
+          store(dw + ((9 * (k / t.c) + 3 * r + s) * t.c + k % t.c) * t.o + channel + j, done.v[r]);
       }
     }
 }
@@ -242,15 +250,16 @@ template <int VECTORS>
 inline void multiply_positions(const WinogradTiles& t, const float* v, const float* u, int64_t rows, float* m) {
   constexpr int64_t width = VECTORS * kLanes;
   for (int64_t position = 0; position < kWinogradPositions; ++position) {
-    const float* a = v + position * t.capacity * t.c;
-    const float* b = u + position * t.c * width;
+    const int64_t depth = t.k();
+    const float* a = v + position * t.capacity * depth;
+    const float* b = u + position * depth * width;
     float* c = m + position * t.capacity * width;
     for (int64_t row = 0; row < rows; row += kMr) {
       float* to = c + row * width;
-      small_product<kMr, VECTORS, false>(smaller(kRun, t.c), a + row * t.c, t.c, 1, b, width, to, width);
-      for (int64_t k = kRun; k < t.c; k += kRun)
-        small_product<kMr, VECTORS, true>(smaller(kRun, t.c - k), a + row * t.c + k, t.c, 1, b + k * width, width, to,
-                                          width);
+      small_product<kMr, VECTORS, false>(smaller(kRun, depth), a + row * depth, depth, 1, b, width, to, width);
+      for (int64_t k = kRun; k < depth; k += kRun)
+        small_product<kMr, VECTORS, true>(smaller(kRun, depth - k), a + row * depth + k, depth, 1, b + k * width, width,
+                                          to, width);
     }
   }
 }
@@ -267,6 +276,6 @@ void winograd_multiply(const WinogradTiles& t, const float* v, const float* u, i
 void winograd_accumulate(const WinogradTiles& t, const float* v, const float* z, int64_t width, int64_t count,
                          float* sums) {
   for (int64_t position = 0; position < kWinogradPositions; ++position)
-    add_outer_products(count, v + position * t.capacity * t.c, t.c, t.c, z + position * t.capacity * width, width,
-                       width, sums + position * t.c * width, width);
+    add_outer_products(count, v + position * t.capacity * t.k(), t.k(), t.k(), z + position * t.capacity * width, width,
+                       width, sums + position * t.k() * width, width);
 }

@@ -1,8 +1,8 @@
-// Binds conv2d and its gradients: to a cuDNN engine that fits the workspace, to im2col, implicit GEMM or space-to-depth
-// for few input channels if that is faster, and to direct convolution for the rest.
+// Binds convolutions and their gradients: to a cuDNN engine that fits the workspace, to im2col, implicit GEMM or
+// space-to-depth for few input channels if that is faster, and to direct convolution for the rest.
 //
-// Activations are NHWC and weights [O,kh,kw,C/g] ("ohwi"): for cuDNN these are NCHW tensors with channels-last strides.
-// Bias and relu are part of cuDNN's graph if that is faster than a kernel of their own.
+// Activations are N(D)HWC and weights [O,(kd,)kh,kw,C/g] ("ohwi"): for cuDNN these are NC(D)HW tensors with
+// channels-last strides. Bias and relu are part of cuDNN's graph if that is faster than a kernel of their own.
 #include "backends/cuda/convolution/geometry.h"
 
 #include <fmt/format.h>
@@ -34,20 +34,32 @@ enum : int64_t { kX = 1, kW, kY, kBias };  // named after the forward pass, whic
 
 using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
 
-// dims are in cuDNN's order [N,C,H,W]; the memory order is [N,H,W,C].
-fe::graph::Tensor_attributes channels_last(const char* name, int64_t uid, const std::vector<int64_t>& d) {
-  return fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(d).set_stride(
-      {d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]});
+using Sizes = std::vector<int64_t>;
+
+// The sizes of the dimensions that the library is told: without depth for images.
+Sizes spatial(const Convolution& c, int64_t depth, int64_t height, int64_t width) {
+  return c.is_volume() ? Sizes{depth, height, width} : Sizes{height, width};
+}
+
+// Dimensions in cuDNN's order [N,C,sizes...]; the memory order is [N,sizes...,C].
+fe::graph::Tensor_attributes channels_last(const char* name, int64_t uid, int64_t n, int64_t channels,
+                                           const Sizes& sizes) {
+  Sizes dims = {n, channels}, strides(sizes.size() + 2, 1);
+  dims.insert(dims.end(), sizes.begin(), sizes.end());
+  int64_t stride = channels;
+  for (size_t d = dims.size(); d-- > 2; stride *= dims[d]) strides[d] = stride;
+  strides[0] = stride;
+  return fe::graph::Tensor_attributes().set_name(name).set_uid(uid).set_dim(dims).set_stride(strides);
 }
 
 fe::graph::Tensor_attributes image(const Convolution& c) {
-  return channels_last("x", kX, {c.n, c.c, c.h, c.w});
+  return channels_last("x", kX, c.n, c.c, spatial(c, c.d, c.h, c.w));
 }
 fe::graph::Tensor_attributes weights(const Convolution& c) {
-  return channels_last("w", kW, {c.o, c.group_channels(), c.kh, c.kw});
+  return channels_last("w", kW, c.o, c.group_channels(), spatial(c, c.kd, c.kh, c.kw));
 }
 fe::graph::Tensor_attributes result(const Convolution& c) {
-  return channels_last("y", kY, {c.n, c.o, c.oh, c.ow});
+  return channels_last("y", kY, c.n, c.o, spatial(c, c.od, c.oh, c.ow));
 }
 
 void make_output(const Tensor& tensor, const fe::graph::Tensor_attributes& like, const Convolution& c) {
@@ -61,10 +73,10 @@ void make_output(const Tensor& tensor, const fe::graph::Tensor_attributes& like,
 template <typename Attributes>
 Attributes geometry(const Convolution& c) {
   return Attributes()
-      .set_pre_padding({c.top, c.left})
-      .set_post_padding({c.bottom, c.right})
-      .set_stride({c.sh, c.sw})
-      .set_dilation({c.dh, c.dw});
+      .set_pre_padding(spatial(c, c.front, c.top, c.left))
+      .set_post_padding(spatial(c, c.back, c.bottom, c.right))
+      .set_stride(spatial(c, c.sd, c.sh, c.sw))
+      .set_dilation(spatial(c, c.dd, c.dh, c.dw));
 }
 
 void set_types(fe::graph::Graph& graph, const Convolution& c) {
@@ -78,7 +90,7 @@ void build_forward(fe::graph::Graph& graph, const Convolution& c, bool epilogue)
   Tensor y =
       graph.conv_fprop(graph.tensor(image(c)), graph.tensor(weights(c)), geometry<fe::graph::Conv_fprop_attributes>(c));
   if (epilogue && c.bias) {
-    const Tensor bias = graph.tensor(channels_last("bias", kBias, {1, c.o, 1, 1}));
+    const Tensor bias = graph.tensor(channels_last("bias", kBias, 1, c.o, spatial(c, 1, 1, 1)));
     y = graph.pointwise(y, bias, fe::graph::Pointwise_attributes().set_mode(fe::PointwiseMode_t::ADD));
   }
   if (epilogue && c.relu)
@@ -101,9 +113,11 @@ void build_weight_grad(fe::graph::Graph& graph, const Convolution& c) {
 }
 
 std::string text_of(const std::string& op, const Convolution& c) {
-  return fmt::format("{} {} x{},{},{},{} y{},{},{} k{},{} s{},{} d{},{} p{},{},{},{} g{}", op, name_of(c.dtype), c.n,
-                     c.h, c.w, c.c, c.oh, c.ow, c.o, c.kh, c.kw, c.sh, c.sw, c.dh, c.dw, c.top, c.bottom, c.left,
-                     c.right, c.groups);
+  const std::string plane = fmt::format("{} {} x{},{},{},{} y{},{},{} k{},{} s{},{} d{},{} p{},{},{},{} g{}", op,
+                                        name_of(c.dtype), c.n, c.h, c.w, c.c, c.oh, c.ow, c.o, c.kh, c.kw, c.sh, c.sw,
+                                        c.dh, c.dw, c.top, c.bottom, c.left, c.right, c.groups);
+  if (!c.is_volume()) return plane;
+  return fmt::format("{} depth x{} y{} k{} s{} d{} p{},{}", plane, c.d, c.od, c.kd, c.sd, c.dd, c.front, c.back);
 }
 
 DnnProblem problem_of(const Context& context, const std::string& op, const Convolution& c, bool epilogue) {
@@ -111,10 +125,10 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
   problem.text = text_of(op, c) + (epilogue && c.bias ? " bias" : "") + (epilogue && c.relu ? " relu" : "");
   problem.full_f32 = c.dtype == DType::kFloat32 && !context.card.has_tf32();
   // The fastest engines for gradients add partial sums in memory in the order in which blocks finish.
-  problem.any_order = op != "conv2d";
-  problem.build = [op, c, epilogue](fe::graph::Graph& graph) {
-    if (op == "conv2d") return build_forward(graph, c, epilogue);
-    return op == "conv2d_input_grad" ? build_input_grad(graph, c) : build_weight_grad(graph, c);
+  problem.any_order = c.pass != ConvolutionPass::kForward;
+  problem.build = [c, epilogue](fe::graph::Graph& graph) {
+    if (c.pass == ConvolutionPass::kForward) return build_forward(graph, c, epilogue);
+    return c.pass == ConvolutionPass::kInputGrad ? build_input_grad(graph, c) : build_weight_grad(graph, c);
   };
   return problem;
 }
@@ -122,16 +136,16 @@ DnnProblem problem_of(const Context& context, const std::string& op, const Convo
 // Depthwise kernels where they take the shape (their weights are row-major), else one thread per element.
 std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, const Convolution& c) {
   const DirectConvolution d = direct_shape(c, node.kernel != kDirectKernel);
-  const bool depthwise = node.kernel == kDirectKernel && is_depthwise(d);
+  const bool depthwise = node.kernel == kDirectKernel && has_depthwise_kernel(c);
   const std::string& op = node.node.op;
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
   const cudaStream_t stream = context.stream;
-  if (op == "conv2d") {
+  if (c.pass == ConvolutionPass::kForward) {
     void* const bias = c.bias ? node.inputs[2] : nullptr;
     const auto run = depthwise ? depthwise_forward : direct_forward;
     return launching(context, text_of(op, c), [=] { run(stream, c.dtype, d, a, b, bias, c.relu, out); });
   }
-  if (op == "conv2d_input_grad") {
+  if (c.pass == ConvolutionPass::kInputGrad) {
     const auto run = depthwise ? depthwise_input_grad : direct_input_grad;
     return launching(context, text_of(op, c), [=] { run(stream, c.dtype, d, a, b, out); });
   }
@@ -143,11 +157,10 @@ std::unique_ptr<Kernel> bind_direct(Context& context, const BoundNode& node, con
   });
 }
 
-std::vector<DnnTensor> tensors_of(const BoundNode& node) {
-  const std::string& op = node.node.op;
+std::vector<DnnTensor> tensors_of(const BoundNode& node, const Convolution& c) {
   void *const a = node.inputs[0], *const b = node.inputs[1], *const out = node.outputs[0];
-  if (op == "conv2d_input_grad") return {{kY, a}, {kW, b}, {kX, out}};
-  if (op == "conv2d_weight_grad") return {{kX, a}, {kY, b}, {kW, out}};
+  if (c.pass == ConvolutionPass::kInputGrad) return {{kY, a}, {kW, b}, {kX, out}};
+  if (c.pass == ConvolutionPass::kWeightGrad) return {{kX, a}, {kY, b}, {kW, out}};
   return {{kX, a}, {kW, b}, {kY, out}};
 }
 
@@ -169,9 +182,10 @@ double seconds_of(Context& context, Kernel& kernel) {
 // engine. In half precision two kernels would round twice if there is a bias, so one engine is used if there is any.
 BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Convolution& c) {
   const Workspace workspace = workspace_of(node);
-  auto plain_tensors = tensors_of(node), fused_tensors = plain_tensors;
+  auto plain_tensors = tensors_of(node, c), fused_tensors = plain_tensors;
   if (c.bias) fused_tensors.push_back({kBias, node.inputs[2]});
-  const DnnProblem plain = problem_of(context, "conv2d", c, false), fused = problem_of(context, "conv2d", c, true);
+  const std::string& op = node.node.op;
+  const DnnProblem plain = problem_of(context, op, c, false), fused = problem_of(context, op, c, true);
   const std::string key = choice_key(context, fmt::format("{} ws{} passes", fused.text, workspace.bytes));
   const auto one_pass = [&](const ChosenPlan& chosen) {
     return make_dnn_kernel(context, chosen.plan, fused_tensors, workspace);
@@ -200,8 +214,8 @@ BoundKernel bind_with_epilogue(Context& context, const BoundNode& node, const Co
 }
 
 BoundKernel bind_library(Context& context, const BoundNode& node, const Convolution& c) {
-  if (node.node.op == "conv2d" && (c.bias || c.relu)) return bind_with_epilogue(context, node, c);
-  const auto tensors = tensors_of(node);
+  if (c.pass == ConvolutionPass::kForward && (c.bias || c.relu)) return bind_with_epilogue(context, node, c);
+  const auto tensors = tensors_of(node, c);
   const Workspace workspace = workspace_of(node);
   PLIMSOLL_ASSIGN(const ChosenPlan chosen,
                   choose_plan(context, problem_of(context, node.node.op, c, false), tensors, workspace));
@@ -211,13 +225,13 @@ BoundKernel bind_library(Context& context, const BoundNode& node, const Convolut
 // The direct convolution indexes with 32 bits, as cuDNN in effect does.
 bool fits_int(const Convolution& c) {
   constexpr int64_t kMost = std::numeric_limits<int>::max();
-  return c.n * c.h * c.w <= kMost && c.output_pixels() <= kMost && c.c <= kMost && c.o <= kMost;
+  return c.input_pixels() <= kMost && c.output_pixels() <= kMost && c.c <= kMost && c.o <= kMost;
 }
 
 // Adds a sum of dy after a weight gradient kernel that does not compute the bias gradient itself.
 std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& node, const Convolution& c,
                                            std::unique_ptr<Kernel> kernel) {
-  if (node.node.op != "conv2d_weight_grad" || !c.bias) return kernel;
+  if (c.pass != ConvolutionPass::kWeightGrad || !c.bias) return kernel;
   const Workspace workspace = workspace_of(node);
   const int64_t parts = sum_parts_within(c.output_pixels(), c.o, workspace.bytes);
   auto sum = launching(context, "channel_sum",
@@ -231,13 +245,13 @@ std::unique_ptr<Kernel> with_bias_gradient(Context& context, const BoundNode& no
 // cuDNN on the space-to-depth image (space_to_depth.h), which is written to the workspace.
 BoundKernel bind_space_to_depth(Context& context, const BoundNode& node, const Convolution& c) {
   const std::string& op = node.node.op;
-  const SpaceToDepthPlan plan = plan_space_to_depth(c, op);
+  const SpaceToDepthPlan plan = plan_space_to_depth(c);
   const Workspace workspace = workspace_of(node);
   if (!plan.possible || workspace.bytes < plan.workspace)
     return fail(ErrorCode::kUnsupported, text_of(op, c) + ": space-to-depth does not support this shape or workspace");
   auto* const space = static_cast<std::byte*>(workspace.data);
   std::byte *const image_at = space + plan.image, *const weights_at = space + plan.weights;
-  const bool forward = op == "conv2d";
+  const bool forward = c.pass == ConvolutionPass::kForward;
   const SpaceToDepthShape shape = space_to_depth_shape(c, plan);
   Convolution deep = c;
   deep.h = plan.h, deep.w = plan.w, deep.c = plan.channels, deep.kh = plan.kh, deep.kw = plan.kw;
@@ -317,7 +331,7 @@ BoundKernel bind_few_channels(Context& context, const BoundNode& node, const Con
 }
 
 BoundKernel bind_wide(Context& context, const BoundNode& node, const Convolution& c) {
-  const bool has_per_tap = fits_int(c) && takes_per_tap(context, node.node.op, c);
+  const bool has_per_tap = fits_int(c) && takes_per_tap(context, c);
   if (!has_per_tap && context.way.empty()) return bind_library(context, node, c);
   return bind_fastest(context, node, c, "wide", {{"per-tap", bind_per_tap}, {"library", bind_library}});
 }

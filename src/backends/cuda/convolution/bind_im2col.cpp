@@ -19,7 +19,7 @@ class Im2col {
       : context_(context),
         node_(node),
         c_(c),
-        weight_grad_(node.node.op == "conv2d_weight_grad"),
+        weight_grad_(c.pass == ConvolutionPass::kWeightGrad),
         plan_(plan_im2col(c, weight_grad_)),
         space_(static_cast<std::byte*>(workspace_of(node).data)),
         library_{space_ + plan_.library, workspace_of(node).bytes - plan_.library} {}

@@ -40,7 +40,7 @@ constexpr FewChannelKernels kPaired{"paired", paired_takes, launch_paired_forwar
 BoundKernel bind_few_channel_kernels(Context& context, const BoundNode& node, const Convolution& c,
                                      const FewChannelKernels& kernels) {
   const std::string& op = node.node.op;
-  const bool weight_grad = op == "conv2d_weight_grad";
+  const bool weight_grad = c.pass == ConvolutionPass::kWeightGrad;
   const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);
   if (!on_matrix_units(context.card, c) || !kernels.takes(shape, element, weight_grad))
@@ -74,13 +74,13 @@ BoundKernel bind_paired(Context& context, const BoundNode& node, const Convoluti
   return bind_few_channel_kernels(context, node, c, kPaired);
 }
 
-bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c) {
-  return op == "conv2d_weight_grad" && c.groups == 1 && on_matrix_units(context.card, c) &&
-         per_tap_takes(implicit_gemm_shape(c), element_of(c.dtype));
+bool takes_per_tap(const Context& context, const Convolution& c) {
+  return c.pass == ConvolutionPass::kWeightGrad && !c.is_volume() && c.groups == 1 &&
+         on_matrix_units(context.card, c) && per_tap_takes(implicit_gemm_shape(c), element_of(c.dtype));
 }
 
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c) {
-  if (!takes_per_tap(context, node.node.op, c))
+  if (!takes_per_tap(context, c))
     return fail(ErrorCode::kUnsupported, node.node.op + ": no per-tap kernel for this card and shape");
   const ImplicitGemmShape shape = implicit_gemm_shape(c);
   const Element element = element_of(c.dtype);

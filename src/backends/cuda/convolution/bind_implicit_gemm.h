@@ -11,7 +11,7 @@ BoundKernel bind_implicit_gemm(Context& context, const BoundNode& node, const Co
 BoundKernel bind_paired(Context& context, const BoundNode& node, const Convolution& c);
 
 // The per-tap weight gradient over 16 to 64 input channels, without the bias gradient.
-bool takes_per_tap(const Context& context, const std::string& op, const Convolution& c);
+bool takes_per_tap(const Context& context, const Convolution& c);
 BoundKernel bind_per_tap(Context& context, const BoundNode& node, const Convolution& c);
 
 }  // namespace plimsoll::engine::cuda

@@ -10,8 +10,9 @@ int i(int64_t v) {
 }  // namespace
 
 DirectConvolution direct_shape(const Convolution& c, bool library_layout) {
-  DirectConvolution d{i(c.n),  i(c.h),  i(c.w),  i(c.c),  i(c.oh),  i(c.ow),   i(c.o), i(c.kh), i(c.kw), i(c.groups),
-                      i(c.sh), i(c.sw), i(c.dh), i(c.dw), i(c.top), i(c.left), 0,      0,       0};
+  DirectConvolution d{i(c.n),      i(c.h),  i(c.w),  i(c.c),     i(c.oh), i(c.ow),  i(c.o),    i(c.kh), i(c.kw),
+                      i(c.groups), i(c.sh), i(c.sw), i(c.dh),    i(c.dw), i(c.top), i(c.left), i(c.d),  i(c.od),
+                      i(c.kd),     i(c.sd), i(c.dd), i(c.front), 0,       0,        0};
   const int64_t cg = c.group_channels();
   d.tap_stride = library_layout ? cg : cg * c.o;
   d.channel_stride = library_layout ? 1 : c.o;

@@ -1,4 +1,5 @@
-// Depthwise convolutions with one output per channel: square kernels of 3, 5 or 7 taps, strides of 1 or 2, no dilation.
+// Depthwise convolutions with one output per channel: square kernels of 3, 5 or 7 taps, strides of 1 or 2, no dilation
+// (has_depthwise_kernel in geometry.h).
 // Activations are NHWC and weights [tap, channel]. Sums are accumulated in float32 in an order that is the same in
 // every run. The launch functions report errors through cudaGetLastError().
 #pragma once
@@ -6,9 +7,6 @@
 #include "backends/cuda/convolution/launch.h"
 
 namespace plimsoll::engine::cuda {
-
-// Whether the functions below take this shape. All others use the direct convolution.
-bool is_depthwise(const DirectConvolution& conv);
 
 // y = relu?(conv(x, w) + bias?). bias may be null.
 void depthwise_forward(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* w,

@@ -15,10 +15,10 @@ namespace plimsoll::engine::cuda {
 // The weights are in kWeightLayout. If cuDNN is faster for a problem, the binder uses cuDNN.
 inline constexpr const char* kIm2colKernel = "unfold";  // the kernel's name in plans (older name of im2col)
 
-inline bool is_im2col(const Convolution& c, const std::string& op) {
+inline bool is_im2col(const Convolution& c) {
   constexpr int64_t kMostChannels = 4, kMostNumbers = 512;
-  return op != "conv2d_input_grad" && c.groups == 1 && c.c <= kMostChannels && c.taps() > 1 &&
-         c.taps() * c.c < kMostNumbers;
+  return c.pass != ConvolutionPass::kInputGrad && !c.is_volume() && c.groups == 1 && c.c <= kMostChannels &&
+         c.taps() > 1 && c.taps() * c.c < kMostNumbers;
 }
 
 struct Im2colPlan {

@@ -12,6 +12,7 @@ namespace plimsoll::engine::cuda {
 struct DirectConvolution {
   int n, h, w, c, oh, ow, o, kh, kw, groups;
   int sh, sw, dh, dw, top, left;
+  int d, od, kd, sd, dd, front;  // depth: 1 and no padding for images
   int64_t tap_stride, channel_stride, output_stride;
 };
 
@@ -20,7 +21,7 @@ void direct_forward(cudaStream_t stream, DType dtype, const DirectConvolution& c
                     const void* bias, bool relu, void* y);
 void direct_input_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* dy, const void* w,
                        void* dx);
-// `sums`: parts * kh*kw * c/groups * o floats; unused if parts is 1.
+// `sums`: parts * taps * c/groups * o floats; unused if parts is 1.
 void direct_weight_grad(cudaStream_t stream, DType dtype, const DirectConvolution& conv, const void* x, const void* dy,
                         void* dw, float* sums, int64_t parts);
 

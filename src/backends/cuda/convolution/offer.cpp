@@ -1,7 +1,7 @@
-// Offers for conv2d and its gradients. Few input channels: im2col or space-to-depth, because cuDNN's channels-last
-// engines are slow for them. Depthwise: direct convolution, because it is bound by memory. All others: cuDNN. cuDNN
-// 9.14 has engines with wrong results for asymmetric padding, so lowering moves such padding out of the convolution
-// (Padding::kOutside); what is left uses direct convolution.
+// Offers for convolutions and their gradients. Few input channels: im2col or space-to-depth, because cuDNN's
+// channels-last engines are slow for them. Depthwise: direct convolution, because it is bound by memory. All others:
+// cuDNN. cuDNN 9.14 has engines with wrong results for asymmetric padding, so lowering moves such padding out of the
+// convolution (Padding::kOutside); what is left uses direct convolution.
 #include <algorithm>
 
 #include "backends/cuda/convolution/geometry.h"
@@ -15,11 +15,12 @@ namespace {
 
 constexpr Bytes kMostScratch = 64 * kMiB, kMostWeightScratch = 128 * kMiB;
 constexpr double kLoopEfficiency = 0.05;          // share of the CUDA cores' peak
+constexpr double kLoopTraffic = 15;               // passes over memory that a depthwise loop per element takes
 constexpr double kSpaceToDepthEfficiency = 0.22;  // share of the tensor cores' peak: engines over 16 channels
 constexpr int64_t kSplits = 16;                   // partial weight gradients in float32 that an engine may keep
 
-bool is_weight_grad(const NodeView& node) {
-  return node.node.op == "conv2d_weight_grad";
+bool is_weight_grad(const Convolution& c) {
+  return c.pass == ConvolutionPass::kWeightGrad;
 }
 
 Bytes parts_bytes(int64_t rows, int64_t columns) {
@@ -31,19 +32,19 @@ Bytes parts_bytes(int64_t rows, int64_t columns) {
 // cap. They also keep tables of their own, so that small problems need the additional 1 MiB.
 Bytes library_scratch(const Convolution& c, const NodeView& node) {
   const Bytes tensors = static_cast<Bytes>(node.traffic()) + kMiB;
-  if (!is_weight_grad(node)) return std::min(kMostScratch, tensors);
+  if (!is_weight_grad(c)) return std::min(kMostScratch, tensors);
   return std::min(kMostWeightScratch, std::max(tensors, kSplits * 4 * c.weight_elements()));
 }
 
 // Measured shares of the tensor cores' peak with channels-last tensors. Few channels leave most of a tile empty.
-double efficiency_of(const Convolution& c, const NodeView& node) {
+double efficiency_of(const Convolution& c) {
   const bool few = c.group_channels() < 8;
-  if (node.node.op == "conv2d") return few ? 0.15 : 0.6;
-  return few ? 0.1 : is_weight_grad(node) ? 0.5 : 0.55;
+  if (c.pass == ConvolutionPass::kForward) return few ? 0.15 : 0.6;
+  return few ? 0.1 : is_weight_grad(c) ? 0.5 : 0.55;
 }
 
 KernelOffer im2col_offer(const Card& card, const NodeView& node, const Convolution& c) {
-  const Im2colPlan plan = plan_im2col(c, is_weight_grad(node));
+  const Im2colPlan plan = plan_im2col(c, is_weight_grad(c));
   const int64_t pieces = (c.n + plan.images - 1) / plan.images;
   const auto rows = static_cast<double>(c.output_pixels() * plan.width * size_of(c.dtype));
   KernelOffer offer;
@@ -52,7 +53,7 @@ KernelOffer im2col_offer(const Card& card, const NodeView& node, const Convoluti
   offer.seconds = pass_seconds(card, rows) + pass_seconds(card, rows + node.traffic()) +
                   2 * static_cast<double>(pieces) * kLaunchSeconds;
   offer.primitives = static_cast<int>(pieces);
-  if (const SpaceToDepthPlan deep = plan_space_to_depth(c, node.node.op); deep.possible) {
+  if (const SpaceToDepthPlan deep = plan_space_to_depth(c); deep.possible) {
     offer.workspace = granted(std::max(plan.workspace, deep.workspace));
     const auto image = static_cast<double>(deep.weights);
     const double flops = 2.0 * static_cast<double>(c.output_pixels() * c.o * deep.kh * deep.kw * deep.channels);
@@ -67,8 +68,7 @@ KernelOffer library_offer(const Card& card, const NodeView& node, const Convolut
   KernelOffer offer;
   offer.kernel = kCudnnKernel;
   offer.workspace = granted(std::max(library_scratch(c, node), bias_sums));
-  offer.seconds =
-      matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c, node));
+  offer.seconds = matrix_seconds(card, c.dtype, flops_of(node.graph, node.node), node.traffic(), efficiency_of(c));
   offer.primitives = 1;
   return offer;
 }
@@ -99,28 +99,29 @@ int64_t sum_parts_within(int64_t rows, int64_t columns, Bytes bytes) {
 Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node) {
   const Convolution c(node);
   PLIMSOLL_TRY(check(card, node, c));
-  const bool by_im2col = is_im2col(c, node.node.op);
-  const Bytes bias_sums = is_weight_grad(node) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
+  const bool by_im2col = is_im2col(c);
+  const Bytes bias_sums = is_weight_grad(c) && c.bias ? parts_bytes(c.output_pixels(), c.o) : 0;
   if (c.depthwise() || !(by_im2col || c.padded_evenly())) {
     KernelOffer offer;
     offer.kernel = kDirectKernel;
-    const Bytes sums = is_weight_grad(node) ? parts_bytes(c.output_pixels(), c.weight_elements()) : 0;
+    const Bytes sums = is_weight_grad(c) ? parts_bytes(c.output_pixels(), c.weight_elements()) : 0;
     offer.workspace = granted(std::max(sums, bias_sums));
     const double arithmetic = c.depthwise() ? 0 : flops_of(node.graph, node.node) / (kLoopEfficiency * card.flops_f32);
-    offer.seconds = std::max(pass_seconds(card, node.traffic()), arithmetic);
+    const double passes = c.depthwise() && !has_depthwise_kernel(c) ? kLoopTraffic : 1;
+    offer.seconds = std::max(pass_seconds(card, passes * node.traffic()), arithmetic);
     return offer;
   }
   KernelOffer offer = by_im2col ? im2col_offer(card, node, c) : library_offer(card, node, c, bias_sums);
   offer.inputs.resize(node.inputs());
   offer.outputs.resize(node.outputs());
-  Layout& weights = is_weight_grad(node) ? offer.outputs[0] : offer.inputs[1];
+  Layout& weights = is_weight_grad(c) ? offer.outputs[0] : offer.inputs[1];
   weights = {kWeightLayout, c.weight_elements() * size_of(c.dtype)};
   return offer;
 }
 
 Padding best_padding(const NodeView& node) {
   const Convolution c(node);
-  const bool any = c.depthwise() || is_im2col(c, node.node.op) || c.padded_evenly();
+  const bool any = c.depthwise() || is_im2col(c) || c.padded_evenly();
   return any ? Padding::kInside : Padding::kOutside;
 }
 

@@ -16,11 +16,11 @@ struct SpaceToDepthPlan {
   Bytes workspace = 0;
 };
 
-inline SpaceToDepthPlan plan_space_to_depth(const Convolution& c, const std::string& op) {
+inline SpaceToDepthPlan plan_space_to_depth(const Convolution& c) {
   constexpr Bytes kMostImage = 256 * kMiB, kLibrary = 32 * kMiB, kPack = 16;
   SpaceToDepthPlan plan;
-  if (op == "conv2d_input_grad" || c.groups != 1 || c.c > 4 || c.sh != 2 || c.sw != 2 || c.dh != 1 || c.dw != 1 ||
-      c.kh < 2 || c.kw < 2)
+  if (c.pass == ConvolutionPass::kInputGrad || c.is_volume() || c.groups != 1 || c.c > 4 || c.sh != 2 || c.sw != 2 ||
+      c.dh != 1 || c.dw != 1 || c.kh < 2 || c.kw < 2)
     return plan;
   const int64_t pack = kPack / size_of(c.dtype);
   plan.channels = (4 * c.c + pack - 1) / pack * pack;

@@ -14,7 +14,7 @@ template <typename T>
 __global__ void add_weight_parts(DirectConvolution s, const float* sums, int64_t parts, T* dw) {
   __shared__ float shared[kSumLanes][kSumLanes];
   const int cg = s.c / s.groups;
-  const int64_t weights = static_cast<int64_t>(s.kh) * s.kw * cg * s.o;
+  const int64_t weights = static_cast<int64_t>(s.kd) * s.kh * s.kw * cg * s.o;
   const int64_t item = static_cast<int64_t>(blockIdx.x) * kSumLanes + threadIdx.x;
   float sum = 0;
   if (item < weights)
@@ -29,7 +29,7 @@ __global__ void add_weight_parts(DirectConvolution s, const float* sums, int64_t
 
 template <typename T>
 void sum_weight_parts(cudaStream_t stream, const DirectConvolution& conv, const float* sums, int64_t parts, T* dw) {
-  const int64_t weights = static_cast<int64_t>(conv.kh) * conv.kw * (conv.c / conv.groups) * conv.o;
+  const int64_t weights = static_cast<int64_t>(conv.kd) * conv.kh * conv.kw * (conv.c / conv.groups) * conv.o;
   const auto blocks = static_cast<unsigned>((weights + kSumLanes - 1) / kSumLanes);
   add_weight_parts<T><<<blocks, dim3(kSumLanes, kSumLanes), 0, stream>>>(conv, sums, parts, dw);
 }

@@ -13,6 +13,7 @@
 #include "backends/cuda/driver/link.h"
 #include "backends/cuda/driver/requirements.h"
 #include "backends/cuda/driver/room.h"
+#include "backends/cuda/fused/bind.h"
 #include "backends/cuda/kernels.h"
 
 namespace plimsoll::engine {
@@ -76,6 +77,10 @@ class CudaBackend final : public Backend {
     if (space == Space::kDevice) return reserve_device_memory(*context_, bytes);
     if (space == Space::kHost) return reserve_pinned_memory(*context_, bytes);
     return no_such_memory(space);
+  }
+
+  void prepare(std::span<const UnboundNode> nodes) const override {
+    compile_fused_kernels(nodes, context_->architecture);
   }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {

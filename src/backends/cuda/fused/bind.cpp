@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <future>
 #include <map>
 #include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "backends/cuda/driver/check.h"
@@ -52,7 +56,8 @@ class LoadedKernel final : public Kernel {
         kernel_(kernel),
         grid_(grid_of(pass, context.card)),
         rows_(pass.rows),
-        channels_(static_cast<int>(pass.channels)) {
+        channels_(static_cast<int>(pass.channels)),
+        numbers_(pass.numbers) {
     if (!pass.parts.empty()) {
       table_ = table_of(pass, node);
       arguments_ = {table_.data()};
@@ -77,10 +82,11 @@ class LoadedKernel final : public Kernel {
     for (void*& pointer : pointers_) arguments_.push_back(&pointer);
     arguments_.push_back(&rows_);
     arguments_.push_back(&channels_);
+    if (!numbers_.empty()) arguments_.push_back(numbers_.data());
   }
 
   void run() override {
-    cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(grid_.grid_x, grid_.grid_y),
+    cudaLaunchKernel(reinterpret_cast<const void*>(kernel_), dim3(grid_.grid_x, grid_.grid_y, grid_.grid_z),
                      dim3(grid_.block_x, grid_.block_y), arguments_.data(), 0, context_.stream);
   }
 
@@ -90,6 +96,7 @@ class LoadedKernel final : public Kernel {
   FusedGrid grid_;
   long long rows_;
   int channels_;
+  std::vector<uint32_t> numbers_;
   std::vector<void*> pointers_, arguments_;
   std::vector<std::byte> table_;
 };
@@ -136,23 +143,88 @@ Result<cudaKernel_t> load_code(const std::string& code) {
   return kernel;
 }
 
+namespace {
+
+std::string cache_name(const std::string& source, int capability) {
+  return fmt::format("pass-{}-sm{}.cubin", digest(source), capability);
+}
+
+// Kernels by their key, and code that threads compile ahead, by the name of its cache entry.
+struct Shelf {
+  std::mutex mutex;
+  std::map<std::string, cudaKernel_t> kernels;
+  std::map<std::string, std::shared_future<Result<std::string>>> ahead;
+  std::vector<std::jthread> threads;
+};
+Shelf& shelf() {
+  static Shelf all;
+  return all;
+}
+
+std::string kernel_key(const std::string& source, int device, int capability) {
+  return fmt::format("{}-{}-sm{}", digest(source), device, capability);
+}
+
+}  // namespace
+
+void compile_fused_kernels(std::span<const UnboundNode> nodes, int capability) {
+  int device = 0;
+  if (cudaGetDevice(&device) != cudaSuccess) return;
+  std::map<std::string, std::string> wanted;  // name of the cache entry -> source
+  for (const UnboundNode& node : nodes) {
+    const KernelEntry* entry = kernel_of(node.node.op);
+    if (entry == nullptr || entry->bind != bind_fused) continue;
+    auto pass = make_fused_kernel(node.graph, node.node);
+    if (pass) wanted.try_emplace(cache_name(pass->source, capability), std::move(pass->source));
+  }
+  struct Work {
+    std::vector<std::pair<std::string, std::promise<Result<std::string>>>> kernels;  // source and result
+    std::atomic<size_t> next = 0;
+  };
+  const auto work = std::make_shared<Work>();
+  Shelf& all = shelf();
+  const std::lock_guard lock(all.mutex);
+  for (auto& [name, source] : wanted) {
+    if (all.kernels.contains(kernel_key(source, device, capability)) || all.ahead.contains(name)) continue;
+    if (read_cache_entry(name)) continue;
+    auto& [text, promise] = work->kernels.emplace_back(std::move(source), std::promise<Result<std::string>>());
+    all.ahead[name] = promise.get_future().share();
+  }
+  const auto compile = [work, capability] {
+    for (size_t i = work->next++; i < work->kernels.size(); i = work->next++)
+      work->kernels[i].second.set_value(compile_source(work->kernels[i].first, capability));
+  };
+  if (work->kernels.empty()) return;
+  all.threads.clear();  // waits for the threads of an earlier plan
+  const size_t most = std::min<size_t>(work->kernels.size(), std::max(1U, std::thread::hardware_concurrency()));
+  size_t started = 0;
+  try {
+    for (; started < most; ++started) all.threads.emplace_back(compile);
+  } catch (const std::system_error&) {  // no more threads: the ones there are do the work
+  }
+  if (started == 0) compile();
+}
+
 Result<cudaKernel_t> load_fused_kernel(const std::string& source, int capability) {
-  static std::mutex mutex;
-  static std::map<std::string, cudaKernel_t> kernels;
   int device = 0;
   PLIMSOLL_CUDA(cudaGetDevice(&device));
-  const std::string key = fmt::format("{}-{}-sm{}", digest(source), device, capability);
-  const std::lock_guard lock(mutex);
-  if (const auto found = kernels.find(key); found != kernels.end()) return found->second;
-  const std::string file = fmt::format("pass-{}-sm{}.cubin", digest(source), capability);
-  if (const auto cached = read_cache_entry(file)) {
-    if (const auto kernel = load_code(*cached)) return kernels[key] = *kernel;
-    cudaGetLastError();  // the cached file is intact, but this driver rejects it: compile again
+  const std::string key = kernel_key(source, device, capability), file = cache_name(source, capability);
+  Shelf& all = shelf();
+  const std::lock_guard lock(all.mutex);
+  if (const auto found = all.kernels.find(key); found != all.kernels.end()) return found->second;
+  std::string code;
+  if (const auto ahead = all.ahead.extract(file)) {
+    PLIMSOLL_ASSIGN(code, ahead.mapped().get());
+  } else {
+    if (const auto cached = read_cache_entry(file)) {
+      if (const auto kernel = load_code(*cached)) return all.kernels[key] = *kernel;
+      cudaGetLastError();  // the cached file is intact, but this driver rejects it: compile again
+    }
+    PLIMSOLL_ASSIGN(code, compile_source(source, capability));
   }
-  PLIMSOLL_ASSIGN(const std::string code, compile_source(source, capability));
   write_cache_entry(file, code);
   PLIMSOLL_ASSIGN(const cudaKernel_t kernel, load_code(code));
-  return kernels[key] = kernel;
+  return all.kernels[key] = kernel;
 }
 
 BoundKernel bind_fused(Context& context, const BoundNode& node) {

@@ -12,6 +12,7 @@ namespace plimsoll::engine::cuda {
 namespace {
 
 std::string number(double value) {
+  if (std::isnan(value)) return "NAN_F";
   if (std::isinf(value)) return value > 0 ? "INFINITY_F" : "-INFINITY_F";
   return fmt::format("{:a}f", through_float32(value));
 }
@@ -52,16 +53,36 @@ void write_dropout(FusedWriter& w) {
   const double rate = w.attrs().real("rate");
   const Shape& shape = w.type(0).shape;
   const int64_t sample = shape.rank() == 0 ? 1 : shape.elements() / shape[0];
+  const DropoutNoise noise(w.attrs(), sample);
   const std::string x = w.full(0), rng = w.raw_scalar(1), first = w.raw_scalar(2), words = w.fresh("w");
   const std::string call = fmt::format("{}u", static_cast<uint32_t>(w.attrs().integer("call")));
-  // One Philox draw gives four adjacent elements. If a thread's elements are whole groups of four, they share the draw.
-  const int drawn = w.width() % 4 == 0 && sample % 4 == 0 ? 4 : 1;
-  w.before_row(fmt::format(
-      "        unsigned {0}[W];\n"
-      "#pragma unroll\n"
-      "        for (int k = 0; k < W; k += {1}) dropout_words<{1}>({0} + k, {2}, {3}, at + k, {4}LL, {5});\n",
-      words, drawn, rng, first, sample, call));
+  // One Philox draw gives four adjacent decisions. If a thread's elements are whole groups of four, they share the
+  // draw.
+  const int drawn = w.width() % 4 == 0 && noise.inner == 1 && noise.size % 4 == 0 ? 4 : 1;
+  const bool shares = noise.inner != 1 || noise.size != sample || noise.shared;
+  const std::string sharing =
+      shares ? fmt::format("shared_words<{}, {}>", drawn, noise.shared) : fmt::format("dropout_words<{}>", drawn);
+  const std::string sizes = shares ? fmt::format(", {}LL, {}LL", noise.inner, noise.size) : "";
+  w.before_row(
+      fmt::format("        unsigned {0}[W];\n"
+                  "#pragma unroll\n"
+                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k, {4}LL, {5}{7});\n",
+                  words, drawn, rng, first, sample, call, sharing, sizes));
   w.result(0, fmt::format("unit({}[k]) >= {} ? {} * {} : 0.0f", words, number(rate), x, number(1.0 / (1.0 - rate))));
+}
+
+// The numbers of a thread's elements, by a function of the prelude. As in dropout, they share draws where they can.
+void write_random(FusedWriter& w, const char* function) {  // rng, first
+  const Shape shape(w.attrs().list("shape"));
+  const int64_t sample = shape.elements() / shape[0];
+  const std::string rng = w.raw_scalar(0), first = w.raw_scalar(1), numbers = w.fresh("n");
+  const int drawn = w.width() % 4 == 0 && sample % 4 == 0 ? 4 : 1;
+  w.before_row(
+      fmt::format("        float {0}[W];\n"
+                  "#pragma unroll\n"
+                  "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k, {4}LL, {5}u);\n",
+                  numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function));
+  w.result(0, numbers + "[k]");
 }
 
 std::string rstd(FusedWriter& w, size_t var, size_t gamma) {
@@ -162,6 +183,12 @@ const std::map<std::string, FusedForm>& forms() {
          const std::string x = w.full(0);
          w.result(0, x + " + " + w.vector(1));
        }},
+      {"channel_scale",
+       [](FusedWriter& w) {
+         const std::string x = w.full(0);
+         w.result(0, x + " * " + w.vector(1));
+       }},
+      {"broadcast", [](FusedWriter& w) { w.result(0, w.repeated(0)); }},
       {"add", [](FusedWriter& w) { binary(w, "{} + {}"); }},
       {"multiply", [](FusedWriter& w) { binary(w, "{} * {}"); }},
       {"scale",
@@ -206,7 +233,57 @@ const std::map<std::string, FusedForm>& forms() {
       {"hard_sigmoid_grad", [](FusedWriter& w) { binary(w, "hard_sigmoid_grad({}, {})"); }},
       {"hard_silu", [](FusedWriter& w) { unary(w, "hard_silu({})"); }},
       {"hard_silu_grad", [](FusedWriter& w) { binary(w, "hard_silu_grad({}, {})"); }},
+      {"exp", [](FusedWriter& w) { unary(w, "expf({})"); }},
+      {"expm1", [](FusedWriter& w) { unary(w, "expm1f({})"); }},
+      {"log", [](FusedWriter& w) { unary(w, "logf({})"); }},
+      {"log1p", [](FusedWriter& w) { unary(w, "log1pf({})"); }},
+      {"softplus", [](FusedWriter& w) { unary(w, "softplus({})"); }},
+      {"softsign", [](FusedWriter& w) { unary(w, "softsign({})"); }},
+      {"erf", [](FusedWriter& w) { unary(w, "erff({})"); }},
+      {"erfinv", [](FusedWriter& w) { unary(w, "erfinvf({})"); }},
+      {"square", [](FusedWriter& w) { unary(w, "{0} * {0}"); }},
+      {"sqrt", [](FusedWriter& w) { unary(w, "sqrtf({})"); }},
+      {"rsqrt", [](FusedWriter& w) { unary(w, "1.0f / sqrtf({})"); }},
+      {"reciprocal", [](FusedWriter& w) { unary(w, "1.0f / {}"); }},
+      {"sin", [](FusedWriter& w) { unary(w, "sinf({})"); }},
+      {"cos", [](FusedWriter& w) { unary(w, "cosf({})"); }},
+      {"tan", [](FusedWriter& w) { unary(w, "tanf({})"); }},
+      {"asin", [](FusedWriter& w) { unary(w, "asinf({})"); }},
+      {"acos", [](FusedWriter& w) { unary(w, "acosf({})"); }},
+      {"atan", [](FusedWriter& w) { unary(w, "atanf({})"); }},
+      {"sinh", [](FusedWriter& w) { unary(w, "sinhf({})"); }},
+      {"cosh", [](FusedWriter& w) { unary(w, "coshf({})"); }},
+      {"asinh", [](FusedWriter& w) { unary(w, "asinhf({})"); }},
+      {"acosh", [](FusedWriter& w) { unary(w, "acoshf({})"); }},
+      {"atanh", [](FusedWriter& w) { unary(w, "atanhf({})"); }},
+      {"stop_gradient", [](FusedWriter& w) { unary(w, "{}"); }},
+      {"abs", [](FusedWriter& w) { unary(w, "fabsf({})"); }},
+      {"sign", [](FusedWriter& w) { unary(w, "sign({})"); }},
+      {"floor", [](FusedWriter& w) { unary(w, "floorf({})"); }},
+      {"ceil", [](FusedWriter& w) { unary(w, "ceilf({})"); }},
+      {"round", [](FusedWriter& w) { unary(w, "rintf({})"); }},
+      {"trunc", [](FusedWriter& w) { unary(w, "truncf({})"); }},
+      {"is_nan", [](FusedWriter& w) { unary(w, "{0} != {0} ? 1.0f : 0.0f"); }},
+      {"is_inf", [](FusedWriter& w) { unary(w, "fabsf({}) == INFINITY_F ? 1.0f : 0.0f"); }},
+      {"subtract", [](FusedWriter& w) { binary(w, "{} - {}"); }},
+      {"divide", [](FusedWriter& w) { binary(w, "{} / {}"); }},
+      {"maximum", [](FusedWriter& w) { binary(w, "larger({}, {})"); }},
+      {"minimum", [](FusedWriter& w) { binary(w, "smaller({}, {})"); }},
+      {"power", [](FusedWriter& w) { binary(w, "powf({}, {})"); }},
+      {"atan2", [](FusedWriter& w) { binary(w, "atan2f({}, {})"); }},
+      {"modulo", [](FusedWriter& w) { binary(w, "floor_mod({}, {})"); }},
+      {"less", [](FusedWriter& w) { binary(w, "{} < {} ? 1.0f : 0.0f"); }},
+      {"less_equal", [](FusedWriter& w) { binary(w, "{} <= {} ? 1.0f : 0.0f"); }},
+      {"equal", [](FusedWriter& w) { binary(w, "{} == {} ? 1.0f : 0.0f"); }},
+      {"select",
+       [](FusedWriter& w) {
+         const std::string condition = w.full(0), a = w.full(1), b = w.full(2);
+         w.result(0, fmt::format("{} != 0.0f ? {} : {}", condition, a, b));
+       }},
+      {"full_like", [](FusedWriter& w) { w.result(0, number(w.attrs().real("value"))); }},
       {"dropout", write_dropout},
+      {"random_uniform", [](FusedWriter& w) { write_random(w, "uniform_numbers"); }},
+      {"random_normal", [](FusedWriter& w) { write_random(w, "normal_numbers"); }},
       {"batch_norm_apply", write_batch_norm_apply},
       {"batch_norm_input_grad", write_batch_norm_input_grad},
       {"batch_norm_frozen_grad", write_batch_norm_frozen_grad},
@@ -244,123 +321,6 @@ const std::map<std::string, FusedForm>& forms() {
 FusedForm fused_form(const std::string& op) {
   const auto found = forms().find(op);
   return found == forms().end() ? nullptr : found->second;
-}
-
-// The text includes no CUDA headers, because NVRTC may be installed without them. Below sm_80 it converts bf16 by hand.
-const char* fused_prelude() {
-  return
-#define PLIMSOLL_DEVICE_CODE(...) #__VA_ARGS__
-#include "backends/cuda/fused/update_math.inl"
-#undef PLIMSOLL_DEVICE_CODE
-      R"cuda(
-struct f16 { unsigned short bits; };
-struct bf16 { unsigned short bits; };
-#define INFINITY_F __int_as_float(0x7f800000)
-
-__device__ inline f16 to_f16(float x) { f16 h; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.bits) : "f"(x)); return h; }
-__device__ inline bf16 to_bf16(float x) {
-  bf16 h;
-#if __CUDA_ARCH__ >= 800
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(h.bits) : "f"(x));
-#else
-  const unsigned u = __float_as_uint(x);
-  h.bits = x != x ? 0x7fff : static_cast<unsigned short>((u + 0x7fff + ((u >> 16) & 1)) >> 16);
-#endif
-  return h;
-}
-__device__ inline float to_float(f16 h) { float x; asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h.bits)); return x; }
-__device__ inline float to_float(bf16 h) { return __uint_as_float(static_cast<unsigned>(h.bits) << 16); }
-template <typename T> __device__ inline float to_float(T x) { return static_cast<float>(x); }
-template <typename T> __device__ inline T from_float(float x);
-template <> __device__ inline float from_float<float>(float x) { return x; }
-template <> __device__ inline f16 from_float<f16>(float x) { return to_f16(x); }
-template <> __device__ inline bf16 from_float<bf16>(float x) { return to_bf16(x); }
-
-__device__ inline float relu(float x, float t, float s, float floor, float m) {
-  const float above = x > m ? m : (x < floor ? floor : x);
-  return x > t ? above : s * (x - t);
-}
-__device__ inline float relu_grad(float d, float v, float t, float s, float floor, float m) {
-  const float above = v < floor || v >= m ? 0.0f : d;
-  return v > t ? above : d * s;
-}
-__device__ inline float sigmoid(float x) {  // e^-x would overflow where sigmoid is still a number
-  const float e = expf(-fabsf(x));
-  return (x >= 0.0f ? 1.0f : e) / (1.0f + e);
-}
-__device__ inline float sigmoid_grad(float d, float y) { return d * (y * (1.0f - y)); }
-__device__ inline float tanh_grad(float d, float y) { return d * ((1.0f - y) * (1.0f + y)); }
-__device__ inline float elu(float x, float alpha) { return x > 0.0f ? x : alpha * expm1f(x); }
-__device__ inline float normal_cdf(float x) { return 0.5f * erfcf(-0.7071067811865476f * x); }
-__device__ inline float gelu(float x) { return x * normal_cdf(x); }
-__device__ inline float gelu_grad(float d, float x) {
-  return d * (normal_cdf(x) + x * (0.3989422804014327f * expf(-0.5f * x * x)));
-}
-__device__ inline float normal_cdf_half(float x) { return 0.5f + 0.5f * erff(0.7071067811865476f * x); }
-__device__ inline float gelu_half(float x) { return x * normal_cdf_half(x); }
-__device__ inline float gelu_grad_half(float d, float x) {
-  return d * (normal_cdf_half(x) + x * (0.3989422804014327f * __expf(-0.5f * x * x)));
-}
-__device__ inline float gelu_inner(float x) { return 1.5957691216057308f * (x + 0.044715f * x * x * x); }
-__device__ inline float gelu_tanh(float x) { return x * sigmoid(gelu_inner(x)); }
-__device__ inline float gelu_tanh_grad(float d, float x) {
-  const float s = sigmoid(gelu_inner(x));
-  return d * (s + x * (s * (1.0f - s) * (1.5957691216057308f * (1.0f + 0.134145f * x * x))));
-}
-__device__ inline float silu(float x) { return x * sigmoid(x); }
-__device__ inline float silu_grad(float d, float x) {
-  const float s = sigmoid(x);
-  return d * (s * (1.0f + x * (1.0f - s)));
-}
-__device__ inline float hard_sigmoid(float x) {
-  const float v = x + 3.0f;
-  return (v < 0.0f ? 0.0f : v > 6.0f ? 6.0f : v) / 6.0f;
-}
-__device__ inline float hard_sigmoid_grad(float d, float y) { return y > 0.0f && y < 1.0f ? d / 6.0f : 0.0f; }
-__device__ inline float hard_silu(float x) { return x * hard_sigmoid(x); }
-__device__ inline float hard_silu_grad(float d, float x) {
-  return x <= -3.0f ? 0.0f : x >= 3.0f ? d : d * (x / 3.0f + 0.5f);
-}
-__device__ inline float clip(float x, float limit) { return x > limit ? limit : (x < -limit ? -limit : x); }
-__device__ inline float l1_l2_grad(float w, float d, float l1, float twice_l2) {
-  const float sign = w > 0.0f ? 1.0f : (w < 0.0f ? -1.0f : 0.0f);
-  return d * (l1 * sign + twice_l2 * w);
-}
-
-__device__ inline float unit(unsigned word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-__device__ inline void philox(unsigned long long key, unsigned (&c)[4]) {
-  unsigned k0 = static_cast<unsigned>(key), k1 = static_cast<unsigned>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const unsigned h0 = __umulhi(0xD2511F53u, c[0]), l0 = 0xD2511F53u * c[0];
-    const unsigned h1 = __umulhi(0xCD9E8D57u, c[2]), l1 = 0xCD9E8D57u * c[2];
-    c[0] = h1 ^ c[1] ^ k0;
-    c[1] = l1;
-    c[2] = h0 ^ c[3] ^ k1;
-    c[3] = l0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-}
-template <int N>
-__device__ inline void dropout_words(unsigned* words, const long long* rng, const long long* first, long long at,
-                                     long long sample, unsigned call) {
-  const long long n = at / sample, e = at - n * sample;
-  unsigned c[4] = {static_cast<unsigned>(e / 4), static_cast<unsigned>(first[0] + n), call,
-                   static_cast<unsigned>(rng[1])};
-  philox(static_cast<unsigned long long>(rng[0]), c);
-  if (N == 4) {
-    for (int i = 0; i < 4; ++i) words[i] = c[i];
-  } else {
-    const int lane = static_cast<int>(e % 4);
-    words[0] = lane == 0 ? c[0] : lane == 1 ? c[1] : lane == 2 ? c[2] : c[3];
-  }
-}
-
-template <typename T, int N>
-struct alignas(sizeof(T) * N > 16 ? 16 : sizeof(T) * N) PackOf {
-  T v[N];
-};
-)cuda";
 }
 
 }  // namespace plimsoll::engine::cuda

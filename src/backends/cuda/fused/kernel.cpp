@@ -15,6 +15,11 @@ constexpr unsigned kThreads = 256;
 // block per range of channels adds up the partial sums at the end, so narrower ranges mean more such blocks, each with
 // less to add.
 constexpr unsigned kLanes = 32, kSummingLanes = 16;
+// Each segment of a sum has a counter per block of at least so many columns (kSummingLanes, one channel each). Context
+// has kCounters (16,384) of them.
+constexpr int64_t kLeastColumns = kSummingLanes, kMostSegments = 16384;
+
+}  // namespace
 
 const char* type_text(DType dtype) {
   switch (dtype) {
@@ -47,20 +52,24 @@ const char* type_text(DType dtype) {
   return "?";
 }
 
-}  // namespace
-
 bool FusedWriter::find_shape() {
   const Shape* shape = nullptr;
+  bool sums = false;
   for (const Node& n : nodes_) {
     const Shape& s = graph_.type(is_channel_sum(n.op) ? n.inputs[0] : n.outputs[0]).shape;
     if (shape != nullptr && s != *shape) return false;
     shape = &s;
     by_channel_ = by_channel_ || uses_channels(n.op);
+    if (!is_channel_sum(n.op)) continue;
+    const int64_t segments = n.op == "reduce_to" ? summed_segments(s, graph_.type(n.outputs[0]).shape) : 1;
+    if (segments == 0 || (sums && segments != kernel_.segments)) return false;
+    kernel_.segments = segments;
+    sums = true;
   }
   if (shape == nullptr) return false;  // a body without nodes
   elements_ = shape->elements();
   kernel_.channels = by_channel_ ? shape->back() : elements_;
-  kernel_.rows = elements_ / kernel_.channels;
+  kernel_.rows = elements_ / kernel_.channels / kernel_.segments;
   return true;
 }
 
@@ -79,6 +88,7 @@ void FusedWriter::choose_width() {
     return;
   }
   while (kernel_.channels % width != 0) width /= 2;
+  width = repeated_width(width);
   kernel_.width = width;
   if (by_channel_) return;
   kernel_.rows = elements_ / width;
@@ -169,8 +179,9 @@ void FusedWriter::result_of_sums(size_t i, const std::string& expression) {
   const ValueId id = node().outputs[i];
   const int index = output_index(id);
   if (index == kNone) return;
-  finish_ += fmt::format("  o{}[c] = from_float<{}>(static_cast<float>({}));\n", index,
-                         type_text(graph_.type(id).dtype), expression);
+  finish_ += fmt::format(
+      "  o{}[static_cast<long long>(blockIdx.z) * channels + c] = from_float<{}>(static_cast<float>({}));\n", index,
+      type_text(graph_.type(id).dtype), expression);
 }
 
 // Adds up the sums of a block, and then, in the block that finishes last, those of all blocks. Within a block, a thread
@@ -186,7 +197,9 @@ std::string FusedWriter::finish_text() const {
       "  const int thread = static_cast<int>(threadIdx.y * blockDim.x + threadIdx.x);\n"
       "  const int column = thread % columns, c = static_cast<int>(blockIdx.y) * columns + column;\n"
       "  const int slices = static_cast<int>(blockDim.y) / W, slice = thread / columns;\n"
-      "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n",
+      "  const bool adds = slice < slices && c < channels, ends = slice == 0 && c < channels;\n"
+      "  const long long first_block = static_cast<long long>(blockIdx.z) * gridDim.x;\n"
+      "  unsigned* const counter = counters + blockIdx.z * gridDim.y + blockIdx.y;\n",
       kernel_.sums);
   for (int a = 0; a < kernel_.sums; ++a)
     text += fmt::format(
@@ -201,13 +214,13 @@ std::string FusedWriter::finish_text() const {
         "  if (ends) {{\n"
         "    double sum = 0;\n"
         "    for (int s = 0; s < slices; ++s) sum += sliced[s * columns + column];\n"
-        "    partial[(static_cast<long long>(blockIdx.x) * S + {0}) * channels + c] = static_cast<float>(sum);\n"
+        "    partial[(first_block + blockIdx.x) * S * channels + {0} * channels + c] = static_cast<float>(sum);\n"
         "  }}\n"
         "  __syncthreads();\n",
         a);
   text +=
       "  __threadfence();\n"
-      "  if (first_thread) is_last = atomicAdd(counters + blockIdx.y, 1u) == gridDim.x - 1;\n"
+      "  if (first_thread) is_last = atomicAdd(counter, 1u) == gridDim.x - 1;\n"
       "  __syncthreads();\n"
       "  if (!is_last) return;\n"
       "  __threadfence();\n"
@@ -220,7 +233,7 @@ std::string FusedWriter::finish_text() const {
       "    for (int b = part; b < static_cast<int>(gridDim.x); b += parts)\n"
       "#pragma unroll\n"
       "      for (int a = 0; a < S; ++a) {\n"
-      "        const float* at = partial + (static_cast<long long>(b) * S + a) * channels + from;\n"
+      "        const float* at = partial + ((first_block + b) * S + a) * channels + from;\n"
       "        const float4 v = together == 4 ? __ldcg(reinterpret_cast<const float4*>(at))\n"
       "                                       : make_float4(__ldcg(at), 0, 0, 0);\n"
       "        sums[a][0] += v.x;\n"
@@ -241,23 +254,27 @@ std::string FusedWriter::finish_text() const {
       "    __syncthreads();\n"
       "  }\n";
   for (int a = 0; a < kernel_.sums; ++a) text += fmt::format("  const double total{0} = totals[{0}];\n", a);
-  return text + "  if (first_thread) counters[blockIdx.y] = 0;\n  if (!ends) return;\n" + finish_;
+  return text + "  if (first_thread) *counter = 0;\n  if (!ends) return;\n" + finish_;
 }
 
 // For one tensor shape: channels along x; rows along y and the grid.
 std::string FusedWriter::single_head() const {
-  std::string text = "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
+  std::string text;
+  if (!kernel_.numbers.empty()) text += fmt::format("struct Numbers {{ unsigned v[{}]; }};\n", kernel_.numbers.size());
+  text += "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
   for (size_t i = 0; i < inputs_.size(); ++i)
     text += fmt::format("    const {}* i{},\n", type_text(graph_.type(inputs_[i]).dtype), i);
   for (size_t o = 0; o < outputs_.size(); ++o)
     text += fmt::format("    {}* o{},\n", type_text(graph_.type(outputs_[o]).dtype), o);
+  text += fmt::format("    float* partial, unsigned* counters, long long rows, int channels{}) {{\n",
+                      kernel_.numbers.empty() ? "" : ", const __grid_constant__ Numbers numbers");
   text +=
-      "    float* partial, unsigned* counters, long long rows, int channels) {\n"
       "  const bool first_thread = threadIdx.x == 0 && threadIdx.y == 0;\n"
       "  const int c0 = static_cast<int>(blockIdx.y * blockDim.x + threadIdx.x) * W;\n"
       "  const bool inside = c0 < channels;\n"
       "  const long long begin = static_cast<long long>(blockIdx.x) * blockDim.y + threadIdx.y, end = rows;\n"
-      "  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;\n";
+      "  const long long step = static_cast<long long>(gridDim.x) * blockDim.y;\n"
+      "  const long long first_row = static_cast<long long>(blockIdx.z) * rows;\n";
   return text;
 }
 
@@ -280,6 +297,7 @@ std::string FusedWriter::table_head() const {
                         type_text(graph_.type(outputs_[o]).dtype), o, inputs_.size() + o);
   text += fmt::format(
       "  constexpr int channels = W, c0 = 0;\n"
+      "  constexpr long long first_row = 0;\n"
       "  constexpr bool inside = true;\n"
       "  const long long elements = table.elements[part], rows = (elements + W - 1) / W;\n"
       "  const long long stretch = (static_cast<int>(blockIdx.x) - table.first[part]) * {0}LL;\n"
@@ -328,7 +346,7 @@ std::string FusedWriter::assemble() const {
       "#pragma unroll\n"
       "      for (int u = 0; u < U; ++u) {{\n"
       "        if (r0 + u * step >= end) break;\n"
-      "        const long long at = ({}r0 + u * step{}) * channels + c0;\n",
+      "        const long long at = (first_row + {}r0 + u * step{}) * channels + c0;\n",
       kernel_.sums > 0 ? "rows - 1 - (" : "", kernel_.sums > 0 ? ")" : "");
   text += each_row;
   for (size_t i = 0; i < inputs_.size(); ++i)
@@ -395,7 +413,13 @@ int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part) {
 bool has_fused_form(const Graph& graph, const Node& node) {
   if (node.op == "reduce_to") {
     const Shape &x = graph.type(node.inputs[0]).shape, &y = graph.type(node.outputs[0]).shape;
-    return reduces_to_channels(x, y);
+    const int64_t segments = summed_segments(x, y);
+    return segments > 0 && segments * ((x.back() + kLeastColumns - 1) / kLeastColumns) <= kMostSegments;
+  }
+  if (node.op == "broadcast") {
+    const TensorType &x = graph.type(node.inputs[0]), &y = graph.type(node.outputs[0]);
+    const bool number = x.dtype == DType::kFloat32 || is_half(x.dtype);
+    return number && y.shape.rank() > 0 && y.shape.elements() < (int64_t{1} << 31);
   }
   if (node.op == "cast") {
     const DType to = graph.type(node.outputs[0]).dtype;
@@ -416,17 +440,19 @@ FusedGrid grid_of(const FusedKernel& pass, const Card& card) {
   grid.block_x = std::min(groups, pass.sums > 0 ? kSummingLanes : kLanes);
   grid.block_y = std::max(1U, kThreads / grid.block_x);
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
+  grid.grid_z = static_cast<unsigned>(pass.segments);
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;
   // Kernels with sums use few blocks, because the last block reads the partial sums of all of them. Kernels without
   // sums use enough blocks to fill the card.
-  const int64_t most = std::max<int64_t>(1, (pass.sums > 0 ? 2 : 16) * card.multiprocessors / grid.grid_y);
+  const int64_t most =
+      std::max<int64_t>(1, (pass.sums > 0 ? 2 : 16) * card.multiprocessors / (grid.grid_y * grid.grid_z));
   grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(needed, 1, most));
   return grid;
 }
 
 Bytes FusedKernel::workspace(const Card& card) const {
   if (sums == 0) return 0;
-  return align_up(static_cast<Bytes>(grid_of(*this, card).grid_x) * sums * channels * 4);
+  return align_up(static_cast<Bytes>(grid_of(*this, card).grid_x) * segments * sums * channels * 4);
 }
 
 }  // namespace plimsoll::engine::cuda

@@ -25,10 +25,11 @@ class FusedWriter {
   const Attrs& attrs() const { return node().attrs; }
   const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
   DType output_dtype(size_t i) const { return graph_.type(node().outputs[i]).dtype; }
-  std::string full(size_t i);                                 // an element of a full-size input
-  std::string vector(size_t i);                               // an element of a channel vector, as float
-  std::string scalar(size_t i);                               // a scalar as float
-  std::string raw_scalar(size_t i);                           // the pointer to a small input
+  std::string full(size_t i);        // an element of a full-size input
+  std::string vector(size_t i);      // an element of a channel vector, as float
+  std::string repeated(size_t i);    // an element of a smaller input, repeated to the full size
+  std::string scalar(size_t i);      // a scalar as float
+  std::string raw_scalar(size_t i);  // the pointer to a small input
   std::string derived_vector(const std::string& expression);  // computed once per thread; `k` indexes the vectors
   std::string derived_scalar(const std::string& expression);  // computed once per block
 
@@ -42,13 +43,14 @@ class FusedWriter {
   void refuse(std::string why) {
     if (error_.empty()) error_ = fmt::format("{} {}", node().op, why);
   }
-  double rows() const { return static_cast<double>(kernel_.rows); }
+  double rows() const { return static_cast<double>(kernel_.rows * kernel_.segments); }  // of the whole tensor
   int width() const { return kernel_.width; }
 
  private:
   Status plan(size_t parts);  // everything except the source
   bool find_shape();
   void choose_width();
+  int repeated_width(int width) const;
   size_t input_index(size_t i);
   int output_index(ValueId id) const;
   bool is_full(ValueId id) const { return graph_.type(id).shape.elements() == elements_; }
@@ -73,6 +75,8 @@ class FusedWriter {
   size_t parts_ = 0;
   std::string error_;
 };
+
+const char* type_text(DType dtype);  // the element type in a kernel's source
 
 using FusedForm = void (*)(FusedWriter&);
 FusedForm fused_form(const std::string& op);  // null if the op has none

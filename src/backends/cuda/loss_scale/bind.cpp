@@ -37,6 +37,11 @@ BoundKernel bind_loss_scale(Context& context, const BoundNode& node) {
   if (op == "applied_updates")
     return make_kernel([=, iteration = input<const int64_t>(node, 0), skipped = input<const int64_t>(node, 1),
                         to = output<int64_t>(node, 0)] { launch_applied_updates(iteration, skipped, to, stream); });
+  if (op == "count_periods")
+    return make_kernel([=, count = input<const int64_t>(node, 0), period = view_of(node).attrs().integer("period"),
+                        periods = output<int64_t>(node, 0), pending = output<float>(node, 1)] {
+      launch_count_periods(count, period, periods, pending, stream);
+    });
   if (op == "scheduled_rate")
     return make_kernel(
         [=, rate = input<const float>(node, 0), other = input<const float>(node, 1),

@@ -38,6 +38,7 @@ struct LossScaleStep {
 };
 void launch_loss_scale(const LossScaleStep& step, cudaStream_t stream);
 void launch_applied_updates(const int64_t* iteration, const int64_t* skipped, int64_t* to, cudaStream_t stream);
+void launch_count_periods(const int64_t* count, int64_t period, int64_t* periods, float* pending, cudaStream_t stream);
 void launch_scheduled_rate(const float* rate, const float* other, const int64_t* skipped, const int64_t* known,
                            float* to, cudaStream_t stream);
 

@@ -66,6 +66,13 @@ __global__ void applied_updates(const int64_t* iteration, const int64_t* skipped
   *to = *iteration - *skipped;
 }
 
+__global__ void count_periods(const int64_t* count, int64_t period, int64_t* periods, float* pending) {
+  const int64_t at = *count;
+  const bool whole = at % period == 0;
+  *pending = whole ? 0.0F : 1.0F;
+  *periods = at / period + (whole ? 0 : 1);
+}
+
 __global__ void scheduled_rate(const float* rate, const float* other, const int64_t* skipped, const int64_t* known,
                                float* to) {
   *to = *skipped == *known ? *rate : *other;
@@ -87,6 +94,11 @@ void launch_loss_scale(const LossScaleStep& step, cudaStream_t stream) {
 
 void launch_applied_updates(const int64_t* iteration, const int64_t* skipped, int64_t* to, cudaStream_t stream) {
   applied_updates<<<1, 1, 0, stream>>>(iteration, skipped, to);
+  check_launch();
+}
+
+void launch_count_periods(const int64_t* count, int64_t period, int64_t* periods, float* pending, cudaStream_t stream) {
+  count_periods<<<1, 1, 0, stream>>>(count, period, periods, pending);
   check_launch();
 }
 

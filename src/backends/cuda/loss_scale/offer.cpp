@@ -18,6 +18,7 @@ Result<KernelOffer> offer_count_not_finite(const Card& card, const NodeView& nod
 Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node) {
   for (size_t i = 0; i < node.inputs(); ++i)
     if (is_floating(node.in_dtype(i))) PLIMSOLL_TRY(require_input(node, i, DType::kFloat32));
+  if (node.node.op == "count_periods") PLIMSOLL_TRY(require_output(node, 1, DType::kFloat32));
   return own_offer(node.node.op, 0, pass_seconds(card, node.traffic()));
 }
 

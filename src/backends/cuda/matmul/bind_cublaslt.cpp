@@ -82,10 +82,13 @@ class ProductKernel final : public Kernel {
     uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     if (product_.result == DType::kFloat32) schemes |= CUBLASLT_REDUCTION_SCHEME_INPLACE;
     prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes);
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment_of(at_.b));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment_of(at_.a));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment_of(at_.y));
-    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment_of(at_.y));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
+           alignment_of_all(at_.b, product_.k * product_.n, product_.dtype));
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+           alignment_of_all(at_.a, product_.m * product_.k, product_.dtype));
+    const uint32_t result = alignment_of_all(at_.y, product_.m * product_.n, product_.result);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, result);
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, result);
     std::array<cublasLtMatmulHeuristicResult_t, kMostTimed> results{};
     int count = 0;
     const auto status = lt_.algo_get_heuristic(context_.blas, desc_, left_, right_, result_, result_, preference,
@@ -117,6 +120,12 @@ class ProductKernel final : public Kernel {
   }
 
  private:
+  // The alignment of every matrix of a batch.
+  uint32_t alignment_of_all(const void* first, int64_t elements, DType dtype) const {
+    const auto bytes = static_cast<std::uintptr_t>(elements * size_of(dtype));
+    const std::uintptr_t all = reinterpret_cast<std::uintptr_t>(first) | (product_.count > 1 ? bytes : 0);
+    return alignment_of(reinterpret_cast<const void*>(all));
+  }
   template <typename T>
   cublasStatus_t set(cublasLtMatmulDescAttributes_t name, const T& value) {
     return lt_.desc_set_attribute(desc_, name, &value, sizeof(value));

@@ -1,15 +1,12 @@
-// Binds the data-movement ops (copy, concat, slice, broadcast, pad, upsample, cast, fill, reorder) to kernel launches.
+// Binds the data-movement ops (copy, concat, slice, broadcast, pad, upsample, cast, fill, constant, reorder) to kernel
+// launches.
 #include "backends/cuda/move/launch.h"
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <cmath>
-#include <cstring>
-#include <limits>
 #include <vector>
 
 #include "backends/cuda/driver/binding.h"
+#include "backends/cuda/move/pattern.h"
+#include "ops/build.h"
 
 namespace plimsoll::engine::cuda {
 
@@ -160,57 +157,6 @@ BoundKernel bind_upsample(Context& context, const BoundNode& node) {
   });
 }
 
-namespace {
-
-template <typename T>
-uint64_t bits_of(T value) {
-  uint64_t bits = 0;
-  std::memcpy(&bits, &value, sizeof(value));
-  return bits;
-}
-
-template <typename T>
-uint64_t integer_bits(double value) {
-  if (std::isnan(value)) return 0;
-  if (value >= std::ldexp(1.0, std::numeric_limits<T>::digits)) return bits_of(std::numeric_limits<T>::max());
-  if (value <= static_cast<double>(std::numeric_limits<T>::min())) return bits_of(std::numeric_limits<T>::min());
-  return bits_of(static_cast<T>(value));
-}
-
-uint64_t pattern_of(double value, DType dtype) {
-  switch (dtype) {
-    case DType::kFloat32:
-      return bits_of(static_cast<float>(value));
-    case DType::kFloat64:
-      return bits_of(value);
-    case DType::kFloat16:
-      return bits_of(__double2half(value));
-    case DType::kBFloat16:
-      return bits_of(__float2bfloat16_rn(static_cast<float>(value)));
-    case DType::kInt8:
-      return integer_bits<int8_t>(value);
-    case DType::kInt16:
-      return integer_bits<int16_t>(value);
-    case DType::kInt32:
-      return integer_bits<int32_t>(value);
-    case DType::kInt64:
-      return integer_bits<int64_t>(value);
-    case DType::kUInt8:
-      return integer_bits<uint8_t>(value);
-    case DType::kUInt16:
-      return integer_bits<uint16_t>(value);
-    case DType::kUInt32:
-      return integer_bits<uint32_t>(value);
-    case DType::kUInt64:
-      return integer_bits<uint64_t>(value);
-    case DType::kBool:
-      return value != 0 ? 1 : 0;
-  }
-  return 0;
-}
-
-}  // namespace
-
 BoundKernel bind_fill(Context& context, const BoundNode& node) {
   const TensorType& type = view_of(node).out(0).type;
   const uint64_t pattern = pattern_of(node.node.attrs.real("value"), type.dtype);
@@ -218,6 +164,21 @@ BoundKernel bind_fill(Context& context, const BoundNode& node) {
   const int64_t elements = type.shape.elements();
   return make_kernel(
       [=, to = output(node, 0), stream = context.stream] { launch_fill(to, pattern, bytes, elements, stream); });
+}
+
+// The numbers travel as kernel arguments, so they need no memory on the card besides the output.
+BoundKernel bind_constant(Context& context, const BoundNode& node) {
+  const TensorType& type = view_of(node).out(0).type;
+  const std::vector<double> values = *constant_values(node.node.attrs);  // the shape rule has checked them
+  const auto size = static_cast<size_t>(size_of(type.dtype));
+  std::vector<char> bytes(values.size() * size);
+  for (size_t i = 0; i < values.size(); ++i) {
+    const uint64_t pattern = pattern_of(values[i], type.dtype);
+    std::memcpy(bytes.data() + i * size, &pattern, size);
+  }
+  return make_kernel([bytes = std::move(bytes), to = output(node, 0), stream = context.stream] {
+    launch_constant(to, bytes.data(), static_cast<int64_t>(bytes.size()), stream);
+  });
 }
 
 BoundKernel bind_cast(Context& context, const BoundNode& node) {

@@ -199,6 +199,15 @@ void launch_broadcast_words(const BroadcastWalk& walk, int64_t words, const void
   check_launch();
 }
 
+struct ConstantBytes {
+  static constexpr int kBytes = 4000;  // of the 4,096 that all arguments of a kernel may have
+  uint8_t bytes[kBytes];
+};
+
+__global__ void write_constant(uint8_t* to, ConstantBytes from, int count) {
+  for (int i = threadIdx.x; i < count; i += blockDim.x) to[i] = from.bytes[i];
+}
+
 }  // namespace
 
 void launch_copies(const StripCopy* copies, int count, cudaStream_t stream) {
@@ -238,6 +247,16 @@ void launch_fill(void* to, uint64_t pattern, int element_bytes, int64_t elements
   const int64_t blocks = std::clamp<int64_t>((words + kThreads * 4 - 1) / (kThreads * 4), 1, 1 << 20);
   fill_words<uint4><<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(
       static_cast<uint4*>(to), word, words, static_cast<uint8_t*>(to) + words * 16, static_cast<int>(bytes % 16));
+  check_launch();
+}
+
+void launch_constant(void* to, const void* from, int64_t bytes, cudaStream_t stream) {
+  for (int64_t begin = 0; begin < bytes; begin += ConstantBytes::kBytes) {
+    const int count = static_cast<int>(std::min<int64_t>(bytes - begin, ConstantBytes::kBytes));
+    ConstantBytes part{};
+    memcpy(part.bytes, static_cast<const char*>(from) + begin, static_cast<size_t>(count));
+    write_constant<<<1, kThreads, 0, stream>>>(static_cast<uint8_t*>(to) + begin, part, count);
+  }
   check_launch();
 }
 

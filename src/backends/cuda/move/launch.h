@@ -24,6 +24,9 @@ void launch_copy(const void* from, void* to, int64_t bytes, cudaStream_t stream)
 // `pattern` is one element of `element_bytes` (1, 2, 4 or 8), which is repeated.
 void launch_fill(void* to, uint64_t pattern, int element_bytes, int64_t elements, cudaStream_t stream);
 
+// Writes `bytes` bytes from host memory, which the launch copies: several launches if they are many.
+void launch_constant(void* to, const void* from, int64_t bytes, cudaStream_t stream);
+
 // y[i] = x[i * strides]. Axes of y from the outermost; strides of x in elements, 0 where x is repeated.
 struct BroadcastShape {
   static constexpr int kAxes = 8;

@@ -17,8 +17,8 @@ Status check_move(const NodeView& node, size_t i) {
   PLIMSOLL_TRY(require_compute_input(node, i));
   PLIMSOLL_TRY(require_same_dtype(node, 0, i));
   const Shape& shape = node.in_shape(i);
-  if (shape.rank() != 4)
-    return refuse(node, fmt::format("only weights [kh,kw,i,o] can be converted, not [{}]", to_text(shape)));
+  if (shape.rank() != 4 && shape.rank() != 5)
+    return refuse(node, fmt::format("only weights [(kd,)kh,kw,i,o] can be converted, not [{}]", to_text(shape)));
   if (shape.elements() > kLargestImage)
     return refuse(node, fmt::format("[{}] has more than 2^30 elements", to_text(shape)));
   return {};

@@ -24,6 +24,22 @@ void launch_max_pool_grad(const PoolWindow& g, Element element, const void* dy, 
 void launch_avg_pool(const PoolWindow& g, Element element, const void* x, void* y, cudaStream_t stream);
 void launch_avg_pool_grad(const PoolWindow& g, Element element, const void* dy, void* dx, cudaStream_t stream);
 
+// Images with depth, [n,d,h,w,c], or with windows of more than 255 elements. `wide`: the index has four bytes per
+// element, not one.
+struct PoolVolume {
+  int64_t n = 0;
+  int d = 1, h = 0, w = 0, c = 0;  // size of the image
+  int od = 1, oh = 0, ow = 0;      // size of the pooled image
+  int kd = 1, kh = 0, kw = 0, sd = 1, sh = 0, sw = 0, front = 0, top = 0, left = 0;
+};
+
+void launch_max_pool(const PoolVolume& g, Element element, const void* x, void* y, void* index, bool wide,
+                     cudaStream_t stream);
+void launch_max_pool_grad(const PoolVolume& g, Element element, const void* dy, const void* index, bool wide, void* dx,
+                          cudaStream_t stream);
+void launch_avg_pool(const PoolVolume& g, Element element, const void* x, void* y, cudaStream_t stream);
+void launch_avg_pool_grad(const PoolVolume& g, Element element, const void* dy, void* dx, cudaStream_t stream);
+
 struct GlobalPool {
   int64_t n = 0;
   int pixels = 0, c = 0;

@@ -28,21 +28,23 @@ BoundKernel bind_layer_norm(Context& context, const BoundNode& node) {
   const Element element = element_of(view.in_dtype(0));
   const Rows g = rows_of_shape(view.in_shape(0));
   const bool scale = view.attrs().flag("scale"), center = view.attrs().flag("center");
+  const bool rms = view.attrs().flag("rms");
   if (op == "layer_norm") {
     const float* gamma = scale ? input<const float>(node, 1) : nullptr;
     const float* beta = center ? input<const float>(node, scale ? 2 : 1) : nullptr;
     const auto epsilon = static_cast<float>(view.attrs().real("epsilon"));
     return make_kernel(
         [=, x = input(node, 0), y = output(node, 0), mean = output<float>(node, 1), rstd = output<float>(node, 2)] {
-          launch_layer_norm(g, element, epsilon, x, gamma, beta, y, mean, rstd, stream);
+          launch_layer_norm(g, element, epsilon, rms, x, gamma, beta, y, mean, rstd, stream);
         });
   }
   const void *dy = input(node, 0), *x = input(node, 1);
   const auto *mean = input<const float>(node, 2), *rstd = input<const float>(node, 3);
   if (op == "layer_norm_input_grad") {
     const float* gamma = scale ? input<const float>(node, 4) : nullptr;
-    return make_kernel(
-        [=, dx = output(node, 0)] { launch_layer_norm_input_grad(g, element, dy, x, mean, rstd, gamma, dx, stream); });
+    return make_kernel([=, dx = output(node, 0)] {
+      launch_layer_norm_input_grad(g, element, rms, dy, x, mean, rstd, gamma, dx, stream);
+    });
   }
   const ColumnSums plan = plan_column_sums(1, g.rows, g.columns, size_of(view.in_dtype(0)));
   const SumSpace space{node.workspace, context.counters};

@@ -19,11 +19,12 @@ struct Rows {
 void launch_softmax(const Rows& g, Element element, const void* x, void* y, cudaStream_t stream);
 void launch_softmax_grad(const Rows& g, Element element, const void* dy, const void* y, void* dx, cudaStream_t stream);
 
-// gamma and beta are null if the layer has none.
-void launch_layer_norm(const Rows& g, Element element, float epsilon, const void* x, const float* gamma,
+// gamma and beta are null if the layer has none. With `rms` the mean is taken as 0.
+void launch_layer_norm(const Rows& g, Element element, float epsilon, bool rms, const void* x, const float* gamma,
                        const float* beta, void* y, float* mean, float* rstd, cudaStream_t stream);
-void launch_layer_norm_input_grad(const Rows& g, Element element, const void* dy, const void* x, const float* mean,
-                                  const float* rstd, const float* gamma, void* dx, cudaStream_t stream);
+void launch_layer_norm_input_grad(const Rows& g, Element element, bool rms, const void* dy, const void* x,
+                                  const float* mean, const float* rstd, const float* gamma, void* dx,
+                                  cudaStream_t stream);
 
 // The target of a row, with label smoothing: a label, or one float per column.
 struct Target {

@@ -14,12 +14,13 @@ struct LayerNorm {
   T* y;
   float *mean, *rstd;
   float epsilon, share;  // 1 / columns
+  bool rms;              // the mean is taken as 0
 
   template <typename R, typename G>
   __device__ void run(R& row, const G& group, int64_t at) const {
     float sum = 0, squares = 0;
-    row.visit([&](const float(&v)[1], int) { sum += v[0]; });
-    const float middle = group.sum(sum) * share;
+    if (!rms) row.visit([&](const float(&v)[1], int) { sum += v[0]; });
+    const float middle = rms ? 0.0F : group.sum(sum) * share;
     row.visit([&](const float(&v)[1], int) { squares += (v[0] - middle) * (v[0] - middle); });
     const float scale = 1.0F / sqrtf(group.sum(squares) * share + epsilon);
     row.write(y + at * row.columns(), [&](const float(&v)[1], int column) {
@@ -40,6 +41,7 @@ struct LayerNormGrad {
   const float *mean, *rstd, *gamma;
   T* dx;
   float share;  // 1 / columns
+  bool rms;
 
   template <typename R, typename G>
   __device__ void run(R& row, const G& group, int64_t at) const {
@@ -51,7 +53,7 @@ struct LayerNormGrad {
       sum += d;
       dot += d * (v[1] - middle) * scale;
     });
-    sum = group.sum(sum) * share;
+    sum = rms ? 0.0F : group.sum(sum) * share;
     dot = group.sum(dot) * share;
     row.write(dx + at * row.columns(), [&](const float(&v)[2], int column) {
       return scale * (through_gamma(v[0], column) - (sum + (v[1] - middle) * scale * dot));
@@ -61,24 +63,25 @@ struct LayerNormGrad {
 
 }  // namespace
 
-void launch_layer_norm(const Rows& g, Element element, float epsilon, const void* x, const float* gamma,
+void launch_layer_norm(const Rows& g, Element element, float epsilon, bool rms, const void* x, const float* gamma,
                        const float* beta, void* y, float* mean, float* rstd, cudaStream_t stream) {
   const float share = 1.0F / static_cast<float>(g.columns);
   with_element(element, [&]<typename T>() {
     launch_rows<T>(
-        g, LayerNorm<T>{{static_cast<const T*>(x)}, gamma, beta, static_cast<T*>(y), mean, rstd, epsilon, share},
+        g, LayerNorm<T>{{static_cast<const T*>(x)}, gamma, beta, static_cast<T*>(y), mean, rstd, epsilon, share, rms},
         stream);
   });
 }
 
-void launch_layer_norm_input_grad(const Rows& g, Element element, const void* dy, const void* x, const float* mean,
-                                  const float* rstd, const float* gamma, void* dx, cudaStream_t stream) {
+void launch_layer_norm_input_grad(const Rows& g, Element element, bool rms, const void* dy, const void* x,
+                                  const float* mean, const float* rstd, const float* gamma, void* dx,
+                                  cudaStream_t stream) {
   const float share = 1.0F / static_cast<float>(g.columns);
   with_element(element, [&]<typename T>() {
     launch_rows<T>(
         g,
         LayerNormGrad<T>{
-            {static_cast<const T*>(dy), static_cast<const T*>(x)}, mean, rstd, gamma, static_cast<T*>(dx), share},
+            {static_cast<const T*>(dy), static_cast<const T*>(x)}, mean, rstd, gamma, static_cast<T*>(dx), share, rms},
         stream);
   });
 }
