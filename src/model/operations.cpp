@@ -1,6 +1,6 @@
 // Finds an operation of keras.ops by its class name, and says why some are not supported.
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "model/operation.h"
 
@@ -9,13 +9,13 @@ namespace {
 
 struct Refusal {
   std::string_view reason;
-  std::initializer_list<std::string_view> names;
+  std::vector<std::string_view> names;
 };
 
 constexpr std::string_view kCouples = "it joins the samples of a batch";
 constexpr std::string_view kDataShape = "the shape of its result depends on the data";
 
-const std::array kRefusals = {
+const std::vector<Refusal> kRefusals = {
     Refusal{kCouples,
             {"Ravel", "Vdot", "Outer", "Diag", "Diagflat", "Kron", "AllClose", "Corrcoef", "Meshgrid", "Correlate",
              "Vander", "SegmentSum", "SegmentMax", "SegmentMin", "SegmentProd", "Scatter", "ScatterUpdate"}},
