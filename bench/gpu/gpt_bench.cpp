@@ -1,7 +1,8 @@
 // Times training steps of GPT-2 small on one GPU. The graph is built from ops, because its layers cannot be imported
 // from Keras yet.
 //
-//   gpt_bench [--batch 16] [--length 1024] [--layers 12] [--steps 30] [--recompute 1] [--profile 1] [--device gpu]
+//   gpt_bench [--batch 16] [--length 1024] [--layers 12] [--steps 30] [--recompute PERCENT] [--profile 1] [--device
+//   gpu]
 //
 // The network is that of the peers (bench/gpu/peers.py): learned positions, pre-norm blocks, exact gelu, an untied head
 // without bias. The vocabulary of 50,257 is padded to 50,304 columns, so that rows of logits are aligned to 16 bytes. A
@@ -17,10 +18,10 @@
 
 #include "api/open_backend.h"
 #include "autodiff/gradient.h"
-#include "levers/recompute.h"
 #include "ops/build.h"
 #include "ops/op.h"
-#include "plan/plan.h"
+#include "plan/order.h"
+#include "plan/recompute.h"
 #include "plimsoll/plimsoll.h"
 
 namespace plimsoll::engine {
@@ -106,7 +107,8 @@ class Gpt {
 struct Flags {
   int64_t batch = 16, length = 1024, layers = 12;
   int steps = 30;
-  bool recompute = false, profile = false;
+  int64_t recompute = 0;  // percent of the live set
+  bool profile = false;
   RunOptions run;
 };
 
@@ -119,7 +121,7 @@ Flags parse(int argc, char** argv) {
     if (name == "--length") flags.length = std::stoll(value);
     if (name == "--layers") flags.layers = std::stoll(value);
     if (name == "--steps") flags.steps = std::stoi(value);
-    if (name == "--recompute") flags.recompute = value == "1";
+    if (name == "--recompute") flags.recompute = std::stoll(value);
     if (name == "--profile") flags.profile = value == "1";
     if (name == "--device") flags.run.device = value;
   }
@@ -163,12 +165,17 @@ int run(const Flags& flags) {
   const auto start = Clock::now();
   const auto backend = require(open_backend(flags.run));
   Graph graph = Gpt(flags.batch, flags.length, flags.layers).take();
-  if (flags.recompute) graph = recompute_cheap(graph).graph;
-  const LoweredGraph lowered = require(lower(graph, backend->device()));
+  LoweredGraph lowered = reorder_for_memory(require(lower(graph, backend->device())));
+  if (flags.recompute > 0) {
+    const Bytes live = live_set_of(lowered);
+    auto again = recompute_percent({lowered, live, live}, backend->device(), flags.recompute);
+    if (!again) throw std::runtime_error("so much cannot be recomputed");
+    lowered = std::move(again->graph);
+  }
   Plan plan;
   const Graph* const planned = &lowered.graph;
   PersistentLayout layout = lay_out({&planned, 1});
-  plan.phases.push_back(plan_phase({PhaseKind::kTrain}, flags.batch, lowered, layout));
+  plan.phases.push_back(place_phase({PhaseKind::kTrain}, flags.batch, lowered, layout));
   plan.persistent = std::move(layout.slots);
   plan.persistent_bytes = layout.bytes;
   plan.arena_bytes = plan.phases[0].arena_bytes;

@@ -33,9 +33,9 @@ struct DataOptions {
 // Fixed lever settings, which replace the search.
 struct ForcedSettings {
   std::optional<int64_t> micro;  // absent: the whole batch
-  int recompute = 0;             // a level of search/recompute_levels.h
-  double kept = 1;               // share of the live set that stays on the device; the rest is offloaded to host memory
-  int prefetch = 0;              // number of batches to prefetch
+  int recompute = 0;  // percent of the live set that is recomputed instead of kept, or less if that cannot be reached
+  double kept = 1;    // share of the live set that stays on the device; the rest is offloaded to host memory
+  int prefetch = 0;   // number of batches to prefetch
 };
 
 struct RunOptions {

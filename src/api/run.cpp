@@ -6,11 +6,11 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "plan/recompute.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
 #include "search/plan_match.h"
 #include "search/prefetch.h"
-#include "search/recompute_levels.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -18,9 +18,11 @@ namespace {
 // The data were opened with the forced prefetch setting, so the bytes of prefetched batches are counted.
 Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSettings& forced) {
   const int64_t micro = forced.micro.value_or(request.batch);
-  const LeverSettings settings =
-      cut_into(request, micro).with(kRecompute, forced.recompute).with(kOffload, std::lround(100 * (1 - forced.kept)));
-  PLIMSOLL_ASSIGN(auto made, compile(request, settings));
+  const LeverSettings settings = cut_into(request, micro).with(kOffload, std::lround(100 * (1 - forced.kept)));
+  std::optional<Plan> made;
+  for (int64_t percent = forced.recompute; !made && percent >= 0; --percent) {
+    PLIMSOLL_ASSIGN(made, compile(request, settings.with(kRecompute, percent)));
+  }
   if (!made)
     return fail(ErrorCode::kDoesNotFit,
                 fmt::format("no plan can keep a share of {} of the live set on the device", forced.kept));

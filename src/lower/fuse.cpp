@@ -15,7 +15,6 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kMostMembers = 24;  // bounds the scratch memory of a fused kernel
 
 class Fuser {
  public:
@@ -89,7 +88,7 @@ class Fuser {
 
   bool joins(NodeId id, int group, std::vector<NodeId>& members) const {
     const auto& others = groups_[static_cast<size_t>(group)];
-    if (members.size() + others.size() > kMostMembers || domain(others[0]) != domain(id)) return false;
+    if (members.size() + others.size() > kMostFusedMembers || domain(others[0]) != domain(id)) return false;
     std::vector<NodeId> all = members;
     all.insert(all.end(), others.begin(), others.end());
     if (reads_own_sum(all) || sums_differently(all) || !may_move_to(all, id)) return false;

@@ -12,6 +12,7 @@ namespace plimsoll::engine {
 
 // Name of a fused body whose parts share no computed value and may run at the same time.
 inline constexpr std::string_view kGroupBody = "group";
+inline constexpr size_t kMostFusedMembers = 24;  // bounds the scratch memory of a fused kernel
 
 struct LoweredGraph {
   Graph graph;

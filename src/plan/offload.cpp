@@ -11,6 +11,7 @@
 #include "graph/rewrite.h"
 #include "ops/predicates.h"
 #include "plan/storage.h"
+#include "plan/views.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -88,7 +89,7 @@ class OffloadSimulation {
     }
   }
 
-  Offloaded rewrite(const Device& device) const;
+  RewrittenPhase rewrite(const Device& device) const;
 
  private:
   enum class State : uint8_t { kHere, kLeaving, kGone, kComing, kBack };
@@ -213,8 +214,13 @@ class OffloadSimulation {
 // Builds the graph with its copies.
 class Inserter {
  public:
-  Inserter(const LoweredGraph& from, const std::vector<Wait>& waits, const std::vector<ValueId>& root)
-      : from_(from), waits_(waits), root_(root), rewrite_(from.graph), there_(waits.size(), kNone), back_(there_) {}
+  Inserter(const LoweredGraph& from, const std::vector<Wait>& waits)
+      : from_(from),
+        waits_(waits),
+        rewrite_(from.graph),
+        views_(from.graph),
+        there_(waits.size(), kNone),
+        back_(there_) {}
 
   void copy_node(size_t n) {
     rewrite_.copy_node(static_cast<NodeId>(n));
@@ -271,19 +277,9 @@ class Inserter {
     return id;
   }
 
-  // Views from before the wait refer to the old place. Creates those again that are read after the wait, also by views.
+  // Views from before the wait refer to the old place. Creates those again that are read after the wait.
   void renew_views(ValueId value, int before_node) {
-    std::vector<NodeId> views;
-    for (NodeId n = before_node; n-- > 0;) {
-      const Node& node = from_.graph.node(n);
-      if (!is_view(node) || root_[static_cast<size_t>(node.outputs[0])] != value) continue;
-      const bool by_view = std::any_of(views.begin(), views.end(), [&](NodeId later) {
-        return from_.graph.node(later).inputs[0] == node.outputs[0];
-      });
-      if (by_view || read_from(node.outputs[0], before_node)) views.push_back(n);
-    }
-    std::reverse(views.begin(), views.end());
-    for (const NodeId n : views) {
+    for (const NodeId n : views_.read_from(value, before_node)) {
       const Node& node = from_.graph.node(n);
       const auto made = rewrite_.clone_node(n, {rewrite_.to(node.inputs[0])});
       origin_.push_back({static_cast<size_t>(n), 0});
@@ -291,24 +287,17 @@ class Inserter {
     }
   }
 
-  bool read_from(ValueId id, int node) const {
-    const auto& nodes = from_.graph.nodes;
-    return std::any_of(nodes.begin() + node, nodes.end(), [&](const Node& reader) {
-      return std::find(reader.inputs.begin(), reader.inputs.end(), id) != reader.inputs.end();
-    });
-  }
-
   const LoweredGraph& from_;
   const std::vector<Wait>& waits_;
-  const std::vector<ValueId>& root_;
   Rewrite rewrite_;
+  ViewsOf views_;
   std::vector<ValueId> there_, back_;
   std::vector<std::pair<size_t, double>>
       origin_;  // for each new node: the old node, or kCopy and the seconds that it waits
 };
 
-Offloaded OffloadSimulation::rewrite(const Device& device) const {
-  Inserter inserter(lowered_, waits_, root_);
+RewrittenPhase OffloadSimulation::rewrite(const Device& device) const {
+  Inserter inserter(lowered_, waits_);
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     for (const Copy& copy : before_[n]) inserter.put(copy, static_cast<int>(n));
     inserter.copy_node(n);
@@ -319,31 +308,27 @@ Offloaded OffloadSimulation::rewrite(const Device& device) const {
 
 }  // namespace
 
-namespace {
-
-double bytes_kept(Bytes most_live, int64_t percent) {
-  return static_cast<double>(100 - percent) / 100.0 * static_cast<double>(most_live);
+Bytes share_kept(Bytes most_live, int64_t percent) {
+  return static_cast<Bytes>(static_cast<double>(100 - percent) / 100.0 * static_cast<double>(most_live));
 }
 
-}  // namespace
-
-std::optional<Offloaded> offload_percent(const OrderedPhase& phase, const Device& device, int64_t percent) {
-  const auto cap = static_cast<Bytes>(bytes_kept(phase.most_live, percent));
-  if (phase.live <= cap) return Offloaded();
+std::optional<RewrittenPhase> offload_percent(const OrderedPhase& phase, const Device& device, int64_t percent) {
+  const Bytes cap = share_kept(phase.most_live, percent);
+  if (phase.live <= cap) return RewrittenPhase();
   return offload(phase.graph, device, cap);
 }
 
 double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent) {
-  return std::max(0.0, static_cast<double>(live) - bytes_kept(most_live, percent));
+  return std::max(0.0, static_cast<double>(live - share_kept(most_live, percent)));
 }
 
-std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& device, Bytes cap) {
+std::optional<RewrittenPhase> offload(const LoweredGraph& ordered, const Device& device, Bytes cap) {
   const double link = device.host_bytes_per_second();
   if (link <= 0) return std::nullopt;
   OffloadSimulation simulation(ordered, link);
   if (!simulation.choose(cap)) return std::nullopt;
   simulation.simulate(cap);
-  Offloaded result = simulation.rewrite(device);
+  RewrittenPhase result = simulation.rewrite(device);
   if (result.graph.kernels.empty() != ordered.kernels.empty()) return std::nullopt;
   return result;
 }

@@ -23,14 +23,18 @@ struct OrderedPhase {
   Bytes most_live = 0;  // largest live set of all training phases
 };
 
-struct Offloaded {
+// A phase that a lever rewrote.
+struct RewrittenPhase {
   LoweredGraph graph;
-  int64_t values = 0;  // number of offloaded values; 0: the phase does not change, and `graph` is empty
+  int64_t values = 0;  // number of values it affected; 0: the phase does not change, and `graph` is empty
 };
+
+// Returns the live bytes that a phase keeps if `percent` percent of `most_live` are not kept.
+Bytes share_kept(Bytes most_live, int64_t percent);
 
 // Offloads values until at most 100 - `percent` percent of `most_live` is live on the device. Returns none if that
 // cannot be reached.
-std::optional<Offloaded> offload_percent(const OrderedPhase& phase, const Device& device, int64_t percent);
+std::optional<RewrittenPhase> offload_percent(const OrderedPhase& phase, const Device& device, int64_t percent);
 
 // Lower bound on the bytes that must be copied to host memory.
 double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent);
@@ -39,6 +43,6 @@ double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent);
 // are live at once. Copies run in parallel with the nodes. If a node must wait for a copy, the copy's second node has
 // the seconds of the wait. The results are identical bit for bit, because values come back unchanged. Returns none if
 // values that cannot be offloaded already need more than `cap`.
-std::optional<Offloaded> offload(const LoweredGraph& ordered, const Device& device, Bytes cap);
+std::optional<RewrittenPhase> offload(const LoweredGraph& ordered, const Device& device, Bytes cap);
 
 }  // namespace plimsoll::engine

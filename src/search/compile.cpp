@@ -7,6 +7,8 @@
 
 #include "levers/relu_pooling.h"
 #include "plan/order.h"
+#include "plan/recompute.h"
+#include "plan/recompute_units.h"
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
 
@@ -27,10 +29,16 @@ Graph apply_joint_levers(Graph graph, const SearchRequest& request, const LeverS
   return graph;
 }
 
-bool uses_ordered_levers(const SearchRequest& request, const LeverSettings& settings) {
-  return std::any_of(request.levers->begin(), request.levers->end(), [&](const Lever& lever) {
-    return lever.stage == LeverStage::kOrderedGraph && settings.of(lever.name) != 0;
-  });
+Bytes most_live(const std::vector<LoweredPhase>& phases) {
+  Bytes most = 0;
+  for (const LoweredPhase& phase : phases) most = std::max(most, phase.live);
+  return most;
+}
+
+// The same kernels in another order must have the same time, so seconds of a step are rounded to picoseconds; the
+// rounding error of the sum is smaller than that.
+double rounded(double seconds) {
+  return std::round(seconds * 1e12) / 1e12;
 }
 
 }  // namespace
@@ -38,6 +46,7 @@ bool uses_ordered_levers(const SearchRequest& request, const LeverSettings& sett
 Result<Compiler> Compiler::create(const SearchRequest& request, const LeverSettings& settings) {
   Compiler compiler(request, settings);
   if (request.batch > 0) PLIMSOLL_TRY(compiler.add_training());
+  compiler.order_phases();
   compiler.training_ = std::move(compiler.phases_);
   compiler.phases_.clear();
   compiler.counted_in_training_ = std::move(compiler.counted_);
@@ -45,22 +54,76 @@ Result<Compiler> Compiler::create(const SearchRequest& request, const LeverSetti
   return compiler;
 }
 
-double Compiler::seconds_of_copies(int64_t offload_percent) {
-  order_training();
+double Compiler::seconds_of_copies(int64_t offload_percent) const {
   double bytes = 0;
   for (const LoweredPhase& phase : training_)
-    bytes += phase.repeats * bytes_to_offload(phase.live, most_live_, offload_percent);
+    bytes += phase.repeats * bytes_to_offload(phase.live, most_live(training_), offload_percent);
   return bytes / request_->device->host_bytes_per_second();
+}
+
+std::vector<RecomputePoint> Compiler::recompute_points() const {
+  const Bytes most = most_live(training_);
+  std::vector<RecomputePath> paths;
+  std::vector<RecomputePoint> phases;  // the present state of each phase
+  for (const LoweredPhase& phase : training_) {
+    paths.emplace_back(phase.graph, *request_->device);
+    phases.push_back({0, phase.graph.seconds(), phase.live});
+  }
+  // Looking at every percent of a large graph would take long, and its budgets are large too.
+  const int64_t stride = nodes() < 1500 ? 1 : nodes() < 3000 ? 2 : 4;
+  std::vector<RecomputePoint> points;
+  for (const int64_t percent : kRecomputePercents) {
+    const Bytes cap = share_kept(most, percent);
+    RecomputePoint point{percent, 0, 0};
+    for (size_t i = 0; i < training_.size(); ++i) {
+      if (training_[i].samples > 0 && training_[i].live > cap) {
+        if (!paths[i].reach(cap)) return points;
+        if (percent % stride != 0) continue;
+        const LoweredGraph graph = paths[i].graph();
+        phases[i] = {percent, graph.seconds(), live_set_of(graph)};
+      }
+      point.step_seconds += training_[i].repeats * phases[i].step_seconds;
+      point.live = std::max(point.live, phases[i].live);
+    }
+    if (percent % stride != 0) continue;
+    point.step_seconds = rounded(point.step_seconds);
+    while (!points.empty() && points.back().step_seconds >= point.step_seconds && points.back().live >= point.live)
+      points.pop_back();
+    if (points.empty() || point.live < points.back().live) points.push_back(point);
+  }
+  return points;
+}
+
+int64_t Compiler::nodes() const {
+  size_t count = 0;
+  for (const LoweredPhase& phase : training_) count += phase.graph.graph.nodes.size();
+  return static_cast<int64_t>(count);
+}
+
+double Compiler::least_seconds() const {
+  double seconds = 0;
+  for (const LoweredPhase& phase : training_)
+    seconds += phase.repeats * RecomputeUnits(phase.graph, *request_->device).least_seconds();
+  return rounded(seconds);
+}
+
+bool Compiler::keep_recomputed(int64_t percent) {
+  if (percent == 0) return true;
+  std::swap(phases_, training_);
+  const LeverSettings settings = LeverSettings().with(kRecompute, percent);
+  const bool reached = rewrite_ordered(settings);
+  std::swap(phases_, training_);
+  kept_ = settings;
+  for (const auto& [lever, count] : std::exchange(counted_, {})) counted_in_training_[lever] = count;
+  return reached;
 }
 
 Result<std::optional<Plan>> Compiler::compile(const LeverSettings& settings, bool last) {
   plan_ = {};
   settings_ = settings;
   counted_ = counted_in_training_;
-  const bool ordered = uses_ordered_levers(*request_, settings);
-  if (ordered) order_training();
   phases_ = last ? std::move(training_) : training_;
-  if (ordered && !rewrite_ordered()) return std::optional<Plan>();
+  if (!rewrite_ordered(settings)) return std::optional<Plan>();
   plan_phases();
   PLIMSOLL_TRY(add_inference(request_->evaluate_batch, request_->evaluate_samples, evaluate_phase));
   PLIMSOLL_TRY(add_inference(request_->predict_batch, request_->predict_samples, predict_phase));
@@ -68,27 +131,27 @@ Result<std::optional<Plan>> Compiler::compile(const LeverSettings& settings, boo
 }
 
 // The order of the nodes does not depend on the settings of the kOrderedGraph levers, so it is computed once.
-void Compiler::order_training() {
-  if (ordered_) return;
-  ordered_ = true;
-  for (LoweredPhase& phase : training_) {
+void Compiler::order_phases() {
+  for (LoweredPhase& phase : phases_) {
     phase.graph = reorder_for_memory(std::move(phase.graph));
     phase.live = live_set_of(phase.graph);
-    most_live_ = std::max(most_live_, phase.live);
+    phase.is_ordered = true;
   }
 }
 
-// Applies the kOrderedGraph levers. Returns false if one of them cannot reach its setting.
-bool Compiler::rewrite_ordered() {
+// Applies the kOrderedGraph levers to phases_. Returns false if one of them cannot reach its setting.
+bool Compiler::rewrite_ordered(const LeverSettings& settings) {
   for (const Lever& lever : *request_->levers) {
-    const int64_t setting = settings_.of(lever.name);
-    if (lever.stage != LeverStage::kOrderedGraph || setting == 0) continue;
+    const int64_t setting = settings.of(lever.name);
+    if (lever.stage != LeverStage::kOrderedGraph || setting == 0 || setting == kept_.of(lever.name)) continue;
+    const Bytes most = most_live(phases_);
     for (LoweredPhase& phase : phases_) {
-      auto rewritten = lever.rewrite_ordered({phase.graph, phase.live, most_live_}, *request_->device, setting);
+      if (phase.samples == 0) continue;
+      auto rewritten = lever.rewrite_ordered({phase.graph, phase.live, most}, *request_->device, setting);
       if (!rewritten) return false;
       if (rewritten->values == 0) continue;
       phase.graph = std::move(rewritten->graph);
-      phase.keeps_its_order = true;
+      phase.live = live_set_of(phase.graph);
       int64_t& count = counted_[lever.name];
       count = std::max(count, rewritten->values);
     }
@@ -142,14 +205,11 @@ Status Compiler::lay_out_persistent() {
 
 void Compiler::plan_phases() {
   for (LoweredPhase& phase : phases_) {
-    plan_.phases.push_back(phase.keeps_its_order
-                               ? place_phase(phase.name, phase.samples, std::move(phase.graph), layout_)
-                               : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
+    plan_.phases.push_back(phase.is_ordered ? place_phase(phase.name, phase.samples, std::move(phase.graph), layout_)
+                                            : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
     plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
   }
-  // The same kernels in another order must have the same time, so round to picoseconds; the rounding error of the sum
-  // is smaller than that.
-  plan_.step_seconds = std::round(plan_.step_seconds * 1e12) / 1e12;
+  plan_.step_seconds = rounded(plan_.step_seconds);
   phases_.clear();
 }
 
@@ -186,12 +246,8 @@ Result<std::optional<PhasePlan>> Compiler::compile_phase(const SearchRequest& re
                                                          Phase phase, const PersistentLayout& persistent) {
   Compiler compiler(request, settings);
   PLIMSOLL_TRY(compiler.add(std::move(phase), 1));
-  if (uses_ordered_levers(request, settings)) {
-    compiler.training_ = std::move(compiler.phases_);
-    compiler.order_training();
-    compiler.phases_ = std::move(compiler.training_);
-    if (!compiler.rewrite_ordered()) return std::optional<PhasePlan>();
-  }
+  compiler.order_phases();
+  if (!compiler.rewrite_ordered(settings)) return std::optional<PhasePlan>();
   compiler.layout_ = persistent;
   compiler.plan_phases();
   return std::optional<PhasePlan>(std::move(compiler.plan_.phases.front()));
@@ -232,14 +288,6 @@ Plan Compiler::finish() {
 Result<std::optional<Plan>> compile(const SearchRequest& request, const LeverSettings& settings) {
   PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request, settings));
   return compiler.compile(settings, true);
-}
-
-Result<Graph> joint_graph(const SearchRequest& request, const LeverSettings& settings) {
-  const int64_t micro = micro_batch_of(request, settings);
-  PLIMSOLL_ASSIGN(Phase phase, micro == request.batch ? train_phase(*request.model, micro, request.graph)
-                                                      : accumulate_phase(*request.model, micro, request.graph));
-  std::map<std::string_view, int64_t> counted;
-  return apply_joint_levers(std::move(phase.graph), request, settings, counted);
 }
 
 }  // namespace plimsoll::engine

@@ -18,9 +18,16 @@ struct LoweredPhase {
   PhaseName name;
   int64_t samples = 0;
   LoweredGraph graph;
-  double repeats = 0;            // number of runs in one full window
-  Bytes live = 0;                // largest live set; known after ordering
-  bool keeps_its_order = false;  // a lever of the kOrderedGraph stage changed it, so it must not be reordered
+  double repeats = 0;       // number of runs in one full window
+  Bytes live = 0;           // largest live set; known after ordering
+  bool is_ordered = false;  // must not be reordered
+};
+
+// A setting of the recompute lever, and what the training phases take with it, before packing.
+struct RecomputePoint {
+  int64_t percent = 0;
+  double step_seconds = 0;
+  Bytes live = 0;  // the largest live set of transient values
 };
 
 // Compiles settings that differ only in levers of the kOrderedGraph stage. All earlier stages run only once.
@@ -30,7 +37,20 @@ class Compiler {
   static Result<Compiler> create(const SearchRequest& request, const LeverSettings& settings);
 
   // A lower bound on the seconds of a step: every offloaded byte crosses the link at least once.
-  double seconds_of_copies(int64_t offload_percent);
+  double seconds_of_copies(int64_t offload_percent) const;
+
+  // Returns the settings of recompute that are worth a plan, those with smaller live sets last. They do not depend on a
+  // budget.
+  std::vector<RecomputePoint> recompute_points() const;
+  // Recomputes in the lowered phases, for all plans that are compiled from now on. Returns false if that is not
+  // possible.
+  bool keep_recomputed(int64_t percent);
+
+  int64_t nodes() const;         // of all training phases
+  double least_seconds() const;  // lower bound on the seconds of a step, whatever is recomputed
+
+  // Returns a lower bound on the peak of a plan with this live set.
+  Bytes least_peak(Bytes live) const { return layout_.bytes + live + request_->device->overhead_bound(0); }
 
   // The `last` plan takes the lowered phases with it instead of copying them.
   Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last);
@@ -45,8 +65,8 @@ class Compiler {
   Status add(Result<Phase> made, double repeats);
   Status add_training();
   Status lay_out_persistent();
-  void order_training();
-  bool rewrite_ordered();
+  void order_phases();
+  bool rewrite_ordered(const LeverSettings& settings);
   void plan_phases();
   Bytes highest() const;
   template <typename MakePhase>
@@ -59,15 +79,11 @@ class Compiler {
   LeverSettings settings_;
   std::map<std::string_view, int64_t> counted_in_training_;  // per joint-graph lever, the most in any phase
   std::vector<LoweredPhase> training_, phases_;
-  bool ordered_ = false;  // whether the training phases are already ordered for a small live set
-  Bytes most_live_ = 0;   // largest live set of the training phases
+  LeverSettings kept_;  // settings of kOrderedGraph levers that training_ has already
   PersistentLayout layout_;
   // State of the plan that is being compiled.
   std::map<std::string_view, int64_t> counted_;
   Plan plan_;
 };
-
-// Returns the graph of the phase that reads a batch, after the joint-graph levers.
-Result<Graph> joint_graph(const SearchRequest& request, const LeverSettings& settings);
 
 }  // namespace plimsoll::engine

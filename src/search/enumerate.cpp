@@ -1,14 +1,14 @@
-// Tries micro-batches from the whole batch down; for each, the recompute levels from 0 up; then offload for those that
-// do not fit. Recomputing costly nodes and offload save more bytes the more time they take. So such a candidate can be
-// selected only if a weaker setting does not fit, and only while it could be faster than the plans that fit. Otherwise
-// it is tried only for `find_least`, which must not change the selection.
+// Tries micro-batches from the whole batch down; for each, the settings of recompute from the fastest on; then offload
+// for those that do not fit. The candidates do not depend on the budget. Recompute and offload have many settings, so a
+// candidate is compiled only if its seconds, which are known before, are not more than those of a plan that fits, and
+// if its live set is not larger than the budget; or for `find_least`, which must not change the selection.
 #include "search/enumerate.h"
 
 #include <algorithm>
 
+#include "plan/recompute.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
-#include "search/recompute_levels.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -30,74 +30,99 @@ std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request
 // A candidate to try with offload.
 struct OffloadTrial {
   LeverSettings settings;
-  bool selectable;
   double least_seconds;  // lower bound for a step: the step without copies, or the copies alone, whichever is longer
 };
 
 class Enumeration {
  public:
   Enumeration(const SearchRequest& request, const LeverSettings& others, bool find_least, Selection& selection)
-      : request_(request),
-        others_(others),
-        find_least_(find_least),
-        selection_(selection),
-        micro_batches_(micro_batches(request)) {}
+      : request_(request), others_(others), find_least_(find_least), selection_(selection) {}
 
   Status run() {
-    for (const int64_t micro : micro_batches_) PLIMSOLL_TRY(try_recompute_levels(micro));
+    std::vector<int64_t> micro_batches = coarse_micro_batches(request_);
+    smallest_ = micro_batches.back();
+    for (size_t i = 0; i < micro_batches.size(); ++i) {
+      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, micro_batches[i], others_)));
+      if (i == 0 && compiler.nodes() < kFewNodes) micro_batches = fine_micro_batches(request_);
+      PLIMSOLL_TRY(try_micro_batch(micro_batches[i], compiler));
+    }
     for (const OffloadTrial& trial : trials_) PLIMSOLL_TRY(try_offload(trial));
     return {};
   }
 
  private:
-  // Costly recompute and offload are tried only for the whole batch and for the smallest micro-batch. In between,
-  // smaller micro-batches save the same bytes in less time.
-  bool at_an_end(int64_t micro) const { return micro == micro_batches_.front() || micro == micro_batches_.back(); }
+  static constexpr int64_t kFewNodes = 1500;  // for larger graphs, fewer sizes of micro-batches are tried
+  static constexpr double kMuchRecompute =
+      1.1;  // offload is also tried beside recompute that costs a tenth of the step
 
-  Result<RecomputeLevels> levels_of(int64_t micro) const {
-    if (request_.batch == 0 || request_.forbids(kRecompute)) return RecomputeLevels::only_zero();
-    return RecomputeLevels::create(request_, cut_into(request_, micro, others_), at_an_end(micro));
-  }
+  // The smallest plan is sought at the whole batch and at the smallest micro-batch, and offload is tried only there: in
+  // between, smaller micro-batches save the same bytes in less time.
+  bool at_an_end(int64_t micro) const { return micro == request_.piece() || micro == smallest_ || request_.batch == 0; }
 
   bool can_offload(int64_t micro) const {
     return request_.batch > 0 && request_.device->host_bytes_per_second() > 0 && !request_.forbids(kOffload) &&
            at_an_end(micro);
   }
 
-  // Returns the seconds that the copies of all bytes above the budget take.
-  double seconds_away(const Plan& plan) const {
-    return static_cast<double>(plan.peak_bytes() - request_.budget) *
-           static_cast<double>(plan.batch.accumulation_steps()) / request_.device->host_bytes_per_second();
+  Status try_micro_batch(int64_t micro, Compiler& compiler) {
+    const LeverSettings settings = cut_into(request_, micro, others_);
+    PLIMSOLL_ASSIGN(std::optional<Plan> whole, compiler.compile(settings, false));
+    const double seconds = whole->step_seconds;
+    const Bytes peak = whole->peak_bytes();
+    selection_.consider(std::move(*whole), true);
+    add_trial(micro, settings, seconds, peak);
+    const bool seeks_least = find_least_ && at_an_end(micro);
+    const bool recomputes = request_.batch > 0 && !request_.forbids(kRecompute);
+    if (!recomputes || (!seeks_least && !selection_.may_select(compiler.least_seconds()))) return {};
+
+    std::vector<RecomputePoint> points = compiler.recompute_points();
+    if (points.empty()) return {};
+    const RecomputePoint deepest = points.back();
+    const auto much = std::find_if(points.begin(), points.end(), [&](const RecomputePoint& point) {
+      return point.step_seconds > kMuchRecompute * seconds;
+    });
+    if (much != points.end() && much->percent != deepest.percent)
+      add_trial(micro, settings.with(kRecompute, much->percent), much->step_seconds, compiler.least_peak(much->live));
+    add_trial(micro, settings.with(kRecompute, deepest.percent), deepest.step_seconds,
+              compiler.least_peak(deepest.live));
+
+    std::stable_sort(points.begin(), points.end(),
+                     [](const RecomputePoint& a, const RecomputePoint& b) { return a.step_seconds < b.step_seconds; });
+    bool is_tried = false;
+    for (const RecomputePoint& point : points) {
+      if (!selection_.may_select(point.step_seconds)) break;
+      if (request_.budget > 0 && compiler.least_peak(point.live) > request_.budget) continue;
+      is_tried = is_tried || point.percent == deepest.percent;
+      PLIMSOLL_TRY(try_recompute(compiler, settings, point.percent));
+    }
+    return seeks_least && !is_tried ? try_recompute(compiler, settings, deepest.percent) : Status();
   }
 
-  // Tries one micro-batch size with the recompute levels from 0 up. The first costly level that fits is enough.
-  Status try_recompute_levels(int64_t micro) {
-    PLIMSOLL_ASSIGN(RecomputeLevels levels, levels_of(micro));
-    bool a_lower_level_fits = false;
-    for (std::optional<int64_t> level = 0; level;) {
-      const int64_t tried = *level;
-      const bool costly = tried > 1;
-      const bool selectable = !costly || !a_lower_level_fits;
-      const LeverSettings settings = cut_into(request_, micro, others_).with(kRecompute, tried);
-      PLIMSOLL_ASSIGN(std::optional<Plan> plan, compile(request_, settings));
-      const bool fits = selection_.fits(*plan);
-      const bool offload = can_offload(micro) && (!fits || find_least_);
-      const OffloadTrial trial{settings, selectable && !fits,
-                               offload ? std::max(plan->step_seconds, seconds_away(*plan)) : 0};
-      selection_.consider(std::move(*plan), selectable);
-      a_lower_level_fits = a_lower_level_fits || fits;
-      level = levels.after(tried, !a_lower_level_fits || find_least_);
-      // Offload is tried without recompute, with cheap recompute, and with the highest level.
-      if (offload && (!costly || !level)) trials_.push_back(trial);
-    }
+  Status try_recompute(Compiler& compiler, const LeverSettings& settings, int64_t percent) {
+    PLIMSOLL_ASSIGN(std::optional<Plan> plan, compiler.compile(settings.with(kRecompute, percent), false));
+    if (plan) selection_.consider(std::move(*plan), true);
     return {};
+  }
+
+  // Plans that fit need no offload: it would only make them slower.
+  void add_trial(int64_t micro, const LeverSettings& settings, double seconds, Bytes peak) {
+    const bool too_large = request_.budget > 0 && peak > request_.budget;
+    if (!can_offload(micro) || (!too_large && !find_least_)) return;
+    const int64_t runs = batch_of(request_.batch, settings).accumulation_steps();
+    const double copies = too_large ? static_cast<double>(peak - request_.budget) * static_cast<double>(runs) /
+                                          request_.device->host_bytes_per_second()
+                                    : 0;
+    trials_.push_back({settings, std::max(seconds, copies)});
   }
 
   // Offloads more and more, until that takes too long or cannot be reached.
   Status try_offload(const OffloadTrial& trial) {
-    bool selectable = trial.selectable && selection_.may_select(trial.least_seconds);
+    bool selectable = selection_.may_select(trial.least_seconds);
     if (!selectable && !find_least_) return {};
     PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, trial.settings));
+    if (!compiler.keep_recomputed(trial.settings.of(kRecompute))) return {};
+    if (trial.settings.of(kRecompute) > 0)  // so that the price of offload alone is known
+      PLIMSOLL_TRY(try_recompute(compiler, trial.settings, trial.settings.of(kRecompute)));
     for (const int64_t& percent : kOffloadPercents) {
       selectable = selectable && selection_.may_select(compiler.seconds_of_copies(percent));
       if (!selectable && !find_least_) break;
@@ -113,7 +138,7 @@ class Enumeration {
   const LeverSettings& others_;
   const bool find_least_;
   Selection& selection_;
-  const std::vector<int64_t> micro_batches_;
+  int64_t smallest_ = 0;  // the smallest micro-batch
   std::vector<OffloadTrial> trials_;
 };
 

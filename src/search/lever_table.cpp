@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include "plan/recompute.h"
 #include "search/half_precision.h"
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
-#include "search/recompute_levels.h"
 
 namespace plimsoll::engine {
 
@@ -15,8 +15,11 @@ const LeverTable& lever_table() {
   static const LeverTable table = {
       // Setting: samples per micro-batch.
       {.name = kMicroBatch, .effect = Effect::kRounding, .stage = LeverStage::kProgram, .count = accumulation_steps},
-      // Setting: the level (search/recompute_levels.h).
-      {.name = kRecompute, .stage = LeverStage::kJointGraph, .values = kRecomputeValues, .rewrite = apply_recompute},
+      // Setting: percent of the live set that is recomputed instead of kept.
+      {.name = kRecompute,
+       .stage = LeverStage::kOrderedGraph,
+       .values = kRecomputePercents,
+       .rewrite_ordered = recompute_percent},
       // Setting: percent of the live set that is offloaded to host memory.
       {.name = kOffload,
        .stage = LeverStage::kOrderedGraph,

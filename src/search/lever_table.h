@@ -34,8 +34,8 @@ struct Lever {
   // phases and data buffers reads the settings of kProgram and kData levers itself.
   Rewritten (*rewrite)(Graph graph, const Device& device, int64_t setting) = nullptr;
   // Returns none if the setting cannot be reached.
-  std::optional<Offloaded> (*rewrite_ordered)(const OrderedPhase& phase, const Device& device,
-                                              int64_t setting) = nullptr;
+  std::optional<RewrittenPhase> (*rewrite_ordered)(const OrderedPhase& phase, const Device& device,
+                                                   int64_t setting) = nullptr;
 
   // Returns the count for the plan's list of levers. For a lever of the two graph stages, the count comes from its
   // rewrite: the largest number of any phase. A lever without `count` and rewrite is recorded only in the settings, and

@@ -9,8 +9,10 @@ namespace plimsoll::engine {
 inline constexpr std::string_view kPerMicroBatchNorm = "per-micro-batch-norm";
 inline constexpr int64_t kPerMicroBatchNormValues[] = {1};
 
-// Returns the micro-batch sizes to try: ceil(batch / k) for k = 1, 2, 4, ..., as far as the request allows splitting.
-std::vector<int64_t> micro_batches(const SearchRequest& request);
+// Returns the micro-batch sizes to try, as far as the request allows splitting: ceil(batch / k) for k = 1, 2, 4, ...
+std::vector<int64_t> coarse_micro_batches(const SearchRequest& request);
+// The same for k = 1, 2, ... 8, then about 1.25 times the last one. Contains all coarse sizes.
+std::vector<int64_t> fine_micro_batches(const SearchRequest& request);
 
 // Returns `settings` with micro-batches of `micro` samples, and with statistics per micro-batch if the user allowed it.
 LeverSettings cut_into(const SearchRequest& request, int64_t micro, const LeverSettings& settings = {});

@@ -70,7 +70,7 @@ TEST_P(Offload, APlanWithItReadsBackAsItWas) {
 
 // With both levers, clones read values that were copied back.
 TEST_P(Offload, GoesTogetherWithRecompute) {
-  const auto plain = run(1), away = run(0.85, 1);
+  const auto plain = run(1), away = run(0.85, 10);
   MemoryData data(plain->open.model, kBatch, 12);
   for (int64_t i = 0; i < kSteps; ++i) {
     const double want = plain->step(data.source(), 0, kBatch);

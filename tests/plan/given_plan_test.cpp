@@ -46,18 +46,19 @@ TEST(GivenPlan, IsMadeAgainToTheByte) {
 
 TEST(GivenPlan, IsMadeAgainWithEveryLeverItUses) {
   std::set<std::string> seen;
-  for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras")}) {
-    AmpleProblem problem(model, 64);
-    problem.plan_for("rtx-3060-12g");
-    const SearchResult all = require(search(problem.request));
-    for (const Candidate& candidate : all.candidates) {
-      problem.request.budget = candidate.peak_bytes;
-      const SearchResult found = require(search(problem.request));
-      if (!found.fits) continue;
-      for (const LeverUse& lever : found.plan.levers) seen.insert(lever.name);
-      expect_accepted(problem, found.plan, fmt::format("{} in {}", model, candidate.peak_bytes));
+  for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras"), std::string("seed-1")})
+    for (const bool on_card : {false, true}) {
+      AmpleProblem problem(model, 64);
+      if (on_card) problem.plan_for("rtx-3060-12g");
+      const SearchResult all = require(search(problem.request));
+      for (int part = 0; part <= 16; ++part) {
+        problem.request.budget = all.least_bytes + part * (all.plan.peak_bytes() - all.least_bytes) / 16;
+        const SearchResult found = require(search(problem.request));
+        if (!found.fits) continue;
+        for (const LeverUse& lever : found.plan.levers) seen.insert(lever.name);
+        expect_accepted(problem, found.plan, fmt::format("{} in {}", model, problem.request.budget));
+      }
     }
-  }
   EXPECT_TRUE(seen.count("recompute") && seen.count("offload")) << "the budgets reach too few levers";
 }
 

@@ -22,16 +22,14 @@ TEST(LeverTable, RowsAreWhole) {
   }
 }
 
-// A lever that exists only in this row: recompute_cheap under another name.
+// A lever that exists only in this row: recompute under another name.
 constexpr std::string_view kToy = "toy";
-constexpr int64_t kToyValues[] = {1};
+constexpr int64_t kToyValues[] = {20};
 
 LeverTable with_toy() {
   LeverTable table = lever_table();
-  table.push_back({.name = kToy,
-                   .stage = LeverStage::kJointGraph,
-                   .values = kToyValues,
-                   .rewrite = [](Graph graph, const Device&, int64_t) { return recompute_cheap(graph); }});
+  table.push_back(
+      {.name = kToy, .stage = LeverStage::kOrderedGraph, .values = kToyValues, .rewrite_ordered = recompute_percent});
   return table;
 }
 
@@ -42,7 +40,7 @@ struct ToyProblem : Problem {
   ToyProblem() : Problem(golden("resnet.keras"), 32) {
     request.levers = &table;
     request.forbidden = {std::string(kRecompute), std::string(kPrefetch)};
-    request.budget = compiled(request, 32, 1).peak_bytes();
+    request.budget = require(compile(request, LeverSettings().with(kToy, 20)))->peak_bytes();
   }
 };
 
@@ -50,7 +48,7 @@ TEST(LeverTable, ANewRowIsSearchedCountedAndPriced) {
   const ToyProblem problem;
   const SearchResult result = require(search(problem.request));
   ASSERT_TRUE(result.fits);
-  EXPECT_EQ(result.plan.settings.of(kToy), 1);
+  EXPECT_EQ(result.plan.settings.of(kToy), 20);
   ASSERT_EQ(result.plan.levers.size(), 1U);
   EXPECT_EQ(result.plan.levers[0].name, kToy);
   EXPECT_GT(result.plan.levers[0].count, 0);

@@ -1,11 +1,9 @@
 // Graph passes, tested on the text of the graph before and after.
 #include <gtest/gtest.h>
 
-#include "levers/recompute.h"
 #include "levers/relu_pooling.h"
 #include "lower/lower.h"
 #include "ops/op.h"
-#include "plan/order.h"
 #include "tests/support/fake_device.h"
 
 namespace plimsoll::engine::testing {
@@ -186,121 +184,6 @@ TEST(MaskReluAfterPooling, LeavesAGradientThatIsAnOutput) {
   const Rewritten rewritten = mask_relu_after_pooling(graph_of(std::string(kPooled) + "  output %dy\n"));
   EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
   EXPECT_EQ(rewritten.graph.outputs.size(), 3U);
-}
-
-TEST(RecomputeCheap, MakesElementwiseValuesAgainForTheBackwardPass) {
-  const Rewritten rewritten = recompute_cheap(graph_of(R"(graph "g"
-  %x = input f32[4,8] inputs
-  %w = input f32[8,8] weights persistent
-  %h = matmul(%x, %w) : f32[4,8] activations
-  %a = gelu(%h) : f32[4,8] activations
-  %y = matmul(%a, %w) : f32[4,8] activations
-  %dw = matmul(%a, %y) {transpose_a=true} : f32[8,8] gradients stage=backward
-  %dh = gelu_grad(%y, %h) : f32[4,8] gradients stage=backward
-  output %dw
-  output %dh
-)"));
-  EXPECT_EQ(rewritten.count, 1);
-  EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
-  // The gradient's product reads a second gelu, computed after the forward pass; the first one is not live after it.
-  int gelus = 0;
-  for (const Node& node : rewritten.graph.nodes) gelus += node.op == "gelu";
-  EXPECT_EQ(gelus, 2) << print(rewritten.graph);
-  const ValueId dw = rewritten.graph.find("dw");
-  const NodeId product = rewritten.graph.value(dw).producer;
-  EXPECT_NE(rewritten.graph.node(product).inputs[0], rewritten.graph.find("a"));
-}
-
-TEST(RecomputeCheap, LeavesAloneWhatNoBackwardNodeReads) {
-  const char* const text = R"(graph "g"
-  %x = input f32[4,8] inputs
-  %a = gelu(%x) : f32[4,8] activations
-  %b = tanh(%a) : f32[4,8] activations
-  output %b
-)";
-  const Rewritten rewritten = recompute_cheap(graph_of(text));
-  EXPECT_EQ(rewritten.count, 0);
-  EXPECT_EQ(print(rewritten.graph), text);
-}
-
-// A chain of products. The backward pass reads the input of each product.
-std::string chain_of_products(int length) {
-  std::string text = "graph \"g\"\n  %x = input f32[64,8] inputs\n  %w = input f32[8,8] weights persistent\n";
-  std::string last = "x";
-  for (int i = 0; i < length; ++i) {
-    text += "  %h" + std::to_string(i) + " = matmul(%" + last + ", %w) : f32[64,8] activations\n";
-    last = "h" + std::to_string(i);
-  }
-  text += "  %d" + std::to_string(length) + " = tanh(%" + last + ") : f32[64,8] gradients stage=backward\n";
-  for (int i = length - 1; i >= 0; --i) {
-    const std::string n = std::to_string(i), read = i == 0 ? "x" : "h" + std::to_string(i - 1);
-    text += "  %dw" + n + " = matmul(%" + read + ", %d" + std::to_string(i + 1) +
-            ") {transpose_a=true} : f32[8,8] gradients stage=backward\n";
-    text += "  %d" + n + " = matmul(%d" + std::to_string(i + 1) +
-            ", %w) {transpose_b=true} : f32[64,8] gradients stage=backward\n";
-  }
-  for (int i = 0; i < length; ++i) text += "  output %dw" + std::to_string(i) + "\n";
-  return text + "  output %d0\n";
-}
-
-TEST(RecomputeCostly, LeavesAShareAliveAndClonesEachProductOnce) {
-  const FakeDevice device;
-  const Graph graph = graph_of(chain_of_products(16));
-  const Bytes kept = live_set_of(require(lower(graph, device)));
-  for (const double share : {0.8, 0.65, 0.5}) {
-    const Rewritten rewritten = recompute_costly(graph, device, share);
-    EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
-    EXPECT_GT(rewritten.count, 0);
-    const LoweredGraph lowered = require(lower(rewritten.graph, device));
-    EXPECT_LE(static_cast<double>(live_set_of(lowered)), 1.05 * share * static_cast<double>(kept)) << share;
-    EXPECT_EQ(lowered.graph.nodes.size(), graph.nodes.size() + static_cast<size_t>(rewritten.count)) << share;
-  }
-}
-
-TEST(RecomputeCostly, DoesNothingWhereEverythingMayStay) {
-  const Graph graph = graph_of(chain_of_products(4));
-  const Rewritten rewritten = recompute_costly(graph, FakeDevice(), 1.0);
-  EXPECT_EQ(rewritten.count, 0);
-  EXPECT_EQ(print(rewritten.graph), print(graph));
-}
-
-// The moving averages depend on the batch statistics. So the statistics are kept, and recomputed nodes read them.
-TEST(RecomputeCostly, KeepsTheStatisticsOfABatch) {
-  const Rewritten rewritten = recompute_costly(graph_of(R"(graph "g"
-  %x = input f32[64,8] inputs
-  %w = input f32[8,8] weights persistent
-  %h = matmul(%x, %w) : f32[64,8] activations
-  %mean, %var = batch_norm_stats(%h) : f32[8] activations, f32[8] activations
-  %n = batch_norm_apply(%h, %mean, %var) {batch_stats=true, epsilon=0.001} : f32[64,8] activations
-  %y = matmul(%n, %w) : f32[64,8] activations
-  %z = matmul(%y, %w) : f32[64,8] activations
-  %u = matmul(%z, %w) : f32[64,8] activations
-  %v = matmul(%u, %w) : f32[64,8] activations
-  %du = matmul(%v, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
-  %dw4 = matmul(%u, %du) {transpose_a=true} : f32[8,8] gradients stage=backward
-  %dz = matmul(%du, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
-  %dw3 = matmul(%z, %dz) {transpose_a=true} : f32[8,8] gradients stage=backward
-  %d = matmul(%dz, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
-  %dw2 = matmul(%y, %d) {transpose_a=true} : f32[8,8] gradients stage=backward
-  %dn = matmul(%d, %w) {transpose_b=true} : f32[64,8] gradients stage=backward
-  %dw = matmul(%n, %dn) {transpose_a=true} : f32[8,8] gradients stage=backward
-  %g, %b = batch_norm_grad_stats(%dn, %h, %mean, %var) {epsilon=0.001} : f32[8] gradients, f32[8] gradients stage=backward
-  output %dw
-  output %dw2
-  output %dw3
-  output %dw4
-  output %g
-  output %b
-)"),
-                                               FakeDevice(), 0.3);
-  EXPECT_TRUE(verify(rewritten.graph)) << print(rewritten.graph);
-  int stats = 0, applied = 0;
-  for (const Node& node : rewritten.graph.nodes) {
-    stats += node.op == "batch_norm_stats";
-    applied += node.op == "batch_norm_apply";
-  }
-  EXPECT_EQ(stats, 1) << print(rewritten.graph);
-  EXPECT_GE(applied, 2) << print(rewritten.graph);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(Search, PackingIsWithinTwoPercentOfTheLiveSet) {
       problem.request.per_micro_batch_norm = true;
       problem.request.evaluate_batch = batch;
       for (const int64_t micro : {batch, batch / 4, int64_t{3}})
-        for (const int recompute : {0, 1, 5}) {
+        for (const int recompute : {0, 10, 40}) {
           const Plan plan = compiled(problem.request, micro, recompute);
           ASSERT_TRUE(validate(plan));
           for (const PhasePlan& phase : plan.phases) {
@@ -172,16 +172,13 @@ OpenModel application(const std::string& name) {
 }
 
 void expect_order_no_worse(const Problem& problem, const std::string& name) {
-  for (const bool recompute : {false, true}) {
-    Graph graph =
-        mask_relu_after_pooling(require(train_phase(problem.open.model, 32, problem.request.graph)).graph).graph;
-    if (recompute) graph = recompute_cheap(graph).graph;
-    const LoweredGraph program = require(lower(graph, problem.backend->device()));
-    const Bytes before = live_set_of(program), after = live_set_of(reorder_for_memory(program));
-    EXPECT_LE(after, before) << name;
-    std::printf("%-14s %9s in program order, %9s as run%s\n", name.c_str(), format_bytes(before).c_str(),
-                format_bytes(after).c_str(), recompute ? ", recomputing" : "");
-  }
+  const Graph graph =
+      mask_relu_after_pooling(require(train_phase(problem.open.model, 32, problem.request.graph)).graph).graph;
+  const LoweredGraph program = require(lower(graph, problem.backend->device()));
+  const Bytes before = live_set_of(program), after = live_set_of(reorder_for_memory(program));
+  EXPECT_LE(after, before) << name;
+  std::printf("%-14s %9s in program order, %9s as run\n", name.c_str(), format_bytes(before).c_str(),
+              format_bytes(after).c_str());
 }
 
 TEST(Search, TheLiveSetIsNeverAboveThatOfProgramOrder) {
@@ -268,21 +265,24 @@ TEST(Search, OneSampleKnowsWhatTheNextWouldAdd) {
   EXPECT_EQ(one.fixed_bytes + one.bytes_per_sample, one.unlevered_arena_bytes);
 }
 
-TEST(Search, EachLevelOfRecomputeLeavesLessForMoreTime) {
+TEST(Search, EachSettingOfRecomputeLeavesLessForMoreTime) {
   Problem problem(normalised_convolutions(), 32);
-  RecomputeLevels levels = require(RecomputeLevels::create(problem.request, {}, true));
+  const Compiler compiler = require(Compiler::create(problem.request, {}));
   Bytes live = INT64_MAX;
   double seconds = 0;
   int count = 0;
-  for (std::optional<int64_t> level = 0; level; level = levels.after(*level), ++count) {
-    const Plan plan = compiled(problem.request, 32, *level);
-    EXPECT_LT(plan.phase(PhaseKind::kTrain)->live_set_bytes, live) << "level " << *level;
-    EXPECT_GT(plan.step_seconds, seconds) << "level " << *level;
+  for (const RecomputePoint& point : compiler.recompute_points()) {
+    const Plan plan = compiled(problem.request, 32, point.percent);
+    EXPECT_EQ(plan.phase(PhaseKind::kTrain)->live_set_bytes, plan.persistent_bytes + point.live) << point.percent;
+    EXPECT_EQ(plan.step_seconds, point.step_seconds) << point.percent;
+    EXPECT_LT(point.live, live) << point.percent;
+    EXPECT_GT(point.step_seconds, seconds) << point.percent;
     EXPECT_TRUE(validate(plan));
-    live = plan.phase(PhaseKind::kTrain)->live_set_bytes;
-    seconds = plan.step_seconds;
+    live = point.live;
+    seconds = point.step_seconds;
+    ++count;
   }
-  EXPECT_GE(count, 5);
+  EXPECT_GE(count, 10);
 }
 
 TEST(Search, APlanComesBackFromItsTextAsItWas) {

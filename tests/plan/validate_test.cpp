@@ -36,8 +36,8 @@ class Validate : public ::testing::TestWithParam<std::tuple<const char*, std::st
     request.per_micro_batch_norm = true;
     request.evaluate_batch = request.predict_batch = 8;
     plans_.push_back(compiled(request, 8));
-    plans_.push_back(compiled(request, 8, 1));
-    plans_.push_back(compiled(request, 3, 1));
+    plans_.push_back(compiled(request, 8, 20));
+    plans_.push_back(compiled(request, 3, 20));
   }
 
   // Calls `damage` for every phase of every plan. `damage` breaks copies of the plan and calls `refused` for each.

@@ -4,18 +4,21 @@
 #include <stdexcept>
 
 #include "plan/offload.h"
+#include "plan/recompute.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
-#include "search/recompute_levels.h"
 
 namespace plimsoll::engine::testing {
 
+// Recomputes up to `recompute` percent: small models cannot always do without so much.
 inline Plan compiled(const SearchRequest& request, int64_t micro, int64_t recompute = 0, int64_t offload_percent = 0) {
-  const LeverSettings settings = cut_into(request, micro).with(kRecompute, recompute).with(kOffload, offload_percent);
-  std::optional<Plan> plan = require(compile(request, settings));
-  if (!plan) throw std::runtime_error("no plan reaches these settings");
-  return std::move(*plan);
+  for (; recompute >= 0; --recompute) {
+    const LeverSettings settings = cut_into(request, micro).with(kRecompute, recompute).with(kOffload, offload_percent);
+    std::optional<Plan> plan = require(compile(request, settings));
+    if (plan) return std::move(*plan);
+  }
+  throw std::runtime_error("no plan reaches these settings");
 }
 
 }  // namespace plimsoll::engine::testing

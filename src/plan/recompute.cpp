@@ -1,0 +1,165 @@
+// The path: for caps that shrink by a percent of the live set at a time, flips one value at a time, always the one with
+// the best ratio of bytes to seconds. The bytes are summed over the nodes where too much is live. Each step begins with
+// the choice of the step before; then values that need not be dropped any more are kept again.
+//
+// A value's ratio gets worse with almost every flip of another, so the values wait in a heap, and only the best ones
+// are looked at again.
+#include "plan/recompute.h"
+
+#include <algorithm>
+#include <array>
+#include <queue>
+
+#include "plan/recompute_rewrite.h"
+
+namespace plimsoll::engine {
+namespace {
+
+constexpr double kNoSeconds = 1e-9;  // replaces a predicted cost of 0, so that ratios stay finite
+constexpr int kMostLooks = 64;       // how many values of the heap are looked at again for one flip
+constexpr size_t kFewUnits = 128;    // up to so many, replacing each value by others is tried
+// How far below the cap bytes still count, as shares of the live set. Nearer the cap, the peak counts for more; but the
+// choice can get stuck where all values that would lower the peak raise it elsewhere.
+constexpr double kMargins[] = {0, 0.03, 0.1, 0.3};
+
+constexpr auto kPercents = [] {
+  std::array<int64_t, 99> list{};
+  for (size_t i = 0; i < list.size(); ++i) list[i] = static_cast<int64_t>(i) + 1;
+  return list;
+}();
+
+}  // namespace
+
+const std::span<const int64_t> kRecomputePercents = kPercents;
+
+struct RecomputePath::State {
+  State(const LoweredGraph& from, const Device& on) : ordered(from), device(on), units(from, on), choice(units) {
+    for (const RecomputeUnit& unit : units.units)
+      if (unit.droppable && !unit.is_behind()) largest_bytes = std::max(largest_bytes, unit.bytes);
+  }
+
+  // Bytes freed per second. Keeping a value again costs no time, so it comes first if it frees bytes.
+  double gain(size_t unit) {
+    if (!units.units[unit].droppable) return 0;
+    const RecomputeChoice::Effect effect = choice.if_flipped(unit);
+    const double freed = choice.above() - effect.above;
+    return !effect.possible || freed <= 0 ? 0 : freed / std::max(effect.seconds, kNoSeconds);
+  }
+
+  // Flips units until at most `cap` bytes are live. Returns false if that is not reached.
+  bool flip_until_below(Bytes cap, size_t except = SIZE_MAX) {
+    const RecomputeChoice before = choice;
+    for (const double margin : kMargins) {
+      if (margin > 0) choice = before;
+      // A large value is worth its whole bytes, also if fewer would be enough: what is too much is kept again later.
+      const auto more = static_cast<Bytes>(margin * static_cast<double>(units.peak()));
+      choice.set_cap(std::max<Bytes>(0, cap - largest_bytes - more));
+      while (choice.peak() > cap && flip_best_ones(cap, except)) {
+      }
+      if (choice.peak() <= cap) break;
+    }
+    choice.set_cap(cap);
+    return choice.peak() <= cap;
+  }
+
+  // Flips units as long as the heap has one that helps. A unit that does not help at first may do so after others, so
+  // this is called until it returns false: then none helps.
+  bool flip_best_ones(Bytes cap, size_t except) {
+    std::priority_queue<std::pair<double, int>> heap;  // of equals, the first unit first
+    const auto put = [&](size_t unit, double worth) {
+      if (worth > 0) heap.emplace(worth, -static_cast<int>(unit));
+    };
+    for (size_t u = 0; u < units.units.size(); ++u)
+      if (u != except) put(u, gain(u));
+    bool any = false;
+    for (int looks = 0; !heap.empty() && choice.peak() > cap; ++looks) {
+      const auto unit = static_cast<size_t>(-heap.top().second);
+      heap.pop();
+      const double worth = gain(unit);
+      if (looks < kMostLooks && !heap.empty() && worth < heap.top().first) {
+        put(unit, worth);
+      } else if (worth > 0) {
+        choice.flip(unit);
+        put(unit, gain(unit));
+        any = true;
+        looks = 0;
+      }
+    }
+    return any;
+  }
+
+  // Values that were dropped early may no longer have to be. Tries the most expensive ones first.
+  void keep_what_may_be_kept() {
+    std::vector<std::pair<double, size_t>> order;
+    for (size_t u = 0; u < units.units.size(); ++u) {
+      if (!choice.dropped()[u] || choice.recomputed_at(u).empty()) continue;
+      order.emplace_back(units.units[u].fused ? units.units[u].fused_seconds : units.units[u].seconds, u);
+    }
+    std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    for (const auto& [seconds, u] : order) {
+      const RecomputeChoice::Effect effect = choice.if_flipped(u);
+      if (effect.possible && effect.above <= choice.above() && effect.seconds < 0) choice.flip(u);
+    }
+  }
+
+  // Tries to do without each dropped value: keeps it, drops others instead, and goes back if that takes longer.
+  void replace_what_is_dear(Bytes cap) {
+    if (units.units.size() > kFewUnits) return;
+    for (size_t u = 0; u < units.units.size(); ++u) {
+      if (!choice.dropped()[u] || choice.recomputed_at(u).empty() || !choice.if_flipped(u).possible) continue;
+      const RecomputeChoice before = choice;
+      choice.flip(u);
+      const bool reached = flip_until_below(cap, u);
+      if (reached) keep_what_may_be_kept();
+      if (!reached || choice.seconds() >= before.seconds() - kNoSeconds) choice = before;
+    }
+  }
+
+  const LoweredGraph& ordered;
+  const Device& device;
+  const RecomputeUnits units;
+  RecomputeChoice choice;
+  Bytes largest_bytes = 0;  // of one value that can be dropped
+  bool at_its_end = false;
+};
+
+RecomputePath::RecomputePath(const LoweredGraph& ordered, const Device& device)
+    : state_(std::make_unique<State>(ordered, device)) {}
+RecomputePath::RecomputePath(RecomputePath&&) noexcept = default;
+RecomputePath::~RecomputePath() = default;
+
+bool RecomputePath::reach(Bytes cap) {
+  State& state = *state_;
+  if (state.at_its_end) return false;
+  state.at_its_end = !state.flip_until_below(cap);
+  if (state.at_its_end) return false;
+  state.keep_what_may_be_kept();
+  state.replace_what_is_dear(cap);
+  return true;
+}
+
+int64_t RecomputePath::values() const {
+  int64_t count = 0;
+  for (size_t u = 0; u < state_->units.units.size(); ++u) count += state_->choice.recomputed_at(u).empty() ? 0 : 1;
+  return count;
+}
+
+LoweredGraph RecomputePath::graph() const {
+  return with_recomputed(state_->ordered, state_->units, state_->choice, state_->device);
+}
+
+std::optional<RewrittenPhase> recompute_percent(const OrderedPhase& phase, const Device& device, int64_t percent) {
+  if (phase.live <= share_kept(phase.most_live, percent)) return RewrittenPhase();
+  RecomputePath path(phase.graph, device);
+  // The same steps as a search takes, so that a plan can be made again from its settings.
+  for (const int64_t step : kRecomputePercents) {
+    const Bytes cap = share_kept(phase.most_live, step);
+    if (cap < phase.live && !path.reach(cap)) return std::nullopt;
+    if (step == percent) break;
+  }
+  RewrittenPhase result{path.graph(), path.values()};
+  if (result.graph.kernels.empty()) return std::nullopt;
+  return result;
+}
+
+}  // namespace plimsoll::engine

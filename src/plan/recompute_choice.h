@@ -1,0 +1,69 @@
+// The live bytes and the seconds of one choice of dropped values, kept up to date while single choices are flipped.
+//
+// A recomputed value is live from its first reader behind its wait. If a recomputing node reads another dropped value,
+// that one is recomputed at the latest there. These are the segments of Chen et al. (arXiv 1604.06174), whose best
+// length is a trade-off; here they appear where they pay off.
+#pragma once
+
+#include <span>
+
+#include "plan/recompute_units.h"
+
+namespace plimsoll::engine {
+
+class RecomputeChoice {
+ public:
+  // Starts with every value kept, except that nothing is kept behind its last use.
+  explicit RecomputeChoice(const RecomputeUnits& units);
+
+  // Live bytes above the cap count as too much.
+  void set_cap(Bytes cap);
+
+  const std::vector<bool>& dropped() const { return dropped_; }
+  // The nodes before which a unit's value is recomputed.
+  const std::vector<int>& recomputed_at(size_t unit) const { return at_[unit]; }
+  double seconds() const { return seconds_; }
+  // The sum over all nodes of the bytes above the cap.
+  double above() const { return static_cast<double>(above_); }
+  Bytes peak() const;
+
+  // What flip(unit) would change. Not possible: a recomputing node would run after an update of a weight that it reads.
+  struct Effect {
+    double above = 0, seconds = 0;
+    bool possible = false;
+  };
+  Effect if_flipped(size_t unit);
+  void flip(size_t unit);  // must be possible
+
+ private:
+  struct Moved {
+    size_t unit;
+    std::vector<int> at;
+    int last;
+  };
+
+  void change(size_t unit);
+  bool settle(size_t unit);
+  void add_spans(size_t unit, int sign);
+  void set_alive(int first, int end, Bytes bytes);
+  double seconds_of(size_t unit) const;
+  Bytes changed_above(bool keep);
+
+  const RecomputeUnits* all_;
+  std::span<const RecomputeUnit> units_;
+  std::vector<bool> dropped_;
+  std::vector<std::vector<int>> at_;  // per unit: nodes before which it is recomputed
+  std::vector<int> last_;             // per unit: the last node that needs the value in this wait
+  std::vector<Bytes> live_;           // per node
+  Bytes cap_ = 0;
+  Bytes above_ = 0;
+  double seconds_ = 0;
+  // Of the flip that is being looked at.
+  std::vector<Bytes> delta_;   // per node: change of the live bytes from here on
+  int from_ = 0, to_ = 0;      // nodes whose delta_ may not be 0
+  std::vector<Moved> moved_;   // what at_ and last_ were before the flip
+  std::vector<size_t> queue_;  // a heap of units to look at
+  std::vector<int> needs_;     // scratch
+};
+
+}  // namespace plimsoll::engine

@@ -1,0 +1,128 @@
+#include "plan/recompute_rewrite.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "graph/queries.h"
+#include "graph/rewrite.h"
+#include "lower/fused_body.h"
+#include "ops/predicates.h"
+#include "plan/views.h"
+
+namespace plimsoll::engine {
+namespace {
+
+class Rewriter {
+ public:
+  Rewriter(const LoweredGraph& from, const RecomputeUnits& units, const RecomputeChoice& choice, const Device& device)
+      : from_(from), graph_(from.graph), units_(units), device_(device), rewrite_(from.graph), views_(from.graph) {
+    std::vector<std::vector<const RecomputeUnit*>> again(graph_.nodes.size()), inside(graph_.nodes.size());
+    for (size_t u = 0; u < units.units.size(); ++u) {
+      const RecomputeUnit& unit = units.units[u];
+      for (const int at : choice.recomputed_at(u)) {
+        const bool fused = unit.fused && std::binary_search(unit.readers.begin(), unit.readers.end(), at);
+        (fused ? inside : again)[static_cast<size_t>(at)].push_back(&unit);
+      }
+    }
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      // Units are in the order of their producers, so a source is computed before its reader.
+      for (const RecomputeUnit* unit : again[n]) recompute(unit->value, static_cast<NodeId>(n));
+      emit(static_cast<NodeId>(n), inside[n]);
+    }
+  }
+
+  LoweredGraph finish() {
+    LoweredGraph result;
+    result.graph = without_unread_outputs(rewrite_.finish());
+    for (const Node& node : result.graph.nodes) {
+      const auto known = kernels_.find(result.graph.value(node.outputs[0]).name);
+      if (known != kernels_.end() && from_.graph.node(known->second).outputs.size() == node.outputs.size()) {
+        result.kernels.push_back(from_.kernels[static_cast<size_t>(known->second)]);
+        continue;
+      }
+      auto offer = device_.offer(result.graph, node);
+      if (!offer) return {};
+      result.kernels.push_back(std::move(*offer));
+    }
+    return result;
+  }
+
+ private:
+  // Adds a node of the old graph with the values that take the places of its inputs. `original`: the old node whose
+  // kernel it runs, or kNone.
+  std::vector<ValueId> add(Node node, NodeId original) {
+    for (ValueId& id : node.inputs) id = rewrite_.to(id);
+    for (ValueId& id : node.outputs) id = rewrite_.add_value(graph_.value(id));
+    const std::vector<ValueId> outputs = node.outputs;
+    if (original != kNone) kernels_[rewrite_.graph().value(outputs[0]).name] = original;
+    rewrite_.add_node(std::move(node));
+    return outputs;
+  }
+
+  void recompute(ValueId value, NodeId before) {
+    const NodeId producer = graph_.value(value).producer;
+    const Node node = remaker_of(graph_, value);
+    const bool whole = node.outputs.size() == graph_.node(producer).outputs.size();
+    const auto made = add(node, whole ? producer : kNone);
+    const auto index = std::find(node.outputs.begin(), node.outputs.end(), value) - node.outputs.begin();
+    rewrite_.bind(value, made[static_cast<size_t>(index)]);
+    for (const NodeId view : views_.read_from(value, before)) {
+      const Node& shown = graph_.node(view);
+      rewrite_.bind(shown.outputs[0], add(shown, view)[0]);
+    }
+  }
+
+  void emit(NodeId n, const std::vector<const RecomputeUnit*>& inside) {
+    Node node = graph_.node(n);
+    NodeId original = n;
+    // Values with a later producer first: what they are computed from may be another value of the list.
+    for (auto it = inside.rbegin(); it != inside.rend(); ++it) {
+      const RecomputeUnit* unit = *it;
+      auto fused = fused_into_reader(graph_, remaker_of(graph_, unit->value), unit->value, node, device_);
+      if (!fused || !device_.offer(graph_, *fused)) {  // together with other values it may be too much for one kernel
+        recompute(unit->value, n);
+        continue;
+      }
+      node = std::move(*fused);
+      original = kNone;
+    }
+    const std::vector<ValueId> olds = node.outputs;
+    const auto made = add(std::move(node), original);
+    for (size_t i = 0; i < made.size(); ++i) rewrite_.bind(olds[i], made[i]);
+  }
+
+  // Drops the outputs of fused nodes that only readers of dropped values read.
+  static Graph without_unread_outputs(Graph graph) {
+    const auto readers = readers_of(graph);
+    const auto handed_out = handed_out_values(graph);
+    const auto is_read = [&](ValueId id) {
+      return !readers[static_cast<size_t>(id)].empty() || handed_out[static_cast<size_t>(id)];
+    };
+    bool changed = false;
+    for (Node& node : graph.nodes) {
+      if (!node.body || std::all_of(node.outputs.begin(), node.outputs.end(), is_read)) continue;
+      std::vector<bool> wanted;
+      for (const ValueId id : node.outputs) wanted.push_back(is_read(id));
+      node = with_outputs(node, wanted);
+      changed = true;
+    }
+    return changed ? without_dead_nodes(std::move(graph)) : graph;
+  }
+
+  const LoweredGraph& from_;
+  const Graph& graph_;
+  const RecomputeUnits& units_;
+  const Device& device_;
+  Rewrite rewrite_;
+  ViewsOf views_;
+  std::unordered_map<std::string, NodeId> kernels_;  // first output of a new node -> old node with the same kernel
+};
+
+}  // namespace
+
+LoweredGraph with_recomputed(const LoweredGraph& ordered, const RecomputeUnits& units, const RecomputeChoice& choice,
+                             const Device& device) {
+  return Rewriter(ordered, units, choice, device).finish();
+}
+
+}  // namespace plimsoll::engine
