@@ -10,6 +10,7 @@
 #include <array>
 #include <queue>
 
+#include "plan/inside_readers.h"
 #include "plan/recompute_rewrite.h"
 
 namespace plimsoll::engine {
@@ -33,7 +34,13 @@ constexpr auto kPercents = [] {
 const std::span<const int64_t> kRecomputePercents = kPercents;
 
 struct RecomputePath::State {
-  State(const LoweredGraph& from, const Device& on) : ordered(from), device(on), units(from, on), choice(units) {
+  State(const LoweredGraph& from, const Device& on, bool uses_inside)
+      : original(from),
+        inside(uses_inside ? compute_inside_readers(from, on) : InsideReaders()),
+        ordered(inside.values > 0 ? inside.graph : from),
+        device(on),
+        units(ordered, on),
+        choice(units) {
     for (const RecomputeUnit& unit : units.units)
       if (unit.droppable && !unit.is_behind()) largest_bytes = std::max(largest_bytes, unit.bytes);
   }
@@ -115,6 +122,8 @@ struct RecomputePath::State {
     }
   }
 
+  const LoweredGraph& original;
+  const InsideReaders inside;
   const LoweredGraph& ordered;
   const Device& device;
   const RecomputeUnits units;
@@ -124,22 +133,27 @@ struct RecomputePath::State {
 };
 
 RecomputePath::RecomputePath(const LoweredGraph& ordered, const Device& device)
-    : state_(std::make_unique<State>(ordered, device)) {}
+    : state_(std::make_unique<State>(ordered, device, true)) {}
 RecomputePath::RecomputePath(RecomputePath&&) noexcept = default;
 RecomputePath::~RecomputePath() = default;
 
 bool RecomputePath::reach(Bytes cap) {
-  State& state = *state_;
-  if (state.at_its_end) return false;
-  state.at_its_end = !state.flip_until_below(cap);
-  if (state.at_its_end) return false;
-  state.keep_what_may_be_kept();
-  state.replace_what_is_dear(cap);
+  if (state_->at_its_end) return false;
+  bool reached = state_->flip_until_below(cap);
+  if (!reached && state_->inside.values > 0) {
+    // What readers compute inside must be there for them. Without that, more can be dropped.
+    state_ = std::make_unique<State>(state_->original, state_->device, false);
+    reached = state_->flip_until_below(cap);
+  }
+  state_->at_its_end = !reached;
+  if (!reached) return false;
+  state_->keep_what_may_be_kept();
+  state_->replace_what_is_dear(cap);
   return true;
 }
 
 int64_t RecomputePath::values() const {
-  int64_t count = 0;
+  int64_t count = state_->inside.values;
   for (size_t u = 0; u < state_->units.units.size(); ++u) count += state_->choice.recomputed_at(u).empty() ? 0 : 1;
   return count;
 }

@@ -1,7 +1,6 @@
 #include "plan/recompute_rewrite.h"
 
 #include <algorithm>
-#include <unordered_map>
 
 #include "graph/queries.h"
 #include "graph/rewrite.h"
@@ -31,21 +30,7 @@ class Rewriter {
     }
   }
 
-  LoweredGraph finish() {
-    LoweredGraph result;
-    result.graph = without_unread_outputs(rewrite_.finish());
-    for (const Node& node : result.graph.nodes) {
-      const auto known = kernels_.find(result.graph.value(node.outputs[0]).name);
-      if (known != kernels_.end() && from_.graph.node(known->second).outputs.size() == node.outputs.size()) {
-        result.kernels.push_back(from_.kernels[static_cast<size_t>(known->second)]);
-        continue;
-      }
-      auto offer = device_.offer(result.graph, node);
-      if (!offer) return {};
-      result.kernels.push_back(std::move(*offer));
-    }
-    return result;
-  }
+  LoweredGraph finish() { return without_unread_outputs(rewrite_.finish(), kernels_, device_); }
 
  private:
   // Adds a node of the old graph with the values that take the places of its inputs. `original`: the old node whose
@@ -54,7 +39,9 @@ class Rewriter {
     for (ValueId& id : node.inputs) id = rewrite_.to(id);
     for (ValueId& id : node.outputs) id = rewrite_.add_value(graph_.value(id));
     const std::vector<ValueId> outputs = node.outputs;
-    if (original != kNone) kernels_[rewrite_.graph().value(outputs[0]).name] = original;
+    if (original != kNone)
+      kernels_[rewrite_.graph().value(outputs[0]).name] = {outputs.size(),
+                                                           &from_.kernels[static_cast<size_t>(original)]};
     rewrite_.add_node(std::move(node));
     return outputs;
   }
@@ -91,31 +78,13 @@ class Rewriter {
     for (size_t i = 0; i < made.size(); ++i) rewrite_.bind(olds[i], made[i]);
   }
 
-  // Drops the outputs of fused nodes that only readers of dropped values read.
-  static Graph without_unread_outputs(Graph graph) {
-    const auto readers = readers_of(graph);
-    const auto handed_out = handed_out_values(graph);
-    const auto is_read = [&](ValueId id) {
-      return !readers[static_cast<size_t>(id)].empty() || handed_out[static_cast<size_t>(id)];
-    };
-    bool changed = false;
-    for (Node& node : graph.nodes) {
-      if (!node.body || std::all_of(node.outputs.begin(), node.outputs.end(), is_read)) continue;
-      std::vector<bool> wanted;
-      for (const ValueId id : node.outputs) wanted.push_back(is_read(id));
-      node = with_outputs(node, wanted);
-      changed = true;
-    }
-    return changed ? without_dead_nodes(std::move(graph)) : graph;
-  }
-
   const LoweredGraph& from_;
   const Graph& graph_;
   const RecomputeUnits& units_;
   const Device& device_;
   Rewrite rewrite_;
   ViewsOf views_;
-  std::unordered_map<std::string, NodeId> kernels_;  // first output of a new node -> old node with the same kernel
+  KnownKernels kernels_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "graph/queries.h"
+#include "graph/rewrite.h"
 #include "lower/fused_body.h"
 #include "ops/predicates.h"
 #include "plan/storage.h"
@@ -13,13 +14,6 @@ namespace {
 
 constexpr Bytes kShare = 4096;      // values below 1/4096 of the live set are not worth a node
 constexpr size_t kMostReaders = 4;  // a value with more readers is computed once for all of them
-
-bool can_run_again(const Node& node) {
-  if (node.stage != Stage::kForward || node.queue != Queue::kCompute) return false;
-  if (!node.body) return op_def(node.op).recompute != Recompute::kNever;
-  return std::all_of(node.body->nodes.begin(), node.body->nodes.end(),
-                     [](const Node& member) { return op_def(member.op).recompute != Recompute::kNever; });
-}
 
 class UnitFinder {
  public:
@@ -247,6 +241,37 @@ double RecomputeUnits::least_seconds() const {
   for (const RecomputeUnit& unit : units)
     if (unit.droppable) least += std::min(0.0, unit.least_seconds());
   return least;
+}
+
+bool can_run_again(const Node& node) {
+  if (node.stage != Stage::kForward || node.queue != Queue::kCompute) return false;
+  if (!node.body) return op_def(node.op).recompute != Recompute::kNever;
+  return std::all_of(node.body->nodes.begin(), node.body->nodes.end(),
+                     [](const Node& member) { return op_def(member.op).recompute != Recompute::kNever; });
+}
+
+LoweredGraph without_unread_outputs(Graph graph, const KnownKernels& known, const Device& device) {
+  const auto readers = readers_of(graph);
+  const auto handed_out = handed_out_values(graph);
+  for (Node& node : graph.nodes) {
+    std::vector<bool> wanted;
+    for (const ValueId id : node.outputs)
+      wanted.push_back(!readers[static_cast<size_t>(id)].empty() || handed_out[static_cast<size_t>(id)]);
+    node = with_outputs(node, wanted);
+  }
+  LoweredGraph result;
+  result.graph = without_dead_nodes(std::move(graph));
+  for (const Node& node : result.graph.nodes) {
+    const auto found = known.find(result.graph.value(node.outputs[0]).name);
+    if (found != known.end() && found->second.first == node.outputs.size()) {
+      result.kernels.push_back(*found->second.second);
+      continue;
+    }
+    auto offer = device.offer(result.graph, node);
+    if (!offer) return {};
+    result.kernels.push_back(std::move(*offer));
+  }
+  return result;
 }
 
 Node remaker_of(const Graph& graph, ValueId value) {

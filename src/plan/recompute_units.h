@@ -5,6 +5,8 @@
 // and the storage that plan/storage.h assigns.
 #pragma once
 
+#include <unordered_map>
+
 #include "device/device.h"
 #include "lower/lower.h"
 
@@ -56,6 +58,16 @@ struct RecomputeUnits {
   Bytes peak() const;
   double least_seconds() const;  // lower bound on the seconds of all nodes, whatever is dropped
 };
+
+// Returns whether a node of the forward pass may run once more.
+bool can_run_again(const Node& node);
+
+// A kernel that is chosen already, by the name of its node's first output; with the number of outputs.
+using KnownKernels = std::unordered_map<std::string, std::pair<size_t, const KernelOffer*>>;
+
+// Drops the outputs of fused nodes that nobody reads, and nodes without any output that is read. Asks the device for
+// the kernels of all nodes that are not in `known`.
+LoweredGraph without_unread_outputs(Graph graph, const KnownKernels& known, const Device& device);
 
 // Returns the node that computes only `value` again: without the other outputs of a fused node.
 Node remaker_of(const Graph& graph, ValueId value);

@@ -161,6 +161,10 @@ std::string levers_text(const PlanReport& report) {
   for (const LeverUse& lever : plan.levers)
     text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms per step, effect {}\n", lever.name, lever.count,
                         saving(lever.saves_bytes, "saves", "adds"), lever.costs_seconds * 1e3, name_of(lever.effect));
+  if (const double whole = result.unlevered_seconds; result.least_step_seconds > 0 && whole > 0)
+    text += fmt::format(
+        "  a step takes {:+.1f} %; for these bytes, no choice of what to recompute takes less than {:+.1f} %\n",
+        100 * (plan.step_seconds / whole - 1), 100 * (result.least_step_seconds / whole - 1));
   const bool searched = result.unlevered_arena_bytes > 0;  // false: the plan was given
   if (searched && plan.levers.size() > 1)
     text += fmt::format("  together they {} of arena compared with the whole batch without levers\n",

@@ -107,6 +107,17 @@ double Compiler::least_seconds() const {
   return rounded(seconds);
 }
 
+double Compiler::least_seconds_for(const Plan& plan) const {
+  double seconds = 0;
+  for (size_t i = 0; i < training_.size(); ++i) {  // the training phases are the plan's first
+    const Bytes cap = plan.phases[i].live_set_bytes - plan.persistent_bytes;
+    const LoweredGraph& graph = training_[i].graph;
+    seconds +=
+        training_[i].repeats * (graph.seconds() + least_recompute_seconds(graph, *request_->device, cap).value_or(0));
+  }
+  return std::min(rounded(seconds), plan.step_seconds);
+}
+
 bool Compiler::keep_recomputed(int64_t percent) {
   if (percent == 0) return true;
   std::swap(phases_, training_);

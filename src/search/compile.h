@@ -49,6 +49,10 @@ class Compiler {
   int64_t nodes() const;         // of all training phases
   double least_seconds() const;  // lower bound on the seconds of a step, whatever is recomputed
 
+  // Returns a lower bound on the seconds of a step that keeps no more bytes live than this plan of the compiler,
+  // whatever is recomputed, in this order, with these kernels and this micro-batch.
+  double least_seconds_for(const Plan& plan) const;
+
   // Returns a lower bound on the peak of a plan with this live set.
   Bytes least_peak(Bytes live) const { return layout_.bytes + live + request_->device->overhead_bound(0); }
 

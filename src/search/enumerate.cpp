@@ -39,19 +39,22 @@ class Enumeration {
       : request_(request), others_(others), find_least_(find_least), selection_(selection) {}
 
   Status run() {
-    std::vector<int64_t> micro_batches = coarse_micro_batches(request_);
-    smallest_ = micro_batches.back();
-    for (size_t i = 0; i < micro_batches.size(); ++i) {
-      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, micro_batches[i], others_)));
-      if (i == 0 && compiler.nodes() < kFewNodes) micro_batches = fine_micro_batches(request_);
-      PLIMSOLL_TRY(try_micro_batch(micro_batches[i], compiler));
+    std::vector<int64_t> list = micro_batches(request_, Cuts::kFourfold);
+    smallest_ = list.back();
+    for (size_t i = 0; i < list.size(); ++i) {
+      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, list[i], others_)));
+      if (i == 0) list = micro_batches(request_, cuts_for(compiler.nodes()));
+      PLIMSOLL_TRY(try_micro_batch(list[i], compiler));
     }
     for (const OffloadTrial& trial : trials_) PLIMSOLL_TRY(try_offload(trial));
     return {};
   }
 
  private:
-  static constexpr int64_t kFewNodes = 1500;  // for larger graphs, fewer sizes of micro-batches are tried
+  // Each size of micro-batches is lowered once, so fewer are tried for large graphs.
+  static Cuts cuts_for(int64_t nodes) {
+    return nodes < 1500 ? Cuts::kFine : nodes < 3000 ? Cuts::kTwofold : Cuts::kFourfold;
+  }
   static constexpr double kMuchRecompute =
       1.1;  // offload is also tried beside recompute that costs a tenth of the step
 
@@ -100,7 +103,9 @@ class Enumeration {
 
   Status try_recompute(Compiler& compiler, const LeverSettings& settings, int64_t percent) {
     PLIMSOLL_ASSIGN(std::optional<Plan> plan, compiler.compile(settings.with(kRecompute, percent), false));
-    if (plan) selection_.consider(std::move(*plan), true);
+    if (!plan) return {};
+    const double least = compiler.least_seconds_for(*plan);
+    selection_.consider(std::move(*plan), true, least);
     return {};
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "search/remedies.h"
 
@@ -28,34 +29,27 @@ bool add_remedy_with(Freed freed, const SearchResult& result, Error& error) {
   return text.has_value();
 }
 
-// Returns ceil(piece / k) for k = 1, next(1), ...
-template <typename Next>
-std::vector<int64_t> cut_by(const SearchRequest& request, Next next) {
+// The powers of 2 are among the results.
+int64_t next_fine(int64_t k) {
+  if (k < 8) return k + 1;
+  return std::min(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(k + 1))), k + k / 4);
+}
+
+}  // namespace
+
+std::vector<int64_t> micro_batches(const SearchRequest& request, Cuts cuts) {
   if (request.batch == 0) return {0};
   const int64_t piece = request.piece();
   if (request.micro_batch) return {std::min(*request.micro_batch, piece)};
   std::vector<int64_t> list = {piece};
   const bool exact_norm = request.model->couples_samples() && !request.per_micro_batch_norm;
   if (request.forbids(kMicroBatch) || exact_norm) return list;
-  for (int64_t k = next(1); list.back() > 1; k = next(k)) {
+  for (int64_t k = 1; list.back() > 1;) {
+    k = cuts == Cuts::kFourfold ? 4 * k : cuts == Cuts::kTwofold ? 2 * k : next_fine(k);
     const int64_t micro = (piece + k - 1) / k;
     if (micro != list.back()) list.push_back(micro);
   }
   return list;
-}
-
-}  // namespace
-
-std::vector<int64_t> coarse_micro_batches(const SearchRequest& request) {
-  return cut_by(request, [](int64_t k) { return 2 * k; });
-}
-
-std::vector<int64_t> fine_micro_batches(const SearchRequest& request) {
-  return cut_by(request, [power = int64_t{8}](int64_t k) mutable {
-    if (k < 8) return k + 1;
-    if (k == power) power *= 2;
-    return std::min(power, k + k / 4);  // the powers of 2 are among them
-  });
 }
 
 LeverSettings cut_into(const SearchRequest& request, int64_t micro, const LeverSettings& settings) {

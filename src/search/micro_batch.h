@@ -9,10 +9,12 @@ namespace plimsoll::engine {
 inline constexpr std::string_view kPerMicroBatchNorm = "per-micro-batch-norm";
 inline constexpr int64_t kPerMicroBatchNormValues[] = {1};
 
-// Returns the micro-batch sizes to try, as far as the request allows splitting: ceil(batch / k) for k = 1, 2, 4, ...
-std::vector<int64_t> coarse_micro_batches(const SearchRequest& request);
-// The same for k = 1, 2, ... 8, then about 1.25 times the last one. Contains all coarse sizes.
-std::vector<int64_t> fine_micro_batches(const SearchRequest& request);
+// How many sizes of micro-batches to try: ceil(batch / k) for k = 1, 2, ... 8, then about 1.25 times the last one; or
+// for the powers of 2 or of 4 alone.
+enum class Cuts : uint8_t { kFine, kTwofold, kFourfold };
+
+// Returns the micro-batch sizes to try, as far as the request allows splitting. The last is the same for all cuts.
+std::vector<int64_t> micro_batches(const SearchRequest& request, Cuts cuts);
 
 // Returns `settings` with micro-batches of `micro` samples, and with statistics per micro-batch if the user allowed it.
 LeverSettings cut_into(const SearchRequest& request, int64_t micro, const LeverSettings& settings = {});

@@ -62,6 +62,8 @@ struct Candidate {
   Bytes arena_bytes = 0;
   Bytes peak_bytes = 0;
   double seconds = 0;
+  double least_seconds =
+      0;  // lower bound on the seconds for these live bytes if only recompute saves memory; 0: unknown
 };
 
 struct SearchResult {
@@ -73,7 +75,10 @@ struct SearchResult {
   Bytes bytes_per_sample = 0;       // arena without levers: the bytes that one more sample adds
   Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever
   double unlevered_seconds = 0;     // seconds of a step of the whole batch without any lever
-  double seconds = 0;               // duration of the search
+  // Lower bound on the plan's step: no other choice of what to recompute takes less for these live bytes, in this
+  // order, with these kernels and this micro-batch. 0: unknown, because the plan uses no recompute or offload as well.
+  double least_step_seconds = 0;
+  double seconds = 0;  // duration of the search
 };
 
 Result<SearchResult> search(const SearchRequest& request);

@@ -12,7 +12,7 @@ class Selection {
   Selection(const SearchRequest& request, SearchResult& result) : request_(request), result_(result) {}
 
   // Adds a candidate. A candidate that is not selectable counts only for least().
-  void consider(Plan plan, bool selectable);
+  void consider(Plan plan, bool selectable, double least_seconds = 0);
 
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
   bool found() const { return found_; }  // whether a candidate fits

@@ -213,6 +213,9 @@ TEST(Search, HalfTheLiveSetIsEnoughWhereTheBatchMayNotBeCut) {
   ASSERT_EQ(result.plan.levers.size(), 1U);
   EXPECT_EQ(result.plan.levers[0].name, "recompute");
   EXPECT_EQ(result.plan.levers[0].effect, Effect::kBitwise);
+  EXPECT_GT(result.least_step_seconds, 0);
+  EXPECT_LE(result.least_step_seconds, result.plan.step_seconds);
+  EXPECT_LT(result.plan.step_seconds, 1.03 * result.least_step_seconds);
   EXPECT_GT(result.plan.levers[0].saves_bytes, 0);
   EXPECT_GT(result.plan.levers[0].costs_seconds, 0);
   EXPECT_LT(result.plan.step_seconds, 1.4 * kept.step_seconds);  // a whole second forward pass would cost a third more
