@@ -22,8 +22,10 @@ struct Packing {
 // Returns the largest sum of bytes that are live in one step. No packing is lower than that. `step` receives the step.
 Bytes largest_live_set(const std::vector<PackItem>& items, int* step = nullptr);
 
-// Runs first fit on several orders of the items, then a local search on the best of them. `most_work` limits the
-// search; one round costs about one unit per pair of items. The same items always give the same packing.
-Packing pack(const std::vector<PackItem>& items, int64_t most_work = 20'000'000);
+// Packs the items as low as `most_work` allows, and no lower than `enough` where that is more than the largest live
+// set. First fit on several orders of the items comes first, then a search for lower packings (pack_eject.h), and for
+// up to some hundred items a complete search (pack_canonical.h), which proves for small problems that none is lower.
+// `most_work` counts steps of these searches, not time: the same items always give the same packing.
+Packing pack(const std::vector<PackItem>& items, int64_t most_work = 8'000'000, Bytes enough = 0);
 
 }  // namespace plimsoll::engine

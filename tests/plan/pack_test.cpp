@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <fstream>
 #include <numeric>
 #include <random>
+#include <sstream>
 
 namespace plimsoll::engine {
 namespace {
@@ -159,6 +162,96 @@ TEST(Pack, SmallProblemsArePackedAsLowAsCanBe) {
   }
   EXPECT_GE(hard, 5);  // in some problems the largest-first order must not be good enough
 }
+
+// The same for thousands of smaller problems, whose items live long or briefly.
+TEST(Pack, ThousandsOfTinyProblemsArePackedAsLowAsCanBe) {
+  std::mt19937 random(5);
+  int hard = 0;
+  for (int round = 0; round < 3000; ++round) {
+    const Items items = draw(random, 2 + round % 5, 3 + round % 4, 1 + round % 5, 1 + round % 9);
+    const Bytes best = optimum(items);
+    const Packing packing = pack(items);
+    expect_valid(items, packing, "round " + std::to_string(round));
+    ASSERT_EQ(packing.height, best) << "round " << round;
+    hard += largest_first(items) > best;
+  }
+  EXPECT_GE(hard, 10);  // largest first must not be good enough
+}
+
+TEST(Pack, WithoutAnyWorkLeftThePackingIsStillValid) {
+  std::mt19937 random(6);
+  for (int round = 0; round < 20; ++round) {
+    const Items items = draw(random, 200, 60, 30, 1000);
+    for (const int64_t work : {0, 1, 1000}) expect_valid(items, pack(items, work), "work " + std::to_string(work));
+  }
+}
+
+TEST(Pack, EmptyItemsTakeNoPlace) {
+  const Packing packing = pack({{0, 0, 3}, {256, 1, 2}, {0, 2, 2}});
+  EXPECT_EQ(packing.height, 256);
+  EXPECT_EQ(packing.offsets, (std::vector<Bytes>{0, 0, 0}));
+}
+
+// Cuts a rectangle of steps and bytes into pieces at random: the pieces can be packed without any loss.
+Items cut(std::mt19937& random, int first, int last, Bytes units, int depth) {
+  const auto below = [&](int64_t n) { return static_cast<int64_t>(random() % static_cast<uint64_t>(n)); };
+  if (depth == 0 || (units == 1 && first == last)) return {{units * kAlignment, first, last}};
+  Items items;
+  const auto add = [&](const Items& more) { items.insert(items.end(), more.begin(), more.end()); };
+  if (first < last && (units == 1 || random() % 2 == 0)) {
+    const int middle = first + static_cast<int>(below(last - first));
+    add(cut(random, first, middle, units, depth - 1));
+    add(cut(random, middle + 1, last, units, depth - 1));
+  } else {
+    const Bytes lower = 1 + below(units - 1);
+    add(cut(random, first, last, lower, depth - 1));
+    add(cut(random, first, last, units - lower, depth - 1));
+  }
+  return items;
+}
+
+TEST(Pack, PiecesOfACutRectangleFillItAgain) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 20; ++round) {
+    Items items = cut(random, 0, 49, 10000, 5);
+    std::shuffle(items.begin(), items.end(), random);
+    const Packing packing = pack(items);
+    expect_valid(items, packing, "round " + std::to_string(round));
+    EXPECT_EQ(packing.height, 10000 * kAlignment) << "round " << round;
+  }
+}
+
+// A hard case that MiniMalloc has published (tests/plan/minimalloc/README.md). Steps and sizes are multiples of 1,024.
+Items minimalloc_case(const std::string& name) {
+  std::ifstream file(std::string(PLIMSOLL_SOURCE_DIR) + "/tests/plan/minimalloc/" + name + ".1048576.csv");
+  EXPECT_TRUE(file.is_open()) << name;
+  std::string line;
+  std::getline(file, line);
+  Items items;
+  while (std::getline(file, line)) {
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream fields(line);
+    int id = 0, lower = 0, upper = 0;
+    Bytes bytes = 0;
+    EXPECT_TRUE(fields >> id >> lower >> upper >> bytes) << name << ": " << line;
+    items.push_back({bytes, lower / 1024, upper / 1024 - 1});
+  }
+  return items;
+}
+
+class MiniMalloc : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(MiniMalloc, HardCaseIsPackedAtItsCapacity) {
+  constexpr Bytes kCapacity = 1048576;
+  const Items items = minimalloc_case(GetParam());
+  ASSERT_GE(items.size(), 100u);
+  const Packing packing = pack(items, 2'000'000'000, kCapacity);
+  expect_valid(items, packing, GetParam());
+  EXPECT_LE(packing.height, kCapacity);
+  EXPECT_GT(largest_first(items), kCapacity);  // it is hard: largest first is not enough
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, MiniMalloc, ::testing::Values("A", "B"));
 
 TEST(Pack, PutsWhatIsSmallBelowWhatIsLargeWhereThatIsBetter) {
   // The largest-first order puts the largest item at the bottom, which splits the free space in two. The optimum is the
