@@ -64,10 +64,14 @@ struct PhasePlan {
   Bytes live_set_bytes = 0;        // largest live set of this order, including the persistent part
   int peak_node = 0;               // node with the largest live set
   double seconds = 0;
-  int primitives = 0;
+  int primitives = 0;  // distinct library objects that its kernels keep (device/device.h)
 
   Bytes bytes_in(Space space) const;  // 0 for a memory that it does not use
+  BoundCounts counts() const { return {static_cast<int64_t>(nodes.size()), primitives}; }
 };
+
+// Of all phases together. Phases that share a primitive count it twice, so this is an upper bound.
+BoundCounts counts_of(const std::vector<PhasePlan>& phases);
 
 // A memory in which a plan reserves bytes.
 struct PlanMemory {

@@ -198,9 +198,7 @@ Result<std::optional<PhasePlan>> Compiler::compile_phase(const SearchRequest& re
 }
 
 Bytes Compiler::overhead() const {
-  int primitives = 0;
-  for (const PhasePlan& phase : plan_.phases) primitives += phase.primitives;
-  return request_->device->overhead_bound(primitives);
+  return request_->device->overhead_bound(counts_of(plan_.phases));
 }
 
 Bytes Compiler::least_data() const {
