@@ -110,7 +110,9 @@ struct Plan {
   Bytes overhead_bytes = 0;        // bound on the memory outside arena and data buffers
   Bytes data_bytes = 0;            // for readers and prefetch
   Bytes planning_bytes = 0;        // bound on the memory of the process during planning, before there is an arena
-  double step_seconds = 0;         // of one window
+  double compute_seconds = 0;      // of one window: its kernels
+  double input_seconds = 0;        // of one window: reading its data, or copying them to the device
+  double step_seconds = 0;         // of one window: the longer of both if data are fetched ahead, else their sum
 
   // Peak of the whole process: of the run, or of planning if that needs more.
   Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }

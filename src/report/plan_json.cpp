@@ -127,6 +127,8 @@ Json plan_json(const PlanReport& report) {
   json["levers"] = levers;
   json["slow_kernels"] = slow_kernels_json(plan, report.device);
   json["step_seconds"] = plan.step_seconds;
+  json["compute_seconds"] = plan.compute_seconds;
+  json["input_seconds"] = plan.input_seconds;
   json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;
 }

@@ -134,6 +134,18 @@ std::string phases_table(const Plan& plan) {
   return table.text();
 }
 
+// Says what the data add to a step, if that is noticeable.
+std::string input_text(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  if (plan.step_seconds <= 1.001 * plan.compute_seconds) return "";
+  const char* const what = report.device.own_memory ? "copying its data to the device" : "reading its data";
+  if (plan.step_seconds > plan.input_seconds)
+    return fmt::format("  a step takes {}: {} takes {}, and nothing is read ahead\n", milliseconds(plan.step_seconds),
+                       what, milliseconds(plan.input_seconds));
+  return fmt::format("  a step takes {}, because {} takes longer than the computation\n",
+                     milliseconds(plan.step_seconds), what);
+}
+
 // Names what runs on a kernel far from the device's roofline, if it takes a noticeable part of the step.
 std::string slow_text(const PlanReport& report) {
   constexpr size_t kMost = 5;
@@ -177,7 +189,7 @@ std::string levers_text(const PlanReport& report) {
 
 std::string plan_text(const PlanReport& report) {
   return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) +
-         slow_text(report) + levers_text(report);
+         input_text(report) + slow_text(report) + levers_text(report);
 }
 
 }  // namespace plimsoll::engine

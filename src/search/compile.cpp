@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "levers/relu_pooling.h"
 #include "plan/order.h"
@@ -145,11 +144,9 @@ void Compiler::plan_phases() {
     plan_.phases.push_back(phase.keeps_its_order
                                ? place_phase(phase.name, phase.samples, std::move(phase.graph), layout_)
                                : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
-    plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
+    plan_.compute_seconds += phase.repeats * plan_.phases.back().seconds;
   }
-  // The same kernels in another order must have the same time, so round to picoseconds; the rounding error of the sum
-  // is smaller than that.
-  plan_.step_seconds = std::round(plan_.step_seconds * 1e12) / 1e12;
+  plan_.compute_seconds = rounded_seconds(plan_.compute_seconds);
   phases_.clear();
 }
 
@@ -224,6 +221,7 @@ Plan Compiler::finish() {
   plan_.beside = memories_beside(plan_.phases);
   plan_.levers = levers_used(plan_, counted_, *request_->levers);
   choose_prefetch(*request_, plan_);
+  add_input_seconds(*request_, plan_);
   return std::move(plan_);
 }
 

@@ -61,7 +61,7 @@ struct Candidate {
   Bytes host_bytes = 0;
   Bytes arena_bytes = 0;
   Bytes peak_bytes = 0;
-  double seconds = 0;
+  double seconds = 0;  // of the kernels of a step
 };
 
 struct SearchResult {
@@ -72,7 +72,7 @@ struct SearchResult {
   Bytes fixed_bytes = 0;            // arena without levers: the part that does not grow with the batch
   Bytes bytes_per_sample = 0;       // arena without levers: the bytes that one more sample adds
   Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever
-  double unlevered_seconds = 0;     // seconds of a step of the whole batch without any lever
+  double unlevered_seconds = 0;     // the same: seconds of the kernels of a step
   double seconds = 0;               // duration of the search
 };
 
