@@ -156,8 +156,9 @@ Status Run::prepare_piece(PhaseKind kind, int64_t samples) {
   if (samples == 0 || session_->can_run(kind, samples)) return {};
   const Plan& plan = session_->plan();
   PLIMSOLL_ASSIGN(PhasePlan tail, plan_tail(*request_, plan, kind, samples));
-  const Bytes peak =
-      plan.arena_bytes + plan.data_bytes + request_->device->overhead_bound(session_->primitives() + tail.primitives);
+  BoundCounts counts = session_->counts();
+  counts += tail.counts();
+  const Bytes peak = plan.arena_bytes + plan.data_bytes + request_->device->overhead_bound(counts);
   if (request_->budget > 0 && peak > request_->budget)
     return fail(Error{
         ErrorCode::kDoesNotFit,

@@ -40,6 +40,20 @@ struct KernelOffer {
   Bytes workspace = 0;                  // bytes of scratch memory that the plan must reserve in the arena
   double seconds = 0;
   int primitives = 0;  // library objects that the kernel keeps; they add to the overhead outside the arena
+  // Kernels with the same key share one set of primitives. Empty: this kernel shares none.
+  std::string primitive_key = {};
+};
+
+// What bound phases keep outside the arena.
+struct BoundCounts {
+  int64_t nodes = 0;
+  int64_t primitives = 0;  // distinct library objects
+
+  BoundCounts& operator+=(const BoundCounts& other) {
+    nodes += other.nodes;
+    primitives += other.primitives;
+    return *this;
+  }
 };
 
 // Where the device prefers a convolution's zero padding. Lowering moves the zeros between the convolution's `pads` and
@@ -79,7 +93,7 @@ class Device {
   virtual double host_bytes_per_second() const { return 0; }
 
   // Published bound on the overhead, in whole MiB: what the process holds beyond arena and data buffers.
-  virtual Bytes overhead_bound(int primitives) const = 0;
+  virtual Bytes overhead_bound(const BoundCounts& counts) const = 0;
   // Published bound on what the process holds while it makes a plan of `nodes` nodes. 0 if the budget does not limit
   // the memory in which plans are made (a GPU's budget does not limit host memory).
   virtual Bytes planning_bound(int64_t /*nodes*/) const { return 0; }

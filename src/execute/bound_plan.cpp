@@ -128,10 +128,10 @@ void BoundPlan::find_slots(BoundPhase& bound) const {
   bound.slots.weights.resize(bound.weights.size());
 }
 
-int BoundPlan::primitives() const {
-  int sum = 0;
-  for (const auto& phase : phases_) sum += phase->plan->primitives;
-  return sum;
+BoundCounts BoundPlan::counts() const {
+  BoundCounts counts;
+  for (const auto& phase : phases_) counts += phase->plan->counts();
+  return counts;
 }
 
 Bytes BoundPlan::batch_bytes() const {

@@ -32,7 +32,7 @@ class BoundPlan {
   const Model& model() const { return model_; }
   const std::vector<Tally>& tallies() const { return tallies_; }
   const std::vector<std::unique_ptr<BoundPhase>>& phases() const { return phases_; }
-  int primitives() const;
+  BoundCounts counts() const;
   Bytes batch_bytes() const;     // bytes of the largest batch, with each array aligned
   size_t most_arrays() const;    // most arrays of any batch
   int64_t most_samples() const;  // most samples of any batch

@@ -73,7 +73,7 @@ class Session {
   // search/search.h).
   Status add_phase(PhasePlan phase) { return bound_->add_phase(std::move(phase)); }
   bool can_run(PhaseKind kind, int64_t count) const { return bound_->find(kind, count) != nullptr; }
-  int primitives() const { return bound_->primitives(); }  // of the plan in use, added phases included
+  BoundCounts counts() const { return bound_->counts(); }  // of the plan in use, added phases included
 
   const Plan& plan() const { return bound_->plan(); }  // the plan in use
   const Model& model() const { return bound_->model(); }

@@ -56,9 +56,9 @@ Status Session::record(BoundPlan& plan) {
 Status Session::check_overhead() {
   overhead_measured_ = overhead_now() - held_before_;
   arena_->memory().trim(arena_->persistent_bytes());  // each phase commits its memory when it runs
-  int primitives = 0;
-  for (const auto& bound : plans_) primitives += bound->primitives();
-  const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(primitives);
+  BoundCounts counts;
+  for (const auto& bound : plans_) counts += bound->counts();
+  const Bytes bound = plans_.size() == 1 ? plan().overhead_bytes : device().overhead_bound(counts);
   if (overhead_measured_ <= bound + held_by_tools()) return {};
   // Inside another program's process its other threads allocate memory meanwhile, which cannot be told from ours.
   if (!enforces_overhead_ && !device().info().own_memory) return {};
@@ -160,15 +160,14 @@ Status Session::use(size_t plan) {
 }
 
 Bytes Session::peak_with(const Plan& plan) const {
-  int primitives = 0;
-  for (const PhasePlan& phase : plan.phases) primitives += phase.primitives;
+  BoundCounts counts = counts_of(plan.phases);
   Bytes arena = plan.arena_bytes, data = plan.data_bytes;
   for (const auto& bound : plans_) {
-    primitives += bound->primitives();
+    counts += bound->counts();
     arena = std::max(arena, bound->plan().arena_bytes);
     data = std::max(data, bound->plan().data_bytes);
   }
-  return arena + data + device().overhead_bound(primitives);
+  return arena + data + device().overhead_bound(counts);
 }
 
 Session::PlansBefore Session::plans_before() const {

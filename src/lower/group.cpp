@@ -5,10 +5,17 @@
 // A group is a `fused` node whose body holds the nodes of all members side by side, or a `reorder` of many values. It
 // is placed at its last member. If a node reads a member before that, or if it would need too much memory there, it is
 // placed at its first member.
+//
+// A group costs memory: the inputs of all its members wait for it, and it makes the outputs of all members at once. So
+// a group of passes is closed before these bytes become more than a small share of the phase: the update of a large
+// weight stands alone, and its gradient can be freed before the next one is computed. The members of a group have one
+// stage, and forward nodes that are recomputed for the backward pass are in no group, because making them earlier would
+// undo what recomputing them saves.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "graph/queries.h"
 #include "graph/rewrite.h"
@@ -79,20 +86,53 @@ std::string move_signature(const Graph& graph, const Node& node) {
 
 enum class Gather : uint8_t { kPasses, kMoves };
 
+// Returns the largest live set in program order, without the workspaces, which are not known yet.
+Bytes live_bytes(const Graph& graph, const std::vector<std::vector<NodeId>>& readers,
+                 const std::vector<bool>& handed_out) {
+  std::vector<Bytes> change(graph.nodes.size() + 1, 0);  // at the start of each node; the last one is the end
+  Bytes live = 0;
+  for (size_t v = 0; v < graph.values.size(); ++v) {
+    const Value& value = graph.values[v];
+    if (value.producer == kNone) live += value.bytes();
+    if (value.persistent || handed_out[v]) continue;
+    if (value.producer != kNone) change[static_cast<size_t>(value.producer)] += value.bytes();
+    const NodeId last = readers[v].empty() ? value.producer : readers[v].back();
+    change[static_cast<size_t>(last + 1)] -= value.bytes();
+  }
+  Bytes most = live;
+  for (const Bytes bytes : change) most = std::max(most, live += bytes);
+  return most;
+}
+
+// The bytes that one group may hold: launching a kernel costs less than moving 32 MiB.
+Bytes most_held_bytes(Bytes live) {
+  return std::max(32 * kMiB, live / 100);
+}
+
 class Grouper {
  public:
   Grouper(const Graph& graph, const Device& device, Gather gather)
       : graph_(graph), gather_(gather), readers_(readers_of(graph)), handed_out_(handed_out_values(graph)) {
+    const Bytes most = gather == Gather::kMoves ? INT64_MAX : most_held_bytes(live_bytes(graph, readers_, handed_out_));
     std::map<std::string, size_t> open;  // per signature: the group that still takes members
+    bool in_backward = false;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
-      const std::string text = gather == Gather::kMoves ? move_signature(graph, node) : signature(graph, node);
-      if (text.empty() || !device.groups(graph, node)) continue;
+      in_backward = in_backward || node.stage == Stage::kBackward;
+      const bool recomputed = in_backward && node.stage == Stage::kForward;
+      std::string text = gather == Gather::kMoves ? move_signature(graph, node) : signature(graph, node);
+      if (text.empty() || recomputed || !device.groups(graph, node)) continue;
+      text += name_of(node.stage);
+      const Bytes held = gather == Gather::kMoves ? 0 : held_by(static_cast<NodeId>(n));
+      if (held > most) continue;
       const auto found = open.find(text);
-      if (found == open.end() || !joins(groups_[found->second], static_cast<NodeId>(n), device)) {
-        open[text] = groups_.size();
-        groups_.push_back({{static_cast<NodeId>(n)}, true, true});
+      if (found != open.end() && groups_[found->second].held + held <= most &&
+          joins(groups_[found->second], static_cast<NodeId>(n), device)) {
+        groups_[found->second].held += held;
+        continue;
       }
+      open[text] = groups_.size();
+      groups_.push_back({{static_cast<NodeId>(n)}, held, true, true});
     }
   }
 
@@ -120,6 +160,7 @@ class Grouper {
  private:
   struct Group {
     std::vector<NodeId> members;
+    Bytes held;        // held_by() of all members
     bool late, early;  // whether it may be placed at its last member, at its first member
 
     NodeId place() const { return late ? members.back() : members.front(); }
@@ -154,6 +195,19 @@ class Grouper {
         if ((found == places.end() ? producer : found->second) >= group.place()) return true;
       }
     return false;
+  }
+
+  // The bytes that are live at the group's place because this node is in the group, whatever order the nodes of the
+  // graph get later: inputs that nothing else reads later, or outputs that have no place yet.
+  Bytes held_by(NodeId id) const {
+    const Node& node = graph_.node(id);
+    Bytes inputs = 0, outputs = 0;
+    for (ValueId in : std::set<ValueId>(node.inputs.begin(), node.inputs.end()))
+      if (!graph_.value(in).persistent && !is_read_after(in, id)) inputs += graph_.value(in).bytes();
+    // A value that is handed out is mostly an update, whose place is that of a persistent value.
+    for (ValueId out : node.outputs)
+      if (!handed_out_[static_cast<size_t>(out)]) outputs += graph_.value(out).bytes();
+    return std::max(inputs, outputs);
   }
 
   bool joins(Group& group, NodeId id, const Device& device) const {

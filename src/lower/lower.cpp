@@ -1,5 +1,7 @@
 #include "lower/lower.h"
 
+#include <set>
+
 #include "lower/transposes.h"
 
 namespace plimsoll::engine {
@@ -12,7 +14,9 @@ double LoweredGraph::seconds() const {
 
 int LoweredGraph::primitives() const {
   int sum = 0;
-  for (const KernelOffer& kernel : kernels) sum += kernel.primitives;
+  std::set<std::string_view> counted;
+  for (const KernelOffer& kernel : kernels)
+    if (kernel.primitive_key.empty() || counted.insert(kernel.primitive_key).second) sum += kernel.primitives;
   return sum;
 }
 

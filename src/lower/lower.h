@@ -19,7 +19,7 @@ struct LoweredGraph {
   std::vector<KernelOffer> kernels;  // one per node
 
   double seconds() const;
-  int primitives() const;
+  int primitives() const;  // distinct ones
 };
 
 // Folds pad2d and crop2d into the convolution next to them.

@@ -56,6 +56,12 @@ std::vector<PlanMemory> memories_beside(const std::vector<PhasePlan>& phases) {
   return memories;
 }
 
+BoundCounts counts_of(const std::vector<PhasePlan>& phases) {
+  BoundCounts counts;
+  for (const PhasePlan& phase : phases) counts += phase.counts();
+  return counts;
+}
+
 const PersistentSlot* Plan::slot(const std::string& name) const {
   for (const PersistentSlot& s : persistent)
     if (s.name == name) return &s;

@@ -64,10 +64,14 @@ struct PhasePlan {
   Bytes live_set_bytes = 0;        // largest live set of this order, including the persistent part
   int peak_node = 0;               // node with the largest live set
   double seconds = 0;
-  int primitives = 0;
+  int primitives = 0;  // distinct library objects that its kernels keep (device/device.h)
 
   Bytes bytes_in(Space space) const;  // 0 for a memory that it does not use
+  BoundCounts counts() const { return {static_cast<int64_t>(nodes.size()), primitives}; }
 };
+
+// Of all phases together. Phases that share a primitive count it twice, so this is an upper bound.
+BoundCounts counts_of(const std::vector<PhasePlan>& phases);
 
 // A memory in which a plan reserves bytes.
 struct PlanMemory {
@@ -106,7 +110,9 @@ struct Plan {
   Bytes overhead_bytes = 0;        // bound on the memory outside arena and data buffers
   Bytes data_bytes = 0;            // for readers and prefetch
   Bytes planning_bytes = 0;        // bound on the memory of the process during planning, before there is an arena
-  double step_seconds = 0;         // of one window
+  double compute_seconds = 0;      // of one window: its kernels
+  double input_seconds = 0;        // of one window: reading its data, or copying them to the device
+  double step_seconds = 0;         // of one window: the longer of both if data are fetched ahead, else their sum
 
   // Peak of the whole process: of the run, or of planning if that needs more.
   Bytes peak_bytes() const { return std::max(arena_bytes + overhead_bytes + data_bytes, planning_bytes); }

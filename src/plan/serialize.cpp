@@ -129,7 +129,7 @@ Result<Plan> read_plan(const json& j) {
   plan.overhead_bytes = whole(j.at("overhead_bytes"));
   plan.data_bytes = whole(j.at("data_bytes"));
   plan.planning_bytes = whole(j.at("planning_bytes"));
-  plan.step_seconds = finite(j.at("step_seconds"));
+  plan.step_seconds = plan.compute_seconds = finite(j.at("step_seconds"));  // the parts are not stored
   return plan;
 }
 

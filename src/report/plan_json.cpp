@@ -127,7 +127,9 @@ Json plan_json(const PlanReport& report) {
   json["levers"] = levers;
   json["slow_kernels"] = slow_kernels_json(plan, report.device);
   json["step_seconds"] = plan.step_seconds;
-  if (result.least_step_seconds > 0) json["least_step_seconds"] = result.least_step_seconds;
+  json["compute_seconds"] = plan.compute_seconds;
+  json["input_seconds"] = plan.input_seconds;
+  if (result.least_compute_seconds > 0) json["least_compute_seconds"] = result.least_compute_seconds;
   json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;
 }

@@ -134,6 +134,18 @@ std::string phases_table(const Plan& plan) {
   return table.text();
 }
 
+// Says what the data add to a step, if that is noticeable.
+std::string input_text(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  if (plan.step_seconds <= 1.001 * plan.compute_seconds) return "";
+  const char* const what = report.device.own_memory ? "copying its data to the device" : "reading its data";
+  if (plan.step_seconds > plan.input_seconds)
+    return fmt::format("  a step takes {}: {} takes {}, and nothing is read ahead\n", milliseconds(plan.step_seconds),
+                       what, milliseconds(plan.input_seconds));
+  return fmt::format("  a step takes {}, because {} takes longer than the computation\n",
+                     milliseconds(plan.step_seconds), what);
+}
+
 // Names what runs on a kernel far from the device's roofline, if it takes a noticeable part of the step.
 std::string slow_text(const PlanReport& report) {
   constexpr size_t kMost = 5;
@@ -161,10 +173,10 @@ std::string levers_text(const PlanReport& report) {
   for (const LeverUse& lever : plan.levers)
     text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms per step, effect {}\n", lever.name, lever.count,
                         saving(lever.saves_bytes, "saves", "adds"), lever.costs_seconds * 1e3, name_of(lever.effect));
-  if (const double whole = result.unlevered_seconds; result.least_step_seconds > 0 && whole > 0)
+  if (const double whole = result.unlevered_seconds; result.least_compute_seconds > 0 && whole > 0)
     text += fmt::format(
         "  a step takes {:+.1f} %; for these bytes, no choice of what to recompute takes less than {:+.1f} %\n",
-        100 * (plan.step_seconds / whole - 1), 100 * (result.least_step_seconds / whole - 1));
+        100 * (plan.compute_seconds / whole - 1), 100 * (result.least_compute_seconds / whole - 1));
   const bool searched = result.unlevered_arena_bytes > 0;  // false: the plan was given
   if (searched && plan.levers.size() > 1)
     text += fmt::format("  together they {} of arena compared with the whole batch without levers\n",
@@ -181,7 +193,7 @@ std::string levers_text(const PlanReport& report) {
 
 std::string plan_text(const PlanReport& report) {
   return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) +
-         slow_text(report) + levers_text(report);
+         input_text(report) + slow_text(report) + levers_text(report);
 }
 
 }  // namespace plimsoll::engine

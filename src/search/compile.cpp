@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "levers/relu_pooling.h"
 #include "plan/order.h"
@@ -33,12 +32,6 @@ Bytes most_live(const std::vector<LoweredPhase>& phases) {
   Bytes most = 0;
   for (const LoweredPhase& phase : phases) most = std::max(most, phase.live);
   return most;
-}
-
-// The same kernels in another order must have the same time, so seconds of a step are rounded to picoseconds; the
-// rounding error of the sum is smaller than that.
-double rounded(double seconds) {
-  return std::round(seconds * 1e12) / 1e12;
 }
 
 }  // namespace
@@ -82,12 +75,13 @@ std::vector<RecomputePoint> Compiler::recompute_points() const {
         const LoweredGraph graph = paths[i].graph();
         phases[i] = {percent, graph.seconds(), live_set_of(graph)};
       }
-      point.step_seconds += training_[i].repeats * phases[i].step_seconds;
+      point.compute_seconds += training_[i].repeats * phases[i].compute_seconds;
       point.live = std::max(point.live, phases[i].live);
     }
     if (percent % stride != 0) continue;
-    point.step_seconds = rounded(point.step_seconds);
-    while (!points.empty() && points.back().step_seconds >= point.step_seconds && points.back().live >= point.live)
+    point.compute_seconds = rounded_seconds(point.compute_seconds);
+    while (!points.empty() && points.back().compute_seconds >= point.compute_seconds &&
+           points.back().live >= point.live)
       points.pop_back();
     if (points.empty() || point.live < points.back().live) points.push_back(point);
   }
@@ -104,7 +98,7 @@ double Compiler::least_seconds() const {
   double seconds = 0;
   for (const LoweredPhase& phase : training_)
     seconds += phase.repeats * RecomputeUnits(phase.graph, *request_->device).least_seconds();
-  return rounded(seconds);
+  return rounded_seconds(seconds);
 }
 
 double Compiler::least_seconds_for(const Plan& plan) const {
@@ -115,7 +109,7 @@ double Compiler::least_seconds_for(const Plan& plan) const {
     seconds +=
         training_[i].repeats * (graph.seconds() + least_recompute_seconds(graph, *request_->device, cap).value_or(0));
   }
-  return std::min(rounded(seconds), plan.step_seconds);
+  return std::min(rounded_seconds(seconds), plan.compute_seconds);
 }
 
 bool Compiler::keep_recomputed(int64_t percent) {
@@ -218,9 +212,9 @@ void Compiler::plan_phases() {
   for (LoweredPhase& phase : phases_) {
     plan_.phases.push_back(phase.is_ordered ? place_phase(phase.name, phase.samples, std::move(phase.graph), layout_)
                                             : plan_phase(phase.name, phase.samples, std::move(phase.graph), layout_));
-    plan_.step_seconds += phase.repeats * plan_.phases.back().seconds;
+    plan_.compute_seconds += phase.repeats * plan_.phases.back().seconds;
   }
-  plan_.step_seconds = rounded(plan_.step_seconds);
+  plan_.compute_seconds = rounded_seconds(plan_.compute_seconds);
   phases_.clear();
 }
 
@@ -265,9 +259,7 @@ Result<std::optional<PhasePlan>> Compiler::compile_phase(const SearchRequest& re
 }
 
 Bytes Compiler::overhead() const {
-  int primitives = 0;
-  for (const PhasePlan& phase : plan_.phases) primitives += phase.primitives;
-  return request_->device->overhead_bound(primitives);
+  return request_->device->overhead_bound(counts_of(plan_.phases));
 }
 
 Bytes Compiler::least_data() const {
@@ -293,6 +285,7 @@ Plan Compiler::finish() {
   plan_.beside = memories_beside(plan_.phases);
   plan_.levers = levers_used(plan_, counted_, *request_->levers);
   choose_prefetch(*request_, plan_);
+  add_input_seconds(*request_, plan_);
   return std::move(plan_);
 }
 

@@ -26,7 +26,7 @@ struct LoweredPhase {
 // A setting of the recompute lever, and what the training phases take with it, before packing.
 struct RecomputePoint {
   int64_t percent = 0;
-  double step_seconds = 0;
+  double compute_seconds = 0;
   Bytes live = 0;  // the largest live set of transient values
 };
 
@@ -49,12 +49,12 @@ class Compiler {
   int64_t nodes() const;         // of all training phases
   double least_seconds() const;  // lower bound on the seconds of a step, whatever is recomputed
 
-  // Returns a lower bound on the seconds of a step that keeps no more bytes live than this plan of the compiler,
-  // whatever is recomputed, in this order, with these kernels and this micro-batch.
+  // Returns a lower bound on the kernels' seconds of a step that keeps no more bytes live than this plan of the
+  // compiler, whatever is recomputed, in this order, with these kernels and this micro-batch.
   double least_seconds_for(const Plan& plan) const;
 
   // Returns a lower bound on the peak of a plan with this live set.
-  Bytes least_peak(Bytes live) const { return layout_.bytes + live + request_->device->overhead_bound(0); }
+  Bytes least_peak(Bytes live) const { return layout_.bytes + live + request_->device->overhead_bound({}); }
 
   // The `last` plan takes the lowered phases with it instead of copying them.
   Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last);

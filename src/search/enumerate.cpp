@@ -70,7 +70,7 @@ class Enumeration {
   Status try_micro_batch(int64_t micro, Compiler& compiler) {
     const LeverSettings settings = cut_into(request_, micro, others_);
     PLIMSOLL_ASSIGN(std::optional<Plan> whole, compiler.compile(settings, false));
-    const double seconds = whole->step_seconds;
+    const double seconds = whole->compute_seconds;
     const Bytes peak = whole->peak_bytes();
     selection_.consider(std::move(*whole), true);
     add_trial(micro, settings, seconds, peak);
@@ -82,18 +82,20 @@ class Enumeration {
     if (points.empty()) return {};
     const RecomputePoint deepest = points.back();
     const auto much = std::find_if(points.begin(), points.end(), [&](const RecomputePoint& point) {
-      return point.step_seconds > kMuchRecompute * seconds;
+      return point.compute_seconds > kMuchRecompute * seconds;
     });
     if (much != points.end() && much->percent != deepest.percent)
-      add_trial(micro, settings.with(kRecompute, much->percent), much->step_seconds, compiler.least_peak(much->live));
-    add_trial(micro, settings.with(kRecompute, deepest.percent), deepest.step_seconds,
+      add_trial(micro, settings.with(kRecompute, much->percent), much->compute_seconds,
+                compiler.least_peak(much->live));
+    add_trial(micro, settings.with(kRecompute, deepest.percent), deepest.compute_seconds,
               compiler.least_peak(deepest.live));
 
-    std::stable_sort(points.begin(), points.end(),
-                     [](const RecomputePoint& a, const RecomputePoint& b) { return a.step_seconds < b.step_seconds; });
+    std::stable_sort(points.begin(), points.end(), [](const RecomputePoint& a, const RecomputePoint& b) {
+      return a.compute_seconds < b.compute_seconds;
+    });
     bool is_tried = false;
     for (const RecomputePoint& point : points) {
-      if (!selection_.may_select(point.step_seconds)) break;
+      if (!selection_.may_select(point.compute_seconds)) break;
       if (request_.budget > 0 && compiler.least_peak(point.live) > request_.budget) continue;
       is_tried = is_tried || point.percent == deepest.percent;
       PLIMSOLL_TRY(try_recompute(compiler, settings, point.percent));

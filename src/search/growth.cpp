@@ -32,7 +32,7 @@ Status fill_growth(const SearchRequest& request, SearchResult& result) {
   if (cut || request.evaluate_batch > 0 || request.predict_batch > 0 || request.partial_window > 0) {
     PLIMSOLL_ASSIGN(const Plan plan, without_levers(plain));
     whole = plan.arena_bytes;
-    if (cut) result.unlevered_arena_bytes = plan.arena_bytes, result.unlevered_seconds = plan.step_seconds;
+    if (cut) result.unlevered_arena_bytes = plan.arena_bytes, result.unlevered_seconds = plan.compute_seconds;
   }
   const int64_t other = request.batch > 1 ? request.batch / 2 : 2;
   plain.batch = other;

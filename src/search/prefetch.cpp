@@ -3,6 +3,13 @@
 #include <algorithm>
 
 namespace plimsoll::engine {
+namespace {
+
+// One thread that reads samples of a file in the page cache into memory. Measured: 8 to 15 GB/s in pieces of 12 KiB to
+// 1 MiB.
+constexpr double kReadBytesPerSecond = 8e9;
+
+}  // namespace
 
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
   int64_t largest = 0;
@@ -29,6 +36,22 @@ void choose_prefetch(const SearchRequest& request, Plan& plan) {
     plan.settings.set(kPrefetch, 0);
     plan.data_bytes = least;
   }
+}
+
+double input_seconds(const SearchRequest& request) {
+  const double bytes = static_cast<double>(request.data.per_sample) * static_cast<double>(request.batch);
+  const bool own_memory = request.device->info().own_memory;
+  const double speed = own_memory                 ? request.device->host_bytes_per_second()
+                       : request.data.reads_ahead ? kReadBytesPerSecond
+                                                  : 0;
+  return speed > 0 ? bytes / speed : 0;
+}
+
+void add_input_seconds(const SearchRequest& request, Plan& plan) {
+  plan.input_seconds = rounded_seconds(input_seconds(request));
+  const bool ahead = plan.settings.of(kPrefetch) != 0;
+  plan.step_seconds = ahead ? std::max(plan.compute_seconds, plan.input_seconds)
+                            : rounded_seconds(plan.compute_seconds + plan.input_seconds);
 }
 
 }  // namespace plimsoll::engine

@@ -65,7 +65,7 @@ Result<SearchResult> search(const SearchRequest& request) {
   if (request.find_least) result.least_bytes = selection.least();
   result.plan = selection.take();
   PLIMSOLL_TRY(fill_growth(request, result));
-  result.least_step_seconds = selection.chosen().least_seconds;
+  result.least_compute_seconds = selection.chosen().least_seconds;
   price_levers(*request.levers, selection.chosen(), result);
   PLIMSOLL_ASSIGN(result.plan.program, program_digest(request, result.plan.batch.micro));
   PLIMSOLL_TRY(validate(result.plan));

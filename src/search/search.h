@@ -61,9 +61,9 @@ struct Candidate {
   Bytes host_bytes = 0;
   Bytes arena_bytes = 0;
   Bytes peak_bytes = 0;
-  double seconds = 0;
-  double least_seconds =
-      0;  // lower bound on the seconds for these live bytes if only recompute saves memory; 0: unknown
+  double seconds = 0;  // of the kernels of a step
+  // Lower bound on them for these live bytes if only recompute saves memory; 0: unknown.
+  double least_seconds = 0;
 };
 
 struct SearchResult {
@@ -74,10 +74,11 @@ struct SearchResult {
   Bytes fixed_bytes = 0;            // arena without levers: the part that does not grow with the batch
   Bytes bytes_per_sample = 0;       // arena without levers: the bytes that one more sample adds
   Bytes unlevered_arena_bytes = 0;  // arena of the whole batch without any lever
-  double unlevered_seconds = 0;     // seconds of a step of the whole batch without any lever
-  // Lower bound on the plan's step: no other choice of what to recompute takes less for these live bytes, in this
-  // order, with these kernels and this micro-batch. 0: unknown, because the plan uses no recompute or offload as well.
-  double least_step_seconds = 0;
+  double unlevered_seconds = 0;     // the same: seconds of the kernels of a step
+  // Lower bound on the kernels' seconds of the plan's step: no other choice of what to recompute takes less for these
+  // live bytes, in this order, with these kernels and this micro-batch. 0: unknown, because the plan uses no recompute
+  // or offload as well.
+  double least_compute_seconds = 0;
   double seconds = 0;  // duration of the search
 };
 

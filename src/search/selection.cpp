@@ -1,14 +1,17 @@
 #include "search/selection.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "search/prefetch.h"
 
 namespace plimsoll::engine {
 namespace {
 
+// Of plans that all wait for their data, the one that computes least is better.
 bool is_better(const Plan& a, const Plan& b) {
-  return a.step_seconds != b.step_seconds ? a.step_seconds < b.step_seconds : a.peak_bytes() < b.peak_bytes();
+  return std::tuple(a.step_seconds, a.compute_seconds, a.peak_bytes()) <
+         std::tuple(b.step_seconds, b.compute_seconds, b.peak_bytes());
 }
 
 // Returns the bytes of the process without prefetch buffers. least_bytes must not depend on the budget, but prefetch
@@ -22,7 +25,7 @@ Bytes least_bytes_of(const SearchRequest& request, const Plan& plan) {
 void Selection::consider(Plan plan, bool selectable, double least_seconds) {
   if (request_.host_budget > 0 && plan.bytes_in(Space::kHost) > request_.host_budget) return;
   result_.candidates.push_back({plan.settings, plan.bytes_in(Space::kHost), plan.arena_bytes, plan.peak_bytes(),
-                                plan.step_seconds, least_seconds});
+                                plan.compute_seconds, least_seconds});
   const Bytes least = least_bytes_of(request_, plan);
   least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
   const bool wins = selectable && fits(plan) && (!found_ || is_better(plan, *held_));

@@ -17,7 +17,14 @@ class Selection {
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
   bool found() const { return found_; }  // whether a candidate fits
   // Returns whether a plan that takes at least `seconds` could still be selected.
-  bool may_select(double seconds) const { return !found_ || seconds <= held_->step_seconds; }
+  // `seconds`: of its kernels.
+  bool may_select(double seconds) const {
+    if (!found_) return true;
+    // If reading runs beside the kernels, a plan whose kernels take longer cannot be better. If it does not, a plan
+    // that reads ahead may be.
+    const bool waits = held_->step_seconds > std::max(held_->compute_seconds, held_->input_seconds);
+    return seconds <= (waits ? held_->step_seconds : held_->compute_seconds);
+  }
   Bytes least() const { return least_; }
   const Candidate& chosen() const { return result_.candidates[held_at_]; }
   Plan take() { return std::move(*held_); }

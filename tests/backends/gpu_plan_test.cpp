@@ -2,6 +2,7 @@
 // generated fused kernels.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <set>
 
 #include "backends/cuda/card.h"
@@ -10,6 +11,7 @@
 #include "backends/cuda/fused/kernel.h"
 #include "lower/lower.h"
 #include "ops/op.h"
+#include "plan/order.h"
 #include "tests/ops/harness.h"
 #ifdef PLIMSOLL_HAS_CUDA
 #include "backends/cuda/driver/libraries.h"
@@ -100,6 +102,109 @@ TEST(Group, EqualUpdatesOfManyWeightsAreOneNode) {
   ASSERT_TRUE(pass);
   ASSERT_EQ(pass->parts.size(), 3U);
   EXPECT_EQ(pass->parts[1].elements, 17);
+}
+
+// `layers` Dense layers without bias, each with a square weight of 64 MiB, their gradients, and what `finish` does with
+// the gradient of layer i.
+Graph wide_layers(int layers, const std::function<std::string(int)>& finish) {
+  std::string text = "graph \"wide\"\n  %rate = input f32[] inputs persistent\n  %y0 = input f32[32,4096] inputs\n";
+  for (int i = 1; i <= layers; ++i)
+    text += fmt::format(
+        "  %w{0} = input f32[4096,4096] weights persistent\n"
+        "  %sum{0} = input f32[4096,4096] gradients persistent\n",
+        i);
+  for (int i = 1; i <= layers; ++i)
+    text += fmt::format("  %y{0} = matmul(%y{1}, %w{0}) : f32[32,4096] activations\n", i, i - 1);
+  text += fmt::format("  %dy{0} = tanh(%y{0}) : f32[32,4096] gradients stage=backward\n", layers);
+  for (int i = layers; i >= 1; --i) {
+    text += fmt::format(
+        "  %dw{0} = matmul(%y{1}, %dy{0}) {{transpose_a=true}} : f32[4096,4096] gradients stage=backward\n", i, i - 1);
+    if (i > 1)
+      text += fmt::format(
+          "  %dy{1} = matmul(%dy{0}, %w{0}) {{transpose_b=true}} : f32[32,4096] gradients stage=backward\n", i, i - 1);
+  }
+  for (int i = 1; i <= layers; ++i) text += finish(i);
+  for (int i = 1; i <= layers; ++i) text += fmt::format("  update %w{0} <- %new{0}\n", i);
+  return *parse_graph(text);
+}
+
+// With all updates, or all sums, in one kernel, all gradients would be alive at once.
+TEST(Group, ALargeGradientIsFreedBeforeTheNextOneIsComputed) {
+  constexpr Bytes kGradient = 64 * kMiB;
+  const cuda::CudaDevice device = device_of("t4-16g");
+  for (const char* const finish :
+       {"  %new{0} = sgd(%w{0}, %dw{0}, %rate) {{momentum=0.0}} : f32[4096,4096] temporaries stage=update\n",
+        "  %new{0} = add(%sum{0}, %dw{0}) : f32[4096,4096] gradients stage=backward\n"}) {
+    const Graph graph = wide_layers(6, [&](int i) { return fmt::format(fmt::runtime(finish), i); });
+    ASSERT_TRUE(verify(graph)) << finish;
+    const LoweredGraph lowered = reorder_for_memory(require(lower(graph, device)));
+    Bytes workspace = 0;
+    for (const KernelOffer& kernel : lowered.kernels) workspace = std::max(workspace, kernel.workspace);
+    EXPECT_LE(live_set_of(lowered), kGradient + workspace + 8 * kMiB) << finish;
+  }
+}
+
+// Two activations recomputed for the backward pass, which has begun: together, or with the same op of the forward pass,
+// they would be alive earlier than recomputing wants.
+TEST(Group, WhatIsRecomputedIsInNoGroup) {
+  const cuda::CudaDevice device = device_of("rtx-4090-24g");
+  const Graph graph = *parse_graph(R"(graph "recomputed"
+  %x = input f32[64,64] activations
+  %z = input f32[64,32] activations
+  %a = gelu(%x) : f32[64,64] activations
+  %sa = softmax(%a) : f32[64,64] activations
+  %sb = softmax(%z) : f32[64,32] activations
+  %dsb = softmax_grad(%sb, %sb) : f32[64,32] gradients stage=backward
+  %b2 = gelu(%z) : f32[64,32] activations
+  %db = softmax_grad(%dsb, %b2) : f32[64,32] gradients stage=backward
+  %a2 = gelu(%x) : f32[64,64] activations
+  %da = softmax_grad(%sa, %a2) : f32[64,64] gradients stage=backward
+  output %db
+  output %da
+)");
+  const Graph grouped = group_equal(graph, device);
+  EXPECT_EQ(print(grouped), print(graph));
+}
+
+TEST(Group, AForwardNodeAndABackwardNodeAreNoGroup) {
+  const cuda::CudaDevice device = device_of("rtx-4090-24g");
+  const auto nodes = [&](const char* stage) {
+    const Graph graph = *parse_graph(fmt::format(R"(graph "stages"
+  %x = input f32[64,64] activations
+  %z = input f32[64,32] activations
+  %a = tanh(%x) : f32[64,64] activations
+  %b = tanh(%z) : f32[64,32] activations{}
+  output %a
+  output %b
+)",
+                                                 stage));
+    return group_equal(graph, device).nodes.size();
+  };
+  EXPECT_EQ(nodes(""), 1U);
+  EXPECT_EQ(nodes(" stage=backward"), 2U);
+}
+
+// Eight weights whose copies in half precision have 12 MiB each: one group would hold all of them before the first
+// layer runs.
+TEST(Group, CopiesOfLargeWeightsAreMadeNearTheirReaders) {
+  const cuda::CudaDevice device = device_of("rtx-4090-24g");
+  std::string text = "graph \"copies\"\n  %y0 = input bf16[8,2508] inputs\n";
+  for (int i = 1; i <= 8; ++i) text += fmt::format("  %w{} = input f32[2508,2508] weights persistent\n", i);
+  for (int i = 1; i <= 8; ++i)
+    text += fmt::format(
+        "  %h{0} = cast(%w{0}) {{dtype=\"bf16\"}} : bf16[2508,2508] temporaries\n"
+        "  %y{0} = matmul(%y{1}, %h{0}) : bf16[8,2508] activations\n",
+        i, i - 1);
+  const Graph graph = *parse_graph(text + "  output %y8\n");
+  const Graph grouped = group_equal(graph, device);
+  std::vector<size_t> copies;
+  std::string order;
+  for (const Node& node : grouped.nodes) {
+    order += node.op == "matmul" ? 'm' : 'c';
+    if (node.op != "matmul") copies.push_back(node.outputs.size());
+  }
+  EXPECT_EQ(copies, (std::vector<size_t>{2, 2, 2, 2}));
+  EXPECT_EQ(order, "cmmcmmcmmcmm");
 }
 
 // A node that reads the result of a group's member cannot join the group.

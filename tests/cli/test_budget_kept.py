@@ -44,7 +44,7 @@ def blocks(count):
 
 def test_planning_many_layers_stays_inside_what_the_plan_says(tmp_path):
     model = tmp_path / "blocks.json"
-    model.write_text(json.dumps(blocks(400)))
+    model.write_text(json.dumps(blocks(800)))
     flags = ("--optimizer", "adam", "--loss", "mse", "--batch-size", 8, "--threads", 2)
     code, peak, out = peak_of(tmp_path, "plan", model, *flags, "--json")
     assert code == 0, out

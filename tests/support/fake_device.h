@@ -23,7 +23,7 @@ class FakeDevice : public Device {
   }
   bool fuses(const Graph&, const Node&) const override { return may_fuse; }
   bool has_epilogues() const override { return true; }
-  Bytes overhead_bound(int) const override { return kMiB; }
+  Bytes overhead_bound(const BoundCounts&) const override { return kMiB; }
 
  private:
   DeviceInfo info_;

@@ -20,7 +20,7 @@ class ForwardingDevice : public Device {
   bool has_epilogues() const override { return device_.has_epilogues(); }
   Padding padding(const Graph& graph, const Node& node) const override { return device_.padding(graph, node); }
   double host_bytes_per_second() const override { return device_.host_bytes_per_second(); }
-  Bytes overhead_bound(int primitives) const override { return device_.overhead_bound(primitives); }
+  Bytes overhead_bound(const BoundCounts& counts) const override { return device_.overhead_bound(counts); }
   Bytes planning_bound(int64_t nodes) const override { return device_.planning_bound(nodes); }
 
  private:

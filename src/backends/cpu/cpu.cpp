@@ -39,9 +39,9 @@ const std::map<std::string, RecipeFunction>& recipes() {
                      "softmax_cross_entropy_grad", "cross_entropy", "cross_entropy_grad", "binary_cross_entropy",
                      "binary_cross_entropy_grad", "squared_error", "squared_error_grad", "absolute_error",
                      "absolute_error_grad", "match"});
-    add(reduction_recipe,
-        {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm", "clip_factor",
-         "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates", "count_periods", "scheduled_rate"});
+    add(reduction_recipe, {"reduce_to", "weighted_sum", "weighted_sum_grad", "l1_l2_penalty", "squared_norm",
+                           "clip_factor", "layer_norm_param_grad", "count_not_finite", "loss_scale", "applied_updates",
+                           "count_periods", "scheduled_rate"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
     add(resample_recipe, {"resample", "resample_grad", "adaptive_max_pool", "adaptive_max_pool_grad"});
     add(shape_recipe, {"reshape", "to_host", "to_host_done", "to_device", "to_device_done", "concat", "slice",
@@ -84,17 +84,6 @@ std::string attr_text(const Attr& attr) {
       attr);
 }
 
-// Cache key of an offer: everything the offer depends on.
-std::string key_of(const Graph& graph, const Node& node) {
-  std::string key = node.op;
-  const auto add = [&](ValueId id) { key += fmt::format("|{}{}", to_text(graph.type(id)), graph.value(id).layout); };
-  for (ValueId id : node.inputs) add(id);
-  key += ">";
-  for (ValueId id : node.outputs) add(id);
-  for (const auto& [name, attr] : node.attrs.items()) key += fmt::format("|{}={}", name, attr_text(attr));
-  return key;
-}
-
 bool asks_library(const std::string& op) {
   return op == "reorder" || op.starts_with("conv");
 }
@@ -133,7 +122,7 @@ class CpuDevice final : public Device {
 
   bool has_epilogues() const override { return true; }
 
-  Bytes overhead_bound(int primitives) const override;
+  Bytes overhead_bound(const BoundCounts& counts) const override;
   Bytes planning_bound(int64_t nodes) const override;
 
  private:
@@ -154,11 +143,13 @@ class CpuDevice final : public Device {
 // Measured with oneDNN 2.6.3, two threads, AVX-512 and AVX2. The idle program occupies 8 MiB (7.4 MiB for a test that
 // links only this backend). The first primitive and the threads add 3 MiB, and each further primitive 30 to 100 KiB
 // (brgconv the most). A GPU backend that is linked but not used adds 2 MiB. A whole run of a small CNN, including
-// saving, peaks at 17 MiB. Published bound: 31 MiB, plus 128 KiB per primitive, plus 128 KiB per thread for its stack.
-// The margin dates from when libhdf5 was linked, which took some 10 MiB; graphs and plans on the heap use it too.
-Bytes CpuDevice::overhead_bound(int primitives) const {
-  constexpr Bytes kProgram = 31 * kMiB, kPrimitive = 128 * kKiB, kThread = 128 * kKiB;
-  return align_up(kProgram + primitives * kPrimitive + machine_.threads * kThread, kMiB);
+// saving, peaks at 17 MiB. A node of a plan, with its kernel and oneDNN's descriptors of its arguments, takes 6 KiB
+// (1,000 equal convolutions: 9,000 nodes and 69 MiB in all). Published bound: 31 MiB, plus 128 KiB per distinct
+// primitive, plus 8 KiB per node, plus 128 KiB per thread for its stack. The margin dates from when libhdf5 was linked,
+// which took some 10 MiB.
+Bytes CpuDevice::overhead_bound(const BoundCounts& counts) const {
+  constexpr Bytes kProgram = 31 * kMiB, kPrimitive = 128 * kKiB, kNode = 8 * kKiB, kThread = 128 * kKiB;
+  return align_up(kProgram + counts.primitives * kPrimitive + counts.nodes * kNode + machine_.threads * kThread, kMiB);
 }
 
 // Measured: the program with a model open occupies 15 MiB (17 MiB with a GPU backend linked), plus 7 to 11 KiB per node
@@ -194,6 +185,16 @@ class CpuBackend final : public HostBackend {
 };
 
 }  // namespace
+
+std::string key_of(const Graph& graph, const Node& node) {
+  std::string key = node.op;
+  const auto add = [&](ValueId id) { key += fmt::format("|{}{}", to_text(graph.type(id)), graph.value(id).layout); };
+  for (ValueId id : node.inputs) add(id);
+  key += ">";
+  for (ValueId id : node.outputs) add(id);
+  for (const auto& [name, attr] : node.attrs.items()) key += fmt::format("|{}={}", name, attr_text(attr));
+  return key;
+}
 
 Result<Recipe> recipe_for(const Problem& problem) {
   const std::string& op = problem.node.op;

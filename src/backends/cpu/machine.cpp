@@ -8,6 +8,7 @@
 #include <fstream>
 #include <string>
 
+#include "backends/cpu/onednn/primitive.h"
 #include "backends/cpu/simd/simd.h"
 #include "device/host_room.h"
 
@@ -46,6 +47,7 @@ Machine make_machine(int threads) {
   dnnl::set_primitive_cache_capacity(0);
   machine.engine = dnnl::engine(dnnl::engine::kind::cpu, 0);
   machine.stream = dnnl::stream(machine.engine);
+  machine.primitives = std::make_shared<PrimitiveCache>();
   // AVX2 cores have two 8-wide FMA units. The AVX-512 cores measured so far have one 16-wide unit, or the same
   // throughput.
   const double flops_per_cycle = std::string(simd().name) == "baseline" ? 8 : 32;

@@ -2,10 +2,13 @@
 #pragma once
 
 #include <dnnl.hpp>
+#include <memory>
 
 #include "device/device.h"
 
 namespace plimsoll::engine::cpu {
+
+class PrimitiveCache;
 
 struct Machine {
   int threads = 1;
@@ -13,6 +16,7 @@ struct Machine {
   double bytes_per_second = 0;  // streaming from memory, all threads
   dnnl::engine engine;
   dnnl::stream stream;
+  std::shared_ptr<PrimitiveCache> primitives;
 
   // Roofline estimate: the longer of arithmetic (at `efficiency` of the peak) and memory traffic, plus the time to
   // start a parallel region. Deterministic, because it uses no timing.

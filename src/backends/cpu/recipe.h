@@ -45,6 +45,10 @@ inline bool goes_past_caches(const void* result, Bytes bytes) {
   return bytes >= kStreamBytes && reinterpret_cast<uintptr_t>(result) % kAlignment == 0;
 }
 
+// Everything that the recipe of a node depends on, as text: its op, attributes, and the types and layouts of its
+// values.
+std::string key_of(const Graph& graph, const Node& node);
+
 // Looks up the recipe function for the node's op.
 Result<Recipe> recipe_for(const Problem& problem);
 

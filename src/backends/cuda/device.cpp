@@ -74,9 +74,9 @@ Padding CudaDevice::padding(const Graph& graph, const Node& node) const {
 }
 
 // The context with the libraries' handles, plus the memory that kernels and captured graphs take when they are loaded.
-Bytes CudaDevice::overhead_bound(int primitives) const {
+Bytes CudaDevice::overhead_bound(const BoundCounts& counts) const {
   constexpr Bytes kPrimitive = 16 * kKiB;
-  return align_up(card_.context_bytes + primitives * kPrimitive, kMiB);
+  return align_up(card_.context_bytes + counts.primitives * kPrimitive, kMiB);
 }
 
 Result<KernelOffer> offer_fused(const Card& card, const NodeView& view) {

@@ -19,7 +19,7 @@ class CudaDevice final : public Device {
   bool has_epilogues() const override { return true; }
   Padding padding(const Graph& graph, const Node& node) const override;
   double host_bytes_per_second() const override { return card_.host_bytes_per_second; }
-  Bytes overhead_bound(int primitives) const override;
+  Bytes overhead_bound(const BoundCounts& counts) const override;
 
  private:
   Card card_;

@@ -55,14 +55,15 @@ class ReferenceDevice : public Device {
       return fail(ErrorCode::kUnsupported, "the reference backend has no fused convolution with pooling");
     KernelOffer offer;
     offer.kernel = kKernel;
-    offer.primitives = 1;
     offer.seconds = flops_of(graph, node) / kFlopsPerSecond;
     return offer;
   }
 
   bool fuses(const Graph&, const Node&) const override { return false; }
   bool has_epilogues() const override { return false; }
-  Bytes overhead_bound(int nodes) const override { return align_up(kProgram + nodes * kNode, kMiB); }
+  Bytes overhead_bound(const BoundCounts& counts) const override {
+    return align_up(kProgram + counts.nodes * kNode, kMiB);
+  }
 
  private:
   DeviceInfo info_;

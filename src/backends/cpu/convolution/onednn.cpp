@@ -120,6 +120,7 @@ Result<Recipe> finish(const Problem& p, const Convolution& c, const Desc& desc, 
   recipe.offer.primitives = 1;
   recipe.offer.inputs.resize(p.inputs());
   recipe.offer.outputs.resize(p.outputs());
+  recipe.offer.primitive_key = primitive_key(p.graph, p.node, recipe.offer.kernel);
   if (c.pass == ConvolutionPass::kWeightGrad) {
     recipe.offer.outputs[0] = layout;
   } else {

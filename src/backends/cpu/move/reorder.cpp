@@ -51,6 +51,7 @@ Result<Recipe> reorder_recipe(const Problem& p) {
   // Weights are small enough to stay in cache, but transposing them costs more than a plain copy.
   recipe.offer.seconds = p.machine.seconds(0, 1, 2 * p.traffic());
   recipe.offer.primitives = 1;
+  recipe.offer.primitive_key = primitive_key(p.graph, p.node, recipe.offer.kernel);
   recipe.bind = [&machine = p.machine, desc, descs](const BoundNode& node) {
     return bind_primitive(machine, desc,
                           {{DNNL_ARG_FROM, descs.first, node.inputs[0]}, {DNNL_ARG_TO, descs.second, node.outputs[0]}},

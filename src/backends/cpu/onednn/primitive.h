@@ -2,6 +2,10 @@
 #pragma once
 
 #include <dnnl.hpp>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +18,23 @@ struct PrimitiveArgument {
   dnnl::memory::desc desc;
   void* data;
 };
+
+// The primitives in use. Nodes with the same key share one primitive, because a primitive takes 30 to 100 KiB. A
+// primitive has no state while it runs: its scratch memory and all other memory are arguments of the call, so several
+// nodes and threads may use it. It lives as long as a kernel that uses it.
+class PrimitiveCache {
+ public:
+  // Creates the primitive if there is none. Throws dnnl::error.
+  std::shared_ptr<const dnnl::primitive> get(const std::string& key, const dnnl::primitive_desc_base& desc);
+  size_t size() const;  // primitives that are alive
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, std::weak_ptr<const dnnl::primitive>> primitives_;
+};
+
+// Key of a node's primitive: all that its descriptor and attributes are made from.
+std::string primitive_key(const Graph& graph, const Node& node, std::string_view kernel);
 
 // Builds the argument list once. run() then calls oneDNN's C function, because the C++ one copies a map on every call.
 Result<std::unique_ptr<Kernel>> bind_primitive(const Machine& machine, const dnnl::primitive_desc_base& desc,
