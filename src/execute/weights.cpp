@@ -309,6 +309,7 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
     if (!session.has_persistent(weight.name)) continue;
     const TensorView view = values[weight.name];
     entries.push_back({weight.file_path, view.type, view.data});
+    if (!weight.second_file_path.empty()) entries.push_back({weight.second_file_path, view.type, view.data});
   }
   OptimizerEntries optimizer{state.iteration, static_cast<float>(state.learning_rate), {}};
   if (source != nullptr && has_loss_scale_state(*source)) {
@@ -329,8 +330,11 @@ Bytes expected_model_bytes(const Session& session, const KerasArchive* source, c
   const auto add = [&](const std::string& name, std::string path) {
     entries.push_back({std::move(path), session.slot(name)->type, nullptr});
   };
-  for (const Weight& weight : session.model().weights())
-    if (session.has_persistent(weight.name)) add(weight.name, weight.file_path);
+  for (const Weight& weight : session.model().weights()) {
+    if (!session.has_persistent(weight.name)) continue;
+    add(weight.name, weight.file_path);
+    if (!weight.second_file_path.empty()) add(weight.name, weight.second_file_path);
+  }
   const bool scaled = session.has_persistent(kLossScale) || (source != nullptr && has_loss_scale_state(*source));
   int index = 8;  // skips the scalars of both optimizers, whose bytes are negligible
   for (int copies = scaled ? 2 : 1; copies > 0; --copies)

@@ -13,6 +13,10 @@
 namespace plimsoll::engine {
 namespace {
 
+ValueId persistent_weight(GraphBuilder& b, const Weight& weight, DType dtype) {
+  return b.persistent(weight.name, {dtype, weight.shape}, Category::kWeights);
+}
+
 class GraphWriter {
  public:
   GraphWriter(GraphBuilder& b, const Model& model, const LayerProgram& program, int64_t batch,
@@ -35,6 +39,7 @@ class GraphWriter {
     for (size_t i = 0; i < program_.calls.size(); ++i) call(i);
     for (const auto& [statistic, value] : statistics_) b_.update(statistic, value);
     Forward forward;
+    forward.replaced = std::move(replaced_);
     for (size_t t : program_.outputs) {
       const bool floats = is_floating(b_.graph().type(values_[t]).dtype);
       forward.predictions.push_back(floats ? values_[t] : cast(values_[t], precision_));
@@ -108,6 +113,7 @@ class GraphWriter {
       inputs.push_back(as_is ? values_[t] : converted(values_[t], dtype));
       masks.push_back(mask_of(t));
     }
+    if (described.replace_weights && mode_ == Mode::kTrain) replace_weights(call, described);
     for (size_t i = 0; i < call.shape.weights.size(); ++i) weights.push_back(weight(call, i, dtype));
     const LayerValues made =
         described.build(BuildCall{b_, batch_, dtype, training(), object.trainable, static_cast<int64_t>(index), inputs,
@@ -138,13 +144,47 @@ class GraphWriter {
     return program_.masks[tensor] == kNoMask ? kNone : masks_[program_.masks[tensor]];
   }
 
+  const Weight& weight_of(const LayerCall& call, size_t i) const {
+    return model_.weights()[program_.layers[call.layer].first_weight + i];
+  }
+
   // Returns a weight in its layer's compute dtype: under a mixed policy, a copy.
   ValueId weight(const LayerCall& call, size_t i, DType dtype) {
-    const Weight& weight = model_.weights()[program_.layers[call.layer].first_weight + i];
-    const ValueId held = b_.persistent(weight.name, {precision_, weight.shape}, Category::kWeights);
+    const ValueId held = held_weight(call, i);
     if (layers_[call.layer].layer.float32_weights) return held;
     const auto temporaries = b_.in_category(Category::kTemporaries);
     return converted(held, dtype);
+  }
+
+  // Returns a weight as the calls so far left it.
+  ValueId held_weight(const LayerCall& call, size_t i) {
+    const ValueId persistent = persistent_weight(b_, weight_of(call, i), precision_);
+    const auto found = replaced_.find(persistent);
+    if (found != replaced_.end()) return found->second.back();
+    const auto statistic = statistics_.find(persistent);
+    return statistic == statistics_.end() || !layers_[call.layer].layer.replace_weights ? persistent
+                                                                                        : statistic->second;
+  }
+
+  // A weight that is trained keeps all its values, because the update of the step adds up their gradients. A second
+  // call replaces the value of the first one, and as in Keras no gradient flows through that.
+  void replace_weights(const LayerCall& call, const Layer& layer) {
+    const auto category = b_.in_category(Category::kTemporaries);
+    std::vector<ValueId> weights;
+    for (size_t i = 0; i < call.shape.weights.size(); ++i) {
+      weights.push_back(held_weight(call, i));
+      if (replaced_.count(persistent_weight(b_, weight_of(call, i), precision_)) > 0)
+        weights.back() = b_.add1("stop_gradient", {weights.back()});
+    }
+    const std::vector<ValueId> made = layer.replace_weights(b_, weights);
+    for (size_t i = 0; i < made.size(); ++i) {
+      if (made[i] == kNone) continue;
+      const ValueId persistent = persistent_weight(b_, weight_of(call, i), precision_);
+      if (weight_of(call, i).trainable)
+        replaced_[persistent].push_back(made[i]);
+      else
+        statistics_[persistent] = made[i];
+    }
   }
 
   ValueId one() { return step_scalar(b_, StepScalar::kOne, precision_); }
@@ -165,7 +205,10 @@ class GraphWriter {
       sample_weights_[i] =
           b_.input(sample_weight_value(port.name), {precision_, Shape{batch_}}, Category::kInputs, false);
     row_weights_[i] = sample_weights_[i];
-    if (port.masked && !counts_its_losses(i)) add_mask(i);
+    if (port.masked && !counts_its_losses(i))
+      add_mask(i);
+    else if (port.ignored_class)  // a sum, which needs no number of rows
+      row_weights_[i] = row_weight(i, true).id();
   }
 
   // As in Keras, the mean of a loss between samples is over those with a loss.
@@ -179,10 +222,7 @@ class GraphWriter {
     const auto times = [&](const Expression& other) { weight = weight.id() == kNone ? other : weight * other; };
     if (const ValueId mask = mask_of(program_.outputs[i]); mask != kNone)
       times(Expression(b_, cast(mask, precision_)).reshaped({rows}));
-    if (port.ignored_class) {
-      const Expression labels = Expression(b_, targets_[i]).cast(precision_).reshaped({rows});
-      times(1 - equal(labels, static_cast<double>(*port.ignored_class)));
-    }
+    if (port.ignored_class) times(1 - ignored(i, *port.ignored_class));
     if (counts_its_losses(i)) times(greater({b_, rows_[i]}, 0));
     if (with_samples && sample_weights_[i] != kNone)
       times(Expression(b_, sample_weights_[i])
@@ -190,6 +230,12 @@ class GraphWriter {
                 .broadcast(Shape{batch_, port.rows_per_sample})
                 .reshaped({rows}));
     return weight.id() == kNone ? constant(b_, precision_, {rows}, 1) : weight;
+  }
+
+  // Returns 1 for each row with that label.
+  Expression ignored(size_t i, int64_t label) const {
+    const Expression labels = Expression(b_, targets_[i]).cast(precision_);
+    return equal(labels.reshaped({labels.shape().elements()}), static_cast<double>(label));
   }
 
   // Turns the mask of an output into a weight per row. All losses have the same mask.
@@ -238,6 +284,15 @@ class GraphWriter {
     return made;
   }
 
+  // Keras adds up what a loss returns. A loss over the whole batch returns one number, which the rows here repeat once
+  // per sample; Keras repeats it only to multiply it by sample weights.
+  ValueId summed_rows(size_t i) const {
+    const Loss& loss = *program_.objective.losses[i];
+    const bool once =
+        loss.reduction == Reduction::kSum && reduces_batch(loss, model_.outputs()[i].sample) && !data_.sample_weights;
+    return once ? (Expression(b_, rows_[i]) / static_cast<double>(batch_)).id() : rows_[i];
+  }
+
   void add_losses(Forward& forward) {
     const auto& losses = program_.objective.losses;
     const auto several =
@@ -253,10 +308,11 @@ class GraphWriter {
       read_targets(i);
       rows_[i] = loss_rows(*losses[i], {b_, forward.predictions[i]}, {b_, targets_[i]}).id();
       if (counts_its_losses(i)) add_mask(i);
-      const ValueId share = total(rows_[i], factor(name), row_weights_[i]);
+      const ValueId rows = summed_rows(i);
+      const ValueId share = total(rows, factor(name), row_weights_[i]);
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
       if (!several) continue;
-      forward.tallies.push_back(tally(name + "_loss", total(rows_[i], one(), row_weights_[i]), i));
+      forward.tallies.push_back(tally(name + "_loss", total(rows, one(), row_weights_[i]), i));
       forward.tallies.back().is_loss = true;
       forward.tallies.back().per_batch = model_.outputs()[i].loss_is_sum;
     }
@@ -275,9 +331,12 @@ class GraphWriter {
         sum = spec.metric.sums(call).id();
       } else {
         const bool as_loss = spec.loss && spec.loss->same_rows(*program_.objective.losses[i]);
-        const ValueId rows = as_loss     ? rows_[i]
-                             : spec.loss ? loss_rows(*spec.loss, prediction, target).id()
-                                         : spec.metric.rows(call).id();
+        ValueId rows = as_loss     ? rows_[i]
+                       : spec.loss ? loss_rows(*spec.loss, prediction, target).id()
+                                   : spec.metric.rows(call).id();
+        // Unlike in the loss, ignored rows count in the mean: as 0.
+        if (spec.loss && spec.loss->ignored_class)
+          rows = (Expression(b_, rows) * (1 - ignored(i, *spec.loss->ignored_class))).id();
         sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
       }
       Tally made = tally(spec.name, sum, i);
@@ -304,9 +363,26 @@ class GraphWriter {
   ValueId activity_ = kNone;  // sum of the activity penalties of all calls
   ValueId counted_ = kNone;   // number of rows that are unmasked in the losses
   std::map<ValueId, ValueId> statistics_;
+  std::map<ValueId, std::vector<ValueId>> replaced_;
 };
 
 }  // namespace
+
+void Model::replace_weights(GraphBuilder& b, const Precision& precision) const {
+  const auto category = b.in_category(Category::kTemporaries);
+  for (size_t l = 0; l < program_->layers.size(); ++l) {
+    const LayerObject& object = architecture().parts().tree.layers[l];
+    const ShapedLayer& layer = program_->layers[l];
+    if (!layer.called || !object.layer.replace_weights) continue;
+    const auto name = b.in_layer(object.path);
+    std::vector<ValueId> weights;
+    for (size_t i = 0; i < layer.weights.size(); ++i)
+      weights.push_back(persistent_weight(b, weights_[layer.first_weight + i], precision.variables));
+    const std::vector<ValueId> made = object.layer.replace_weights(b, weights);
+    for (size_t i = 0; i < made.size(); ++i)
+      if (made[i] != kNone) b.update(weights[i], made[i]);
+  }
+}
 
 Forward Model::build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode,
                      const DataTypes& data) const {
@@ -336,13 +412,13 @@ Expression orthogonal_penalty(const Regularizer& regularizer, const Expression& 
 
 }  // namespace
 
-ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision) {
+ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision, const Forward& forward) {
   ValueId total = kNone;
   const auto add = [&](ValueId penalty) { total = total == kNone ? penalty : b.add1("add", {total, penalty}); };
   for (const Weight& weight : model.weights()) {
     if (!weight.trainable) continue;
     const auto layer = b.in_layer(weight.layer);
-    const auto held = [&] { return b.persistent(weight.name, {precision, weight.shape}, Category::kWeights); };
+    const auto held = [&] { return forward.current(persistent_weight(b, weight, precision)); };
     if (weight.l1 != 0 || weight.l2 != 0)
       add(b.add1("l1_l2_penalty", {held()}, {{"l1", weight.l1}, {"l2", weight.l2}}));
     if (weight.regularizer.orthogonal != 0) add(orthogonal_penalty(weight.regularizer, {b, held()}).id());

@@ -26,6 +26,7 @@ struct WeightSpec {
   // The path in the file, relative to the layer's group: "cell/vars/0" for a sublayer. Empty: "vars/I", where I counts
   // the layer's weights that have no path.
   std::string path;
+  std::string second_path;  // where Keras writes it once more; "" if it does not
   Regularizer regularizer;  // besides l1 and l2
   std::optional<Constraint> constraint;
 };
@@ -135,6 +136,9 @@ struct Layer {
   // returned anyway.
   std::function<Result<LayerShape>(std::span<const Shape>, Issues&)> shape;
   std::function<LayerValues(const BuildCall&)> build;
+  // Replaces weights before the layer's call in training (SpectralNormalization): returns a value per weight, kNone for
+  // one that stays. It depends on the weights alone, so all micro-batches of a window share the result.
+  std::function<std::vector<ValueId>(GraphBuilder&, std::span<const ValueId> weights)> replace_weights;
   // Set instead of `shape` by operations, whose results also depend on the kinds of their inputs.
   std::function<Result<LayerShape>(std::span<const TensorSpec>, Issues&)> typed_shape;
 };
@@ -181,7 +185,7 @@ struct WeightConfig {
   std::optional<Constraint> constraint;
 
   WeightSpec spec(std::string name, Shape shape) const {
-    return {std::move(name), std::move(shape), initializer, l1, l2, false, "", regularizer, constraint};
+    return {std::move(name), std::move(shape), initializer, l1, l2, false, "", "", regularizer, constraint};
   }
 };
 WeightConfig read_weight(Config& config, const std::string& prefix, const std::string& initializer);

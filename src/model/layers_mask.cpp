@@ -28,8 +28,8 @@ Layer masking(Config& c) {
   const std::string where = c.where();
   Layer layer;
   layer.masking = Masking::kMakes;
-  layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
-    if (in[0].rank() < 2) issues.unknown(fmt::format("{}: samples of one dimension, [{}]", where, to_text(in[0])));
+  layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
+    if (in[0].rank() < 1) PLIMSOLL_TRY(need_rank(in[0], 1, where));
     return LayerShape(in[0]);
   };
   layer.build = [=](const BuildCall& call) -> LayerValues {

@@ -200,10 +200,14 @@ std::string_view function_name(const Loss& loss) {
   return loss.kind->function;
 }
 
-std::string coupling(const Loss& loss) {
+bool reduces_batch(const Loss& loss, const Shape& sample) {
+  const std::vector<int64_t> axes = loss_axes(loss, sample.rank() + 1);
+  return std::find(axes.begin(), axes.end(), 0) != axes.end();
+}
+
+std::string coupling(const Loss& loss, const Shape& sample) {
   if (!loss.kind->coupling.empty()) return std::string(loss.kind->coupling);
-  const bool whole = !loss.axes || std::find(loss.axes->begin(), loss.axes->end(), 0) != loss.axes->end();
-  return whole ? "it is computed over the whole batch" : "";
+  return reduces_batch(loss, sample) ? "it is computed over the whole batch" : "";
 }
 
 bool has_last_axis_rows(const Loss& loss) {

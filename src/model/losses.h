@@ -39,7 +39,9 @@ enum class TargetKind : uint8_t {
 TargetKind target_kind(const Loss& loss);
 std::string_view function_name(const Loss& loss);
 // Returns why a sample's loss depends on other samples, or "".
-std::string coupling(const Loss& loss);
+std::string coupling(const Loss& loss, const Shape& sample);
+// Returns whether the batch is among its axes: it then returns one number for the batch, or one per remaining element.
+bool reduces_batch(const Loss& loss, const Shape& sample);
 // Returns how many numbers a sample's prediction of this shape has per row: the loss is a mean over rows.
 int64_t elements_per_row(const Loss& loss, const Shape& sample);
 // Returns "" or why the loss cannot be computed for a prediction of this shape.

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "model/calls.h"
+#include "model/loss_formulas.h"
 #include "model/tree.h"
 
 namespace plimsoll::engine {
@@ -200,7 +201,7 @@ class ModelBuilder {
   size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
 
   static bool counts_rows(const Loss& loss) {
-    return loss.ignored_class || loss.reduction == Reduction::kWeightedMean ||
+    return (loss.ignored_class && loss.reduction != Reduction::kSum) || loss.reduction == Reduction::kWeightedMean ||
            (target_kind(loss) == TargetKind::kGroups && loss.reduction == Reduction::kMean);
   }
 
@@ -210,6 +211,11 @@ class ModelBuilder {
     std::set<size_t> masks;
     for (size_t i = 0; i < losses.size(); ++i) {
       if (!losses[i]) continue;
+      const Shape& sample = program_->tensors[program_->outputs[i]];
+      if (losses[i]->reduction == Reduction::kSum && reduces_batch(*losses[i], sample) &&
+          loss_axes(*losses[i], sample.rank() + 1).size() <= sample.rank())
+        issues.unknown(fmt::format("output '{}': its loss {} with reduction=sum over the batch and some of the axes",
+                                   architecture_.output_names()[i], function_name(*losses[i])));
       const size_t mask = mask_of_output(i);
       // The rows of a loss that ignores a class, or divides by weights, are counted by their own weights.
       const bool own = counts_rows(*losses[i]);
@@ -259,9 +265,9 @@ class ModelBuilder {
           port.classes = port.sample.back();
           port.target.dims.pop_back();
         }
-        if (!coupling(loss).empty())
+        if (!coupling(loss, port.sample).empty())
           model_.coupling_layers_.push_back(
-              fmt::format("{} (loss {}: {})", port.name, function_name(loss), coupling(loss)));
+              fmt::format("{} (loss {}: {})", port.name, function_name(loss), coupling(loss, port.sample)));
       }
       model_.outputs_.push_back(std::move(port));
     }
@@ -286,6 +292,7 @@ class ModelBuilder {
           return fail(ErrorCode::kBadConfig, fmt::format("two weights are named '{}'", weight.name));
         weight.layer = object.path;
         weight.file_path = fmt::format("{}/{}", object.group, spec.path.empty() ? vars_path(own++) : spec.path);
+        if (!spec.second_path.empty()) weight.second_file_path = fmt::format("{}/{}", object.group, spec.second_path);
         weight.shape = spec.shape;
         weight.trainable = trainable && object.trainable && !spec.frozen;
         weight.initializer = spec.initializer;
@@ -296,10 +303,18 @@ class ModelBuilder {
         PLIMSOLL_TRY(check_weight(weight));
         model_.weights_.push_back(std::move(weight));
       }
-      if (layer.called && object.trainable && object.layer.couples_samples)
-        model_.coupling_layers_.push_back(object.path);
+      if (layer.called && couples_samples(l)) model_.coupling_layers_.push_back(object.path);
     }
     return {};
+  }
+
+  // All micro-batches of a window share the weights that a layer replaces at its start. A layer that is called several
+  // times replaces them in each call, so its micro-batches would not be those of the whole batch.
+  bool couples_samples(size_t layer) const {
+    const LayerObject& object = parts_.tree.layers[layer];
+    if (!object.layer.replace_weights) return object.trainable && object.layer.couples_samples;
+    return std::count_if(program_->calls.begin(), program_->calls.end(),
+                         [&](const LayerCall& call) { return call.layer == layer; }) > 1;
   }
 
   static Status check_weight(const Weight& weight) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -28,6 +29,7 @@ struct Weight {
   std::string name;       // layer path and Keras's variable name: "conv1/kernel", "backbone/bn/moving_mean"; unique
   std::string layer;      // "conv1", "backbone/bn"
   std::string file_path;  // dataset in model.weights.h5: "layers/conv2d/vars/0"
+  std::string second_file_path;  // another dataset with the same values; "": there is none
   Shape shape;
   bool trainable = true;  // gets gradients; false for statistics and weights of frozen layers
   nlohmann::json initializer;
@@ -87,6 +89,15 @@ struct Forward {
   // and the losses among the tallies are then means over all rows of the window, to be multiplied by the window's rows
   // / counted at its end (append_mask_factor).
   ValueId rows = kNone, counted = kNone;
+  // In kTrain: the values that a weight has during the step, if a layer replaces it (Layer::replace_weights). Each is
+  // the weight of one call, and the loss has a gradient with respect to each.
+  std::map<ValueId, std::vector<ValueId>> replaced;
+
+  // The value of a persistent weight after the forward pass.
+  ValueId current(ValueId weight) const {
+    const auto found = replaced.find(weight);
+    return found == replaced.end() ? weight : found->second.back();
+  }
 };
 
 // The dtypes of the data. Casts are nodes of the graph.
@@ -131,6 +142,8 @@ class Model {
   // policy's dtype of variables), the loss factors, and the step scalars kOne, kRandom and kFirstSample. In training,
   // moving statistics become updates. Shape errors are returned by the builder's status().
   Forward build(GraphBuilder& b, int64_t batch, const Precision& precision, Mode mode, const DataTypes& data) const;
+  // Adds what must happen to weights before the first micro-batch of a window. kTrain does it inside the forward pass.
+  void replace_weights(GraphBuilder& b, const Precision& precision) const;
 
  private:
   friend class ModelBuilder;
@@ -148,7 +161,8 @@ class Model {
 ValueId append_mask_factor(GraphBuilder& b, ValueId rows, ValueId counted);
 
 // Returns the sum of the L1 and L2 penalties of all trainable weights as a scalar (as in Keras, a frozen weight has
-// none); kNone if there are none. Autodiff derives its gradient, like that of the loss.
-ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision);
+// none); kNone if there are none. Autodiff derives its gradient, like that of the loss. `forward`: the forward pass in
+// the same graph, which may have replaced weights.
+ValueId append_penalty(GraphBuilder& b, const Model& model, DType precision, const Forward& forward = {});
 
 }  // namespace plimsoll::engine

@@ -39,12 +39,6 @@ std::optional<Loss> read_loss_of(const Json& value, const std::string& where, Is
   const Reduction reduction = read_reduction(c);
   Loss loss = read_loss(*kind, c);
   loss.reduction = reduction;
-  // Keras sums what these losses return, which is one number for the batch unless they have an axis.
-  if (reduction == Reduction::kSum && (lower_case(object.name) == "dice" || lower_case(object.name) == "tversky"))
-    issues.unknown(fmt::format("{} {}: reduction=sum", where, object.name));
-  if (const Json* ignored = member(object.config, "ignore_class");
-      reduction == Reduction::kSum && ignored != nullptr && !ignored->is_null())
-    issues.unknown(fmt::format("{} {}: reduction=sum with ignore_class", where, object.name));
   c.ignore({"name"});
   check_policy(c);
   c.finish();
@@ -224,9 +218,9 @@ bool resolve(MetricSpec& spec, const Loss& loss, const Shape& output) {
   }
   if (spec.loss) {
     const bool wants = target_kind(*spec.loss) == TargetKind::kLabels;
-    // Masked rows and rows along another axis would need another weight.
+    // Rows along another axis, and ignored rows of a weighted metric, would need another weight.
     return wants == labels && check_loss(*spec.loss, output).empty() && has_last_axis_rows(*spec.loss) &&
-           !spec.loss->ignored_class;
+           !(spec.loss->ignored_class && spec.weighted);
   }
   if (spec.metric.check) return spec.metric.check(output, labels).empty();
   return !labels;

@@ -157,6 +157,7 @@ class Guard {
     return bad_ == kNone ? value : b_.add1("keep_if", {value, old, bad_});
   }
   void update(ValueId persistent, ValueId value) const { b_.update(persistent, kept(value, persistent)); }
+  void update(const TrainedWeight& w, ValueId value) const { b_.update(w.weight, kept(value, w.current())); }
   // Must come last: nothing may read the scale or the counts afterwards.
   void finish() const {
     if (bad_ == kNone) return;
@@ -260,7 +261,7 @@ class Updater {
   // Returns the new weight.
   ValueId update(const TrainedWeight& w, const Value& held, ValueId gradient) {
     const NamedShape named{held.name, held.type.shape};
-    UpdateCall call{optimizer_, held.name, {b_, w.weight}, {b_, gradient}, decay_of(named), {}, step_};
+    UpdateCall call{optimizer_, held.name, {b_, w.current()}, {b_, gradient}, decay_of(named), {}, step_};
     for (const StateSlot& slot : kind_.state(optimizer_, named))
       if (!slot.name.empty())
         call.state.emplace_back(b_, persistent(state_value(named, slot), {held.type.dtype, slot.shape}));
@@ -268,7 +269,7 @@ class Updater {
     assert(updated.size() == call.state.size() + 1);
     for (size_t s = 0; s < call.state.size(); ++s)
       guard_.update(call.state[s].id(), when_complete(updated[s + 1].id(), call.state[s].id()));
-    return when_complete(updated[0].id(), w.weight);
+    return when_complete(updated[0].id(), w.current());
   }
 
   double decay_of(const NamedShape& weight) const {
@@ -280,14 +281,15 @@ class Updater {
   void finish_weight(const TrainedWeight& w, const Value& held, ValueId updated) {
     const bool moves = updated != kNone;
     if (optimizer_.ema_momentum) {
-      const Expression now(b_, moves ? updated : w.weight), old(b_, persistent(average_value(held.name), held.type));
+      const Expression now(b_, moves ? updated : w.current()), old(b_, persistent(average_value(held.name), held.type));
       const Expression average = old * old_share() + now * new_share();
       guard_.update(old.id(), average.id());
       if (optimizer_.ema_overwrite_frequency > 0)
         updated = b_.add1("keep_if", {now.id(), average.id(), overwrites().id()});
     }
     if (moves && w.constraint) updated = constrained(*w.constraint, {b_, updated}).id();
-    if (updated != kNone) guard_.update(w.weight, updated);
+    if (updated == kNone && w.current() != w.weight) updated = w.current();
+    if (updated != kNone) guard_.update(w, updated);
   }
 
   // The first average is the weight itself.
@@ -328,6 +330,8 @@ void unscale(GraphBuilder& b, double factor, std::vector<TrainedWeight>& weights
 
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
   const bool any = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.gradient != kNone; });
+  for (const TrainedWeight& w : weights)
+    if (!any && w.current() != w.weight) b.update(w.weight, w.current());
   if (!any) return;
   const auto update = b.in_stage(Stage::kUpdate, Category::kTemporaries);
   if (!optimizer.loss_scale && optimizer.loss_scale_factor != 1) unscale(b, optimizer.loss_scale_factor, weights);

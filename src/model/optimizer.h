@@ -78,6 +78,9 @@ struct TrainedWeight {
   ValueId weight = kNone;    // persistent
   ValueId gradient = kNone;  // kNone: the loss does not depend on it; as in Keras, the weight stays unchanged
   std::optional<Constraint> constraint = {};  // applied after the update
+  ValueId replaced_by = kNone;                // what the forward pass made of it; kNone: it is unchanged
+
+  ValueId current() const { return replaced_by == kNone ? weight : replaced_by; }
 };
 
 // Adds clipping, the updates of all weights, moving averages and constraints. The state is persistent: "NAME/m" and so

@@ -147,7 +147,7 @@ Layer Walk::parse_call(const KerasObject& keras, const std::function<Layer(Confi
     activity = read_activity(c);
   }
   Layer layer = parse(c);
-  if (activity) layer.activity = activity;
+  if (!layer.activity) layer.activity = activity;  // a class that has a penalty of its own has read this one
   c.finish();
   used_call = c.used_call();
   return layer;

@@ -46,9 +46,35 @@ ValueId own_copy(GraphBuilder& b, ValueId scalar) {
   return b.add1("affine", {scalar}, {{"scale", 1.0}, {"offset", 0.0}});
 }
 
-ValueId with_penalty(GraphBuilder& b, const Model& model, ValueId loss, DType precision) {
-  const ValueId penalty = append_penalty(b, model, precision);
-  return penalty == kNone ? loss : b.add1("add", {loss, penalty});
+ValueId with_penalty(GraphBuilder& b, const Model& model, const Forward& forward, DType precision) {
+  const ValueId penalty = append_penalty(b, model, precision, forward);
+  return penalty == kNone ? forward.loss : b.add1("add", {forward.loss, penalty});
+}
+
+// Returns the gradients of persistent weights. That of a weight which the forward pass replaced is the sum over the
+// values that it had.
+std::vector<ValueId> weight_gradients(GraphBuilder& b, const Forward& forward, ValueId loss,
+                                      const std::vector<ValueId>& weights, ValueId scale) {
+  std::vector<ValueId> values;
+  std::vector<size_t> counts;
+  for (ValueId weight : weights) {
+    const auto found = forward.replaced.find(weight);
+    const std::vector<ValueId> had = found == forward.replaced.end() ? std::vector{weight} : found->second;
+    values.insert(values.end(), had.begin(), had.end());
+    counts.push_back(had.size());
+  }
+  const std::vector<ValueId> each = append_gradients(b, loss, values, scale);
+  const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
+  std::vector<ValueId> sums;
+  size_t next = 0;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const auto layer = b.in_layer(b.graph().value(weights[i]).layer);
+    ValueId sum = kNone;
+    for (const size_t end = next + counts[i]; next < end; ++next)
+      if (each[next] != kNone) sum = sum == kNone ? each[next] : b.add1("add", {sum, each[next]});
+    sums.push_back(sum);
+  }
+  return sums;
 }
 
 ValueId mask_count(GraphBuilder& b, const char* name, DType precision) {
@@ -94,13 +120,14 @@ Result<Phase> train_phase(const Model& model, int64_t samples, const GraphOption
   GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kTrain, options.data);
   PLIMSOLL_TRY(b.status());
-  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  const ValueId loss = with_penalty(b, model, forward, options.precision.variables);
   const std::vector<ValueId> values = weight_values(b, trainable(model), options.precision.variables);
   const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
-  const std::vector<ValueId> gradients = append_gradients(b, loss, values, scale);
+  const std::vector<ValueId> gradients = weight_gradients(b, forward, loss, values, scale);
   std::vector<TrainedWeight> trained;
   const auto weights = trainable(model);
-  for (size_t i = 0; i < values.size(); ++i) trained.push_back({values[i], gradients[i], weights[i]->constraint});
+  for (size_t i = 0; i < values.size(); ++i)
+    trained.push_back({values[i], gradients[i], weights[i]->constraint, forward.current(values[i])});
   append_updates(b, model.optimizer(), trained);
 
   replace_tallies(b, loss, forward);
@@ -123,6 +150,7 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
     zero(tally_value(tally.name), tally.shape, Category::kInputs);
   if (model.has_masked_losses())
     for (const char* count : {kMaskRows, kMaskCounted}) zero(count, {}, Category::kGradients);
+  model.replace_weights(b, options.precision);
   return finish(b, kName, 0);
 }
 
@@ -184,7 +212,7 @@ Result<Phase> evaluate_phase(const Model& model, int64_t samples, const GraphOpt
   GraphBuilder b = builder_of(name);
   const Forward forward = model.build(b, samples, options.precision, Mode::kEvaluate, options.data);
   PLIMSOLL_TRY(b.status());
-  const ValueId loss = with_penalty(b, model, forward.loss, options.precision.variables);
+  const ValueId loss = with_penalty(b, model, forward, options.precision.variables);
   replace_tallies(b, loss, forward);
   return finish(b, name, samples);
 }

@@ -123,6 +123,10 @@ CASES = {
     "cropping2d": (ODD, lambda: L.Cropping2D(((1, 2), (0, 1)))),
     "time_distributed_dense": (LINE, lambda: L.TimeDistributed(L.Dense(5, activation="relu"))),
     "time_distributed_conv": ((3,) + ODD, lambda: L.TimeDistributed(L.Conv2D(6, 3, padding="same"))),
+    "time_distributed_batch_norm": (LINE, lambda: L.TimeDistributed(L.BatchNormalization(momentum=0.6))),
+    "time_distributed_batch_norm_of_images": ((3, 4, 3, 4), lambda: L.TimeDistributed(L.BatchNormalization(momentum=0.6))),
+    "time_distributed_frozen_batch_norm": (LINE, lambda: L.TimeDistributed(frozen(L.BatchNormalization()))),
+    "time_distributed_dropout": (LINE, lambda: L.TimeDistributed(L.Dropout(0.0))),
     "time_distributed_twice": (IMAGE, lambda: L.TimeDistributed(L.TimeDistributed(L.Dense(5)))),
 }
 

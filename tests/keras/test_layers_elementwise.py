@@ -224,6 +224,12 @@ RANDOM = [
         [(1, 5, 1), (1, 5, 1)],
         lambda draw, b: alpha_parts(draw("units", b, (1, 5, 1)), 0.15),
     ),
+    (  # each of its steps is a call of its own; it is the last layer, so its number is the number of layers
+        lambda: L.TimeDistributed(L.Dropout(0.3)),
+        multiply,
+        [SHAPE],
+        lambda draw, b: [np.stack([draw("mask", b, SHAPE[1:], call=len(RANDOM) + t * 2**17, rate=0.3) for t in range(SHAPE[0])], 1)],
+    ),
 ]
 
 

@@ -72,7 +72,10 @@ CASES = {
     "squared_log": (linear, positive, lambda: "MSLE"),
     "dice": (lambda: network("sigmoid", 3), binary, lambda: "dice"),
     "dice_per_sample": (lambda: network("sigmoid", 3), binary, lambda: K.Dice(axis=-1)),
+    "dice_sum": (lambda: network("sigmoid", 3), binary, lambda: K.Dice(reduction="sum")),
+    "dice_sum_per_sample": (lambda: network("sigmoid", 3), binary, lambda: K.Dice(axis=-1, reduction="sum")),
     "tversky": (lambda: network("sigmoid", 3), binary, lambda: K.Tversky(alpha=0.3, beta=0.8)),
+    "tversky_sum": (lambda: network("sigmoid", 3), binary, lambda: K.Tversky(alpha=0.3, beta=0.8, reduction="sum")),
     "circle": (
         lambda: network("sigmoid", 4),
         lambda rng: rng.integers(0, 3, N),
@@ -95,6 +98,11 @@ CASES = {
         lambda: network("softmax"),
         lambda rng: np.where(rng.random(N) < 0.4, 3, sparse(rng)),
         lambda: K.SparseCategoricalCrossentropy(ignore_class=3),
+    ),
+    "ignored_class_sum": (
+        lambda: network("softmax"),
+        lambda rng: np.where(rng.random(N) < 0.4, 3, sparse(rng)),
+        lambda: K.SparseCategoricalCrossentropy(ignore_class=3, reduction="sum"),
     ),
     "ignored_class_logits": (
         lambda: network(None),

@@ -66,6 +66,23 @@ MODELS = {
 }
 
 
+VECTORS = {
+    "vectors": lambda: [L.Masking(), L.Dense(4, activation="tanh"), L.Dense(2)],
+    "vectors_value": lambda: [L.Masking(mask_value=0.5), L.Dense(4), L.LayerNormalization(), L.Dense(2)],
+    "vectors_batch_norm": lambda: [L.Masking(), L.Dense(4), L.BatchNormalization(momentum=0.5), L.Dense(2)],
+    "vectors_lost": lambda: [L.Masking(), L.Dense(4), L.Reshape((2, 2)), L.Conv1D(2, 1)],
+}
+
+
+@pytest.mark.parametrize("name", VECTORS)
+def test_samples_of_one_dimension(name, tmp_path, rng):
+    """A sample is masked as a whole."""
+    model = keras.Sequential([keras.Input((CHANNELS,)), *VECTORS[name]()])
+    x = rng.standard_normal((N, CHANNELS)).astype(np.float32)
+    x[1], x[4] = 0, 0.5
+    check_step(tmp_path, model, x, rng.standard_normal((N,) + model.output_shape[1:]).astype(np.float32), "mse")
+
+
 def data(rng, model):
     x = rng.standard_normal((N, STEPS, CHANNELS)).astype(np.float32)
     x[rng.random((N, STEPS)) < 0.4] = 0

@@ -186,6 +186,16 @@ def test_metrics_by_flag(tmp_path, rng):
     assert set(got["metrics"]) == {"auc", "precision", "recall"}
 
 
+def test_ignored_class(tmp_path, rng):
+    """Rows of the ignored class count as 0."""
+    model = keras_side.randomize(network("softmax", 4))
+    loss = keras.losses.SparseCategoricalCrossentropy(ignore_class=1)
+    metrics = [M.SparseCategoricalCrossentropy(ignore_class=c, name=f"without_{c}") for c in (1, 2)]
+    model.compile("sgd", loss, metrics=metrics)
+    x, y = rng.standard_normal((N, 6)).astype(np.float32), rng.integers(0, 4, N)
+    check(tmp_path, model, program.arrays(tmp_path, x=x, y=y), x=x, y=y)
+
+
 def test_vectors_are_skipped(tmp_path, rng):
     """Keras reports a vector for these. They stay in the file."""
     model = keras_side.randomize(network("sigmoid", 3))

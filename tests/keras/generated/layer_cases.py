@@ -83,7 +83,7 @@ def special(name, d):
         "ZeroPadding1D": {"padding": lambda: d.margins(0, 3)},
         "ZeroPadding2D": {"padding": lambda: d.margins(0, 3)},
         "ZeroPadding3D": {"padding": lambda: d.margins(0, 2)},
-        "TimeDistributed": {"layer": lambda: wrapped_layer(d, ("Dense", "Conv2D", "LayerNormalization", "MaxPooling2D"))},
+        "TimeDistributed": {"layer": lambda: wrapped_layer(d, ("Dense", "Conv2D", "LayerNormalization", "MaxPooling2D", "BatchNormalization"))},
         "SpectralNormalization": {"layer": lambda: wrapped_layer(d, ("Dense", "Conv2D", "Conv1D"))},
         "Dropout": {"noise_shape": lambda: d.one_of(None, None, (None,) + tuple(d.one_of(1, s) for s in d.shape))},
     }
