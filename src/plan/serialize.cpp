@@ -104,6 +104,7 @@ Result<Plan> read_plan(const json& j) {
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
+  if (j.contains("calibration")) plan.calibration = j.at("calibration");
   for (const auto& [lever, setting] : j.at("settings").items()) plan.settings.set(lever, whole(setting));
   plan.batch = batch_of(whole(j.at("batch")), plan.settings);
   for (const json& slot : j.at("persistent")) {
@@ -156,6 +157,7 @@ json to_json(const Plan& plan) {
                       {"memory", plan.memory},
                       {"precision", plan.precision},
                       {"tf32", plan.tf32},
+                      {"calibration", plan.calibration},
                       {"program", plan.program},
                       {"batch", plan.batch.effective},
                       {"settings", settings},

@@ -127,6 +127,8 @@ Json plan_json(const PlanReport& report) {
   json["levers"] = levers;
   json["slow_kernels"] = slow_kernels_json(plan, report.device);
   json["step_seconds"] = plan.step_seconds;
+  // The digest of the calibration that the seconds come from; null: without one.
+  json["calibration"] = plan.calibration.empty() ? Json() : Json(plan.calibration);
   json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;
 }

@@ -12,7 +12,7 @@
 #include "device/failures.h"
 #include "device/host_memory.h"
 #include "device/kernel.h"
-#include "tests/support/forwarding_device.h"
+#include "device/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
 

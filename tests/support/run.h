@@ -18,7 +18,7 @@
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
 #include "tests/support/forwarding_backend.h"
-#include "tests/support/forwarding_device.h"
+#include "device/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
 
