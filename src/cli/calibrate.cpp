@@ -60,10 +60,10 @@ Result<Timed> time_model(const RunOptions& options, Measured& measured) {
     return run->backend().finish();
   };
   PLIMSOLL_ASSIGN(TimedStep times, time_kernels(session, step, {}));
-  constexpr double kCalm = 1.3;  // on an idle machine, half of the steps are nearly as fast as the fastest
+  constexpr double kCalm = 1.3;  // on an idle machine, most steps are nearly as fast as the fastest
   if (times.seconds > kCalm * times.least_seconds)
     options.tell(
-        fmt::format("note: half of the steps took more than {:.1f} times as long as the fastest: other programs may "
+        fmt::format("note: three of four steps took more than {:.1f} times as long as the fastest: other programs may "
                     "use the machine. "
                     "Calibrate again while it is idle",
                     times.seconds / times.least_seconds));

@@ -20,7 +20,7 @@ struct TimingOptions {
 
 struct TimedStep {
   std::vector<KernelTime> kernels;  // each kernel once
-  double seconds = 0;               // of a whole step: the median of steps without timing of kernels
+  double seconds = 0;               // of a whole step: the lower quartile of steps without timing
   double least_seconds = 0;         // of the fastest of them
 };
 

@@ -77,8 +77,8 @@ TEST(KernelTimes, OfEveryNodeOfAStepAreMeasured) {
   }
 }
 
-// One slow step of many changes nothing: another program may have run.
-TEST(KernelTimes, AreMedians) {
+// A slow step changes nothing: another program may have run.
+TEST(KernelTimes, IgnoreSlowSteps) {
   Timing timing(kBatch);
   if (timing.run->backend->device().info().own_memory) GTEST_SKIP() << "this device is timed in rows";
   TimingOptions options;
