@@ -151,26 +151,27 @@ json to_json(const Plan& plan) {
                                   {"saves_bytes", lever.saves_bytes},
                                   {"costs_seconds", lever.costs_seconds},
                                   {"effect", std::string(name_of(lever.effect))}}));
-  return json_object({{"format", kFormat},
-                      {"model", plan.model},
-                      {"device", plan.device},
-                      {"memory", plan.memory},
-                      {"precision", plan.precision},
-                      {"tf32", plan.tf32},
-                      {"calibration", plan.calibration},
-                      {"program", plan.program},
-                      {"batch", plan.batch.effective},
-                      {"settings", settings},
-                      {"persistent", persistent},
-                      {"phases", phases},
-                      {"levers", levers},
-                      {"persistent_bytes", plan.persistent_bytes},
-                      {"arena_bytes", plan.arena_bytes},
-                      {"beside", beside},
-                      {"overhead_bytes", plan.overhead_bytes},
-                      {"data_bytes", plan.data_bytes},
-                      {"planning_bytes", plan.planning_bytes},
-                      {"step_seconds", plan.step_seconds}});
+  json saved = json_object({{"format", kFormat},
+                            {"model", plan.model},
+                            {"device", plan.device},
+                            {"memory", plan.memory},
+                            {"precision", plan.precision},
+                            {"tf32", plan.tf32},
+                            {"program", plan.program},
+                            {"batch", plan.batch.effective},
+                            {"settings", settings},
+                            {"persistent", persistent},
+                            {"phases", phases},
+                            {"levers", levers},
+                            {"persistent_bytes", plan.persistent_bytes},
+                            {"arena_bytes", plan.arena_bytes},
+                            {"beside", beside},
+                            {"overhead_bytes", plan.overhead_bytes},
+                            {"data_bytes", plan.data_bytes},
+                            {"planning_bytes", plan.planning_bytes},
+                            {"step_seconds", plan.step_seconds}});
+  if (!plan.calibration.empty()) saved["calibration"] = plan.calibration;
+  return saved;
 }
 
 Result<Plan> plan_from_json(const json& j) {
