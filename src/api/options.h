@@ -38,6 +38,8 @@ struct ForcedSettings {
   int prefetch = 0;   // number of batches to prefetch
 };
 
+inline constexpr const char* kOwnCalibration = "auto";
+
 struct RunOptions {
   Mode mode = Mode::kTrain;
   std::string model;    // a file or a built-in name
@@ -59,6 +61,9 @@ struct RunOptions {
   bool per_micro_batch_norm = false;
   std::set<std::string> forbidden;
   int threads = 0;
+  // The file with the seconds of this device's kernels; kOwnCalibration: the one that `doctor --calibrate` wrote to the
+  // cache; "": none, and the backend's own estimates are used.
+  std::string calibration;
   uint64_t seed = 0;        // for shuffling, dropout and initial weights
   bool find_least = false;  // find the memory of the smallest plan, even if a plan fits
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/calibration.h"
 #include "base/checked.h"
 #include "plan/recompute.h"
 #include "search/compile.h"
@@ -59,6 +60,7 @@ Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
   }
   PLIMSOLL_ASSIGN(run->backend_, open_backend(o));
   if (o.wrap_backend) run->backend_ = o.wrap_backend(std::move(run->backend_));
+  PLIMSOLL_ASSIGN(run->calibrated_, calibrated_device(o, run->backend_->device()));
   PLIMSOLL_ASSIGN(run->data_, open_run_data(o, run->model()));
   run->budget_ = choose_budget(o, run->device());
   return run;
@@ -87,6 +89,7 @@ Status Run::choose_batch() {
   }
   if (trains) PLIMSOLL_TRY(model().check_batch(options_.batch_size * options_.accumulation_steps));
   PLIMSOLL_ASSIGN(request_, make_request(options_, model(), *backend_, data_.outline, budget_));
+  request_->device = &planned_device();
   return {};
 }
 
@@ -189,6 +192,7 @@ Status Run::replan(const RunOptions& changed) {
   DataOutline data = data_.outline;
   data.reads_ahead = reads_ahead(options);
   PLIMSOLL_ASSIGN(SearchRequest request, make_request(options, model(), *backend_, data, budget));
+  request.device = &planned_device();
   request.arena = session_->kept();
   PLIMSOLL_ASSIGN(SearchResult found, make_plan(request, options));
   if (!found.fits) return fail(does_not_fit(request, found));

@@ -94,7 +94,9 @@ class Run {
   const OpenModel& opened() const { return open_; }
   const Model& model() const { return open_.model; }
   const Backend& backend() const { return *backend_; }
-  const DeviceInfo& device() const { return backend_->device().info(); }
+  // What plans are made for: the backend's device, with the seconds of a calibration if there is one.
+  const Device& planned_device() const { return calibrated_ ? *calibrated_ : backend_->device(); }
+  const DeviceInfo& device() const { return planned_device().info(); }
   const RunData& data() const { return data_; }
   const Budget& budget() const { return budget_; }
   const SearchRequest& request() const { return *request_; }
@@ -117,6 +119,7 @@ class Run {
   RunOptions options_;
   OpenModel open_;
   std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Device> calibrated_;  // null: no calibration
   RunData data_;
   Budget budget_;
   std::optional<SearchRequest> request_;

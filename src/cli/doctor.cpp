@@ -6,6 +6,7 @@
 #include "backends/registry.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/calibrate.h"
 #include "cli/command.h"
 #include "device/host_room.h"
 #include "formats/file/cache.h"
@@ -14,7 +15,9 @@
 namespace plimsoll::engine {
 namespace {
 
-struct DoctorFlags : CommonFlags {};
+struct DoctorFlags : CommonFlags {
+  bool calibrate = false;
+};
 
 // Prints what is missing, the facts, and the remedies that apply to the machine. Remedies that are flags are left out.
 void print_missing(const std::string& heading, const Error& error) {
@@ -58,6 +61,16 @@ void add_gpus(nlohmann::ordered_json& json) {
 }
 
 Result<int> doctor(DoctorFlags& flags) {
+  if (flags.calibrate) {
+    PLIMSOLL_TRY(flags.resolve(Mode::kTrain));
+    return calibrate(flags);
+  }
+  if (!flags.options.model.empty())
+    return fail(Error{ErrorCode::kUsage,
+                      "doctor takes a MODEL only with --calibrate",
+                      {},
+                      {fmt::format("plimsoll doctor --calibrate {}   times its kernels", flags.options.model),
+                       fmt::format("plimsoll plan {}", flags.options.model)}});
   flags.options.device = "cpu";
   auto host = open_backend(flags.options);
   if (!host) {  // a build without a CPU backend still has the reference
@@ -111,10 +124,13 @@ Result<int> doctor(DoctorFlags& flags) {
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<DoctorFlags>();
   CLI::App* command = app.add_subcommand("doctor", "show what this machine has, and what is missing");
-  command->add_option("--threads", flags->options.threads, "compute threads (default: all cores)")
-      ->check(whole_from_zero());
-  command->add_flag("--json", flags->json, "print JSON");
-  command->footer("Example: plimsoll doctor");
+  command->add_flag("--calibrate", flags->calibrate,
+                    "time the kernels of MODEL's plan (without MODEL: those of the built-in models) for the other "
+                    "flags, and write them to the file of --calibration; plan and fit then predict times from it");
+  command->add_option("MODEL", flags->options.model, std::string("with --calibrate: ") + kModelHelp);
+  add_model_flags(*command, *flags);
+  add_training_flags(*command, *flags);
+  command->footer("Example: plimsoll doctor\n         plimsoll doctor --calibrate model.keras --batch-size 128");
   actions[command] = [flags] { return doctor(*flags); };
 }
 

@@ -152,6 +152,11 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
                    "is first written anyway");
   command.add_option("--threads", flags.options.threads, "compute threads (default: all cores)")
       ->check(whole_from_zero());
+  command
+      .add_option("--calibration", flags.options.calibration,
+                  "the file with the times of this device's kernels, from which times are predicted; auto: what "
+                  "plimsoll doctor --calibrate measured on this machine, if it did; none: estimates only")
+      ->default_val(kOwnCalibration);
   command.add_option("--input-shape", flags.input_shape,
                      "shape of one sample, for inputs declared with None: 224,224,3 (default: the shape of the data)");
   command.add_option("--loss", flags.loss,
@@ -197,8 +202,9 @@ void add_training_flags(CLI::App& command, CommonFlags& flags) {
                    : fmt::format("takes exact or per-micro-batch, got '{}'", text);
       })
       ->capture_default_str();
-  command.add_option("--optimizer", flags.optimizer,
-                     "optimizer to use instead of the file's: sgd, adam or another of Keras's names, or its Keras JSON");
+  command.add_option(
+      "--optimizer", flags.optimizer,
+      "optimizer to use instead of the file's: sgd, adam or another of Keras's names, or its Keras JSON");
   command.add_option("--learning-rate", flags.learning_rate, "learning rate to use instead of the file's")
       ->check(above_zero());
 }
@@ -277,6 +283,7 @@ Status CommonFlags::resolve(Mode mode) {
   PLIMSOLL_TRY(resolve_memory());
   PLIMSOLL_TRY(resolve_levers());
   PLIMSOLL_TRY(resolve_overrides());
+  if (options.calibration == "none") options.calibration.clear();
   if (options.precision == "auto") options.precision = automatic_precision(options);
   PLIMSOLL_ASSIGN(const Precision precision, parse_precision(options.precision));
   if (!options.precision.empty()) options.overrides.scale_loss = precision.compute == DType::kFloat16;

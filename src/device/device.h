@@ -22,9 +22,18 @@ struct DeviceInfo {
   bool has_bfloat16 = true;
   bool tf32 = false;    // inputs of float32 matrix products and convolutions are rounded to tf32
   std::string library;  // the library of its kernels: "oneDNN 2.6.3"
+  std::string driver;   // the driver that runs them: "CUDA 13.0, cuDNN 91400"; "" if there is none or it is not here
+  // Digest of the calibration that the kernels' seconds come from (device/calibration.h); "" without one.
+  std::string calibration;
   // The roofline that the kernels' seconds are compared with: memory traffic, and arithmetic in float32 and in half
   // precision. 0: not known.
   double bytes_per_second = 0, flops_per_second = 0, half_flops_per_second = 0;
+};
+
+// What a machine reaches, measured. 0: not measured.
+struct MachineRates {
+  double flops_per_second = 0;  // float32
+  double bytes_per_second = 0;  // read from memory plus written to memory
 };
 
 // A physical layout, named by the backend, and the bytes that a value needs in it.

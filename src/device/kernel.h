@@ -98,6 +98,8 @@ class Backend {
 
   // Makes the calling thread ready to use this backend: device and number of threads are settings of a thread.
   virtual void enter_thread() const {}
+  // Measures the machine for a calibration, in about 0.1 s.
+  virtual MachineRates measure_rates() const { return {}; }
 
   // Records the kernels of a phase as one kernel (a CUDA graph). They must outlive it. Returns null if they must run
   // one by one.

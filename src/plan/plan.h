@@ -96,6 +96,7 @@ struct Plan {
   std::string memory = "host";  // name of that device's memory; "gpu:0" on a GPU
   std::string precision;        // "float32"
   bool tf32 = false;            // float32 matrix products may be rounded to tf32; some kernels require this
+  std::string calibration;      // digest of the calibration that its seconds come from; "": no calibration
   std::string program;          // digest of what a window computes (search/plan_match.h); "" without training
   // All lever settings of the plan. Together with the batch, the precision and the sizes of the phases they are enough
   // to compile the same plan again (search/given_plan.h).

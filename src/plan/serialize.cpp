@@ -104,6 +104,7 @@ Result<Plan> read_plan(const json& j) {
   plan.precision = j.at("precision");
   plan.tf32 = j.at("tf32");
   plan.program = j.at("program");
+  if (j.contains("calibration")) plan.calibration = j.at("calibration");
   for (const auto& [lever, setting] : j.at("settings").items()) plan.settings.set(lever, whole(setting));
   plan.batch = batch_of(whole(j.at("batch")), plan.settings);
   for (const json& slot : j.at("persistent")) {
@@ -150,25 +151,27 @@ json to_json(const Plan& plan) {
                                   {"saves_bytes", lever.saves_bytes},
                                   {"costs_seconds", lever.costs_seconds},
                                   {"effect", std::string(name_of(lever.effect))}}));
-  return json_object({{"format", kFormat},
-                      {"model", plan.model},
-                      {"device", plan.device},
-                      {"memory", plan.memory},
-                      {"precision", plan.precision},
-                      {"tf32", plan.tf32},
-                      {"program", plan.program},
-                      {"batch", plan.batch.effective},
-                      {"settings", settings},
-                      {"persistent", persistent},
-                      {"phases", phases},
-                      {"levers", levers},
-                      {"persistent_bytes", plan.persistent_bytes},
-                      {"arena_bytes", plan.arena_bytes},
-                      {"beside", beside},
-                      {"overhead_bytes", plan.overhead_bytes},
-                      {"data_bytes", plan.data_bytes},
-                      {"planning_bytes", plan.planning_bytes},
-                      {"step_seconds", plan.step_seconds}});
+  json saved = json_object({{"format", kFormat},
+                            {"model", plan.model},
+                            {"device", plan.device},
+                            {"memory", plan.memory},
+                            {"precision", plan.precision},
+                            {"tf32", plan.tf32},
+                            {"program", plan.program},
+                            {"batch", plan.batch.effective},
+                            {"settings", settings},
+                            {"persistent", persistent},
+                            {"phases", phases},
+                            {"levers", levers},
+                            {"persistent_bytes", plan.persistent_bytes},
+                            {"arena_bytes", plan.arena_bytes},
+                            {"beside", beside},
+                            {"overhead_bytes", plan.overhead_bytes},
+                            {"data_bytes", plan.data_bytes},
+                            {"planning_bytes", plan.planning_bytes},
+                            {"step_seconds", plan.step_seconds}});
+  if (!plan.calibration.empty()) saved["calibration"] = plan.calibration;
+  return saved;
 }
 
 Result<Plan> plan_from_json(const json& j) {

@@ -98,6 +98,8 @@ Json plan_json(const PlanReport& report) {
                               {"precision", plan.precision},
                               {"fits", result.fits}});
   if (report.device.memory_growth) json["device"]["memory_growth"] = true;
+  // The digest of the calibration that the seconds come from; null: without one.
+  json["calibration"] = plan.calibration.empty() ? Json() : Json(plan.calibration);
   if (report.budget > 0) json["budget_bytes"] = report.budget;
   json["peak_bytes"] = plan.peak_bytes();
   json["arena_bytes"] = plan.arena_bytes;

@@ -131,7 +131,9 @@ std::string phases_table(const Plan& plan) {
     table.row({to_text(phase.name), phase.samples > 0 ? fmt::format("{}", phase.samples) : "",
                format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
   if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
-  return table.text();
+  const std::string source =
+      plan.calibration.empty() ? "" : fmt::format("  times from calibration {}\n", plan.calibration);
+  return table.text() + source;
 }
 
 // Says what the data add to a step, if that is noticeable.

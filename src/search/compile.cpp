@@ -272,6 +272,7 @@ Plan Compiler::finish() {
   plan_.memory = request_->device->info().memory;
   plan_.precision = to_text(request_->graph.precision);
   plan_.tf32 = request_->device->info().tf32;
+  plan_.calibration = request_->device->info().calibration;
   plan_.settings = settings_;
   plan_.batch = batch_of(request_->batch, settings_);
   plan_.persistent = layout_.slots;

@@ -114,18 +114,22 @@ Result<AcceptedPlan> accept_plan(const GivenPlan& given, const SearchRequest& re
   if (!others.empty()) return made_for_else(given, std::move(others));
   PLIMSOLL_ASSIGN(auto made, compile(request_of(given.plan, request), given.plan.settings));
   const std::string other = made ? difference(given.plan, *made) : "a lever cannot reach its setting";
+  const bool recalibrated = given.plan.calibration != request.device->info().calibration;
   AcceptedPlan accepted;
   if (!other.empty()) {
     if (!given.of_checkpoint)
-      return fail(Error{ErrorCode::kBadPlan,
-                        fmt::format("{}: this program compiles these settings to another plan", given.from),
-                        {other, "the file was changed, or written by another version of Plimsoll"},
-                        {"create it again: plimsoll plan ... --save FILE"}});
+      return fail(
+          Error{ErrorCode::kBadPlan,
+                fmt::format("{}: this program compiles these settings to another plan", given.from),
+                {other, recalibrated ? "the plan was made with another calibration (--calibration), or the file was "
+                                       "changed, or written by another version of Plimsoll"
+                                     : "the file was changed, or written by another version of Plimsoll"},
+                {"create it again: plimsoll plan ... --save FILE"}});
     if (!made) return damaged(given, other);
     accepted.note = fmt::format(
-        "note: this version compiles another plan than the one in {} ({}): the run continues with results equal up to "
+        "note: {} another plan than the one in {} ({}): the run continues with results equal up to "
         "rounding, not bit for bit",
-        given.from, other);
+        recalibrated ? "with another calibration, this version compiles" : "this version compiles", given.from, other);
   }
   copy_prices(given.plan.levers, made->levers);
   made->program = given.plan.program;

@@ -13,6 +13,8 @@ import subprocess
 
 import numpy as np
 
+os.environ.setdefault("PLIMSOLL_CALIBRATION", "none")  # a calibration of this machine would change the predicted times
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = shlex.split(os.environ.get("PLIMSOLL", str(ROOT / "build" / "plimsoll")))
 LEVERS = "recompute,micro-batch,prefetch"  # all levers: forbidding them gives the plan without levers

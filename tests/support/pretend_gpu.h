@@ -10,9 +10,9 @@
 #include <limits>
 
 #include "device/failures.h"
+#include "device/forwarding_device.h"
 #include "device/host_memory.h"
 #include "device/kernel.h"
-#include "tests/support/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
 

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "tests/support/forwarding_device.h"
+#include "device/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
 

@@ -12,13 +12,13 @@
 #include "api/described.h"
 #include "api/run.h"
 #include "backends/registry.h"
+#include "device/forwarding_device.h"
 #include "device/process_memory.h"
 #include "execute/window.h"
 #include "formats/npy/npy.h"
 #include "formats/npz/npz.h"
 #include "plimsoll/plimsoll.h"
 #include "tests/support/forwarding_backend.h"
-#include "tests/support/forwarding_device.h"
 
 namespace plimsoll::engine::testing {
 

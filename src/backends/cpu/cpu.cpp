@@ -166,6 +166,7 @@ class CpuBackend final : public HostBackend {
 
   const Device& device() const override { return device_; }
   void enter_thread() const override { use_threads(device_.machine()); }
+  MachineRates measure_rates() const override { return cpu::measure_rates(device_.machine()); }
 
   Result<std::unique_ptr<Kernel>> bind(const BoundNode& node) const override {
     use_threads(device_.machine());

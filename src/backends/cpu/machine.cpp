@@ -5,10 +5,16 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "backends/cpu/onednn/primitive.h"
+#include "backends/cpu/parallel.h"
 #include "backends/cpu/simd/simd.h"
 #include "device/host_room.h"
 
@@ -35,6 +41,61 @@ std::string processor_name() {
 }
 
 }  // namespace
+
+namespace {
+
+// The best rate of runs of `work`, which returns its amount of work, in about `seconds`.
+template <typename Work>
+double best_rate(double seconds, const Work& work) {
+  using Clock = std::chrono::steady_clock;
+  double best = 0, spent = 0;
+  for (int run = 0; run < 3 || spent < seconds; ++run) {
+    const auto start = Clock::now();
+    const double amount = work();
+    const double took = std::max(std::chrono::duration<double>(Clock::now() - start).count(), 1e-9);
+    spent += took;
+    if (run > 0) best = std::max(best, amount / took);  // the first run wakes the threads
+  }
+  return best;
+}
+
+double measure_flops(int threads) {
+  constexpr int64_t kRounds = 200000;  // about a millisecond
+  std::vector<float> results(static_cast<size_t>(threads));
+  std::vector<double> done(results.size());
+  return best_rate(0.05, [&] {
+    parallel_items(threads, threads, [&](int64_t item, int) {
+      const auto i = static_cast<size_t>(item);
+      done[i] = simd().multiply_adds(kRounds, &results[i]);
+    });
+    double sum = 0;
+    for (const double flops : done) sum += flops;
+    return sum;
+  });
+}
+
+// Returns 0 if there is no room for the buffers.
+double measure_copies(int threads) {
+  constexpr int64_t kBytes = 96 * kMiB, kPiece = 2 * kMiB;  // larger than most caches
+  if (free_host_bytes() < 4 * kBytes) return 0;
+  const std::unique_ptr<char[]> from(new (std::nothrow) char[kBytes]), to(new (std::nothrow) char[kBytes]);
+  if (!from || !to) return 0;
+  std::memset(from.get(), 1, kBytes);
+  std::memset(to.get(), 2, kBytes);
+  return best_rate(0.05, [&] {
+    parallel_items(threads, kBytes / kPiece, [&](int64_t piece, int) {
+      std::memcpy(to.get() + piece * kPiece, from.get() + piece * kPiece, kPiece);
+    });
+    return 2.0 * kBytes;
+  });
+}
+
+}  // namespace
+
+MachineRates measure_rates(const Machine& machine) {
+  use_threads(machine);
+  return {measure_flops(machine.threads), measure_copies(machine.threads)};
+}
 
 double Machine::seconds(double flops, double efficiency, double bytes) const {
   return kLaunchSeconds + std::max(flops / (peak_flops * efficiency), bytes / bytes_per_second);

@@ -26,6 +26,10 @@ struct Machine {
 Machine make_machine(int threads);
 DeviceInfo describe(const Machine& machine);
 
+// Measures what all threads reach together: multiply-adds on registers, and a copy of a large buffer. Takes the best of
+// several short runs, because other programs can only slow them down.
+MachineRates measure_rates(const Machine& machine);
+
 // Sets OpenMP's number of threads. The setting is per calling thread, and oneDNN reads it both when it creates a
 // descriptor and when it runs.
 void use_threads(const Machine& machine);

@@ -23,6 +23,7 @@ struct Card {
   double flops_tf32 = 0;        // tensor cores; 0 if the card has no tf32
   double flops_half = 0;        // tensor cores, f16 or bf16
   double host_bytes_per_second = 0;
+  std::string driver;  // "CUDA 13.0, cuDNN 91400"; empty if the card is not in this machine
   // Options set by the user.
   int ordinal = 0;             // index among the visible cards
   bool tf32 = true;            // allow float32 GEMMs and convolutions to use tf32

@@ -35,6 +35,7 @@ CudaDevice::CudaDevice(Card card) : card_(std::move(card)) {
   info_.bytes_per_second = card_.bytes_per_second;
   info_.flops_per_second = card_.has_tf32() ? card_.flops_tf32 : card_.flops_f32;
   info_.half_flops_per_second = card_.flops_half;
+  info_.driver = card_.driver;
   info_.library = "cuDNN 9, cuBLASLt, own kernels";
 }
 

@@ -110,12 +110,26 @@ std::string entry_heading(const std::string& name, std::string_view content) {
   return fmt::format("{}{}\n", kHeading, digest.text());
 }
 
+// Returns the content of an entry's text; nullopt if its heading is not that of this content.
+std::optional<std::string> content_of(const std::string& name, const std::string& text) {
+  const size_t begin = text.find('\n') + 1;  // 0 if there is no line break; then there is no heading either
+  std::string content = text.substr(begin);
+  if (text.substr(0, begin) != entry_heading(name, content)) return std::nullopt;
+  return content;
+}
+
+// Returns "" if the environment names no folder.
+std::string folder_of_environment() {
+  if (const std::string own = environment("PLIMSOLL_CACHE"); !own.empty()) return own;
+  if (const std::string caches = environment("XDG_CACHE_HOME"); !caches.empty()) return caches + "/plimsoll";
+  const std::string home = environment("HOME");
+  return home.empty() ? home : home + "/.cache/plimsoll";
+}
+
 }  // namespace
 
 Result<std::string> cache_folder() {
-  std::string folder = environment("PLIMSOLL_CACHE");
-  if (folder.empty() && !environment("XDG_CACHE_HOME").empty()) folder = environment("XDG_CACHE_HOME") + "/plimsoll";
-  if (folder.empty() && !environment("HOME").empty()) folder = environment("HOME") + "/.cache/plimsoll";
+  const std::string folder = folder_of_environment();
   if (folder.empty())
     return fail(Error{ErrorCode::kNotWritable,
                       "there is no cache folder for unpacked data: HOME is not set",
@@ -155,11 +169,22 @@ Result<std::string> cached_file(const File& source, const std::string& part,
 
 std::optional<std::string> read_cache_entry(const std::string& name) {
   const auto folder = cache_folder();
-  auto text = folder ? read_file(*folder + "/" + name) : std::nullopt;
-  if (!text) return std::nullopt;
-  const size_t begin = text->find('\n') + 1;  // 0 if there is no line break; then there is no heading either
-  std::string content = text->substr(begin);
-  if (text->substr(0, begin) != entry_heading(name, content)) return std::nullopt;
+  const auto text = folder ? read_file(*folder + "/" + name) : std::nullopt;
+  return text ? content_of(name, *text) : std::nullopt;
+}
+
+Result<std::optional<std::string>> find_cache_entry(const std::string& name) {
+  const std::string folder = folder_of_environment(), path = folder + "/" + name;
+  struct stat info {};
+  if (folder.empty() || ::lstat(path.c_str(), &info) != 0) return std::optional<std::string>();
+  PLIMSOLL_TRY(check_private(folder));
+  const auto text = read_file(path);
+  auto content = text ? content_of(name, *text) : std::nullopt;
+  if (!content)
+    return fail(Error{ErrorCode::kFileUnreadable,
+                      fmt::format("{} is damaged, or is not a file that only you can write to", path),
+                      {},
+                      {"remove it"}});
   return content;
 }
 

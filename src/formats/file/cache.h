@@ -30,6 +30,8 @@ Result<std::string> cached_file(const File& source, const std::string& part,
 
 // Returns the contents of a small entry; nullopt if it does not exist or cannot be trusted.
 std::optional<std::string> read_cache_entry(const std::string& name);
+// The same, but returns an error that says why an entry cannot be trusted, and creates no folder.
+Result<std::optional<std::string>> find_cache_entry(const std::string& name);
 void write_cache_entry(const std::string& name, std::string_view content);  // failures are ignored
 
 }  // namespace plimsoll::engine

@@ -121,6 +121,10 @@ struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
 
+  // Runs `rounds` times as many multiply-adds as keep the units busy, on registers, and returns their number of
+  // floating-point operations. `result` receives their sum.
+  double (*multiply_adds)(int64_t rounds, float* result);
+
   int64_t gemm_mr, gemm_nr;
   void (*gemm_block)(const GemmBlock&);
 

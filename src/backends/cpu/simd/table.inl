@@ -10,6 +10,7 @@ namespace {
 #include "backends/cpu/simd/random.inl"
 #include "backends/cpu/simd/pooling.inl"
 #include "backends/cpu/simd/gemm.inl"
+#include "backends/cpu/simd/rate.inl"
 #include "backends/cpu/simd/outer.inl"
 #include "backends/cpu/simd/winograd.inl"
 #include "backends/cpu/simd/few_channels.inl"
@@ -31,6 +32,7 @@ extern const Simd kSimd = {
 #define INSTRUCTION(name) tile_##name,
 #include "backends/cpu/fused/ops.inl"
         },
+    .multiply_adds = multiply_adds,
     .gemm_mr = kMr,
     .gemm_nr = kNr,
     .gemm_block = gemm_block,

@@ -258,6 +258,9 @@ Result<std::unique_ptr<Backend>> make_cuda_backend(const GpuOptions& options) {
   PLIMSOLL_ASSIGN(const Cudnn* dnn, load_cudnn());
   if (const cudnnStatus_t status = dnn->create(&context->dnn); status != CUDNN_STATUS_SUCCESS)
     return fail(cudnn_error(status, "cudnnCreate"));
+  int driver = 0;
+  PLIMSOLL_CUDA(cudaDriverGetVersion(&driver));
+  context->card.driver = fmt::format("CUDA {}.{}, cuDNN {}", driver / 1000, driver % 1000 / 10, dnn->get_version());
   dnn->set_stream(context->dnn, context->stream);
   PLIMSOLL_ASSIGN(const CublasLt* blas, load_cublas_lt());
   if (const cublasStatus_t status = blas->create(&context->blas); status != CUBLAS_STATUS_SUCCESS)

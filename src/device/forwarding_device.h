@@ -3,7 +3,7 @@
 
 #include "device/device.h"
 
-namespace plimsoll::engine::testing {
+namespace plimsoll::engine {
 
 class ForwardingDevice : public Device {
  public:
@@ -27,4 +27,4 @@ class ForwardingDevice : public Device {
   const Device& device_;
 };
 
-}  // namespace plimsoll::engine::testing
+}  // namespace plimsoll::engine
