@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/checked.h"
+#include "levers/split_batch.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
 #include "search/plan_match.h"
@@ -18,8 +19,10 @@ namespace {
 // The data were opened with the forced prefetch setting, so the bytes of prefetched batches are counted.
 Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSettings& forced) {
   const int64_t micro = forced.micro.value_or(request.batch);
-  const LeverSettings settings =
-      cut_into(request, micro).with(kRecompute, forced.recompute).with(kOffload, std::lround(100 * (1 - forced.kept)));
+  const LeverSettings settings = cut_into(request, micro)
+                                     .with(kSplit, forced.split)
+                                     .with(kRecompute, forced.recompute)
+                                     .with(kOffload, std::lround(100 * (1 - forced.kept)));
   PLIMSOLL_ASSIGN(auto made, compile(request, settings));
   if (!made)
     return fail(ErrorCode::kDoesNotFit,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "levers/split_batch.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
 #include "search/recompute_levels.h"
@@ -18,7 +19,8 @@ namespace {
 std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request) {
   std::vector<LeverSettings> list = {{}};
   for (const Lever& lever : *request.levers) {
-    const bool has_a_loop = lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload;
+    const bool has_a_loop =
+        lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload || lever.name == kSplit;
     if (has_a_loop || !lever.is_searched() || lever.stage == LeverStage::kData || request.forbids(lever.name)) continue;
     const size_t before = list.size();
     for (size_t i = 0; i < before; ++i)

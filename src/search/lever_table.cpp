@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "levers/split_batch.h"
 #include "search/half_precision.h"
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
@@ -15,6 +16,12 @@ const LeverTable& lever_table() {
   static const LeverTable table = {
       // Setting: samples per micro-batch.
       {.name = kMicroBatch, .effect = Effect::kRounding, .stage = LeverStage::kProgram, .count = accumulation_steps},
+      // Setting: pieces of the batch inside one phase.
+      {.name = kSplit,
+       .effect = Effect::kRounding,
+       .stage = LeverStage::kJointGraph,
+       .values = kSplitValues,
+       .rewrite = [](Graph graph, const Device&, int64_t pieces) { return split_batch(std::move(graph), pieces); }},
       // Setting: the level (search/recompute_levels.h).
       {.name = kRecompute, .stage = LeverStage::kJointGraph, .values = kRecomputeValues, .rewrite = apply_recompute},
       // Setting: percent of the live set that is offloaded to host memory.

@@ -7,6 +7,7 @@
 #include "backends/cuda/fused/writer.h"
 #include "base/rounding.h"
 #include "ops/predicates.h"
+#include "ops/split.h"
 
 namespace plimsoll::engine::cuda {
 namespace {
@@ -66,8 +67,8 @@ void write_dropout(FusedWriter& w) {
   w.before_row(
       fmt::format("        unsigned {0}[W];\n"
                   "#pragma unroll\n"
-                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k, {4}LL, {5}{7});\n",
-                  words, drawn, rng, first, sample, call, sharing, sizes));
+                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k + {8}LL, {4}LL, {5}{7});\n",
+                  words, drawn, rng, first, sample, call, sharing, sizes, sample * rows_before(w.attrs())));
   w.result(0, fmt::format("unit({}[k]) >= {} ? {} * {} : 0.0f", words, number(rate), x, number(1.0 / (1.0 - rate))));
 }
 
@@ -77,11 +78,12 @@ void write_random(FusedWriter& w, const char* function) {  // rng, first
   const int64_t sample = shape.elements() / shape[0];
   const std::string rng = w.raw_scalar(0), first = w.raw_scalar(1), numbers = w.fresh("n");
   const int drawn = w.width() % 4 == 0 && sample % 4 == 0 ? 4 : 1;
-  w.before_row(
-      fmt::format("        float {0}[W];\n"
-                  "#pragma unroll\n"
-                  "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k, {4}LL, {5}u);\n",
-                  numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function));
+  w.before_row(fmt::format(
+      "        float {0}[W];\n"
+      "#pragma unroll\n"
+      "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k + {7}LL, {4}LL, {5}u);\n",
+      numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function,
+      sample * rows_before(w.attrs())));
   w.result(0, numbers + "[k]");
 }
 
@@ -99,7 +101,7 @@ void write_batch_norm_apply(FusedWriter& w) {  // x, mean, var, gamma?, beta?
 
 void write_batch_norm_input_grad(FusedWriter& w) {  // dy, x, mean, var, dgamma, dbeta, gamma?
   const std::string dy = w.full(0), x = w.full(1), mean = w.vector(2), var = w.vector(3);
-  const std::string rows = number(1.0 / w.rows());
+  const std::string rows = number(1.0 / summed_rows(w.attrs(), w.rows()));
   const std::string mean_dy = w.derived_vector(fmt::format("{} * {}", w.vector(5), rows));
   const std::string slope = w.derived_vector(
       fmt::format("{} / sqrtf({} + {}) * {}", w.vector(4), var, number(w.attrs().real("epsilon")), rows));
