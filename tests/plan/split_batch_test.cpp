@@ -254,6 +254,71 @@ TEST(SplitBatch, EveryOpIsCutAsItsFormSays) {
     EXPECT_TRUE(cut.count(op) == 1) << op << " was not cut in any case";
 }
 
+// The sum of gradients in half precision is kept in f32. What casts it to f32 takes that sum.
+TEST(SplitBatch, AddsGradientsInHalfPrecisionInF32) {
+  const Rewritten split = split_batch(graph_of(R"(graph "train"
+  %x = input bf16[4,6] inputs
+  %w = input f32[6,2] weights persistent
+  %h = cast(%w) {dtype="bf16"} : bf16[6,2] weights
+  %y = matmul(%x, %h) : bf16[4,2] activations
+  %dh = matmul(%x, %y) {transpose_a=true} : bf16[6,2] gradients stage=backward
+  %dw = cast(%dh) {dtype="f32"} : f32[6,2] gradients stage=backward
+  update %w <- %dw
+)"),
+                                      2);
+  EXPECT_EQ(print(split.graph), R"(graph "train"
+  %x = input bf16[4,6] inputs
+  %w = input f32[6,2] weights persistent
+  %x/1 = slice(%x) {axis=0, begin=0, size=2} : bf16[2,6] inputs
+  %h = cast(%w) {dtype="bf16"} : bf16[6,2] weights
+  %y/1 = matmul(%x/1, %h) : bf16[2,2] activations
+  %dh/1 = matmul(%x/1, %y/1) {transpose_a=true} : bf16[6,2] gradients stage=backward
+  %dh/1/wide = cast(%dh/1) {dtype="f32"} : f32[6,2] gradients stage=backward
+  %x/2 = slice(%x) {axis=0, begin=2, size=2} : bf16[2,6] inputs
+  %y/2 = matmul(%x/2, %h) : bf16[2,2] activations
+  %dh/2 = matmul(%x/2, %y/2) {transpose_a=true} : bf16[6,2] gradients stage=backward
+  %dh/2/wide = cast(%dh/2) {dtype="f32"} : f32[6,2] gradients stage=backward
+  %dh/2/sum = add(%dh/1/wide, %dh/2/wide) : f32[6,2] gradients stage=backward
+  update %w <- %dh/2/sum
+)");
+}
+
+// What no sample reaches is made once, or per piece if it consists of rows; results of samples are joined.
+TEST(SplitBatch, SharesWhatNoSampleReachesAndJoinsOutputs) {
+  const Rewritten split = split_batch(graph_of(R"(graph "train"
+  %x = input f32[3,2] inputs
+  %w = input f32[2] weights persistent
+  %rng = input i64[2] inputs persistent
+  %first = input i64[1] inputs persistent
+  %s = square(%w) : f32[2] activations
+  %n = random_normal(%rng, %first) {call=0, dtype="f32", shape=[3,2], stream=0} : f32[3,2] activations
+  %half = affine(%n) {offset=0.0, scale=0.5} : f32[3,2] activations
+  %y = add(%x, %half) : f32[3,2] activations
+  %z = bias_add(%y, %s) : f32[3,2] activations stage=backward
+  output %z
+)"),
+                                      2);
+  EXPECT_EQ(print(split.graph), R"(graph "train"
+  %x = input f32[3,2] inputs
+  %w = input f32[2] weights persistent
+  %rng = input i64[2] inputs persistent
+  %first = input i64[1] inputs persistent
+  %x/1 = slice(%x) {axis=0, begin=0, size=2} : f32[2,2] inputs
+  %n/1 = random_normal(%rng, %first) {call=0, dtype="f32", shape=[2,2], stream=0} : f32[2,2] activations
+  %half/1 = affine(%n/1) {offset=0.0, scale=0.5} : f32[2,2] activations
+  %y/1 = add(%x/1, %half/1) : f32[2,2] activations
+  %s = square(%w) : f32[2] activations
+  %z/1 = bias_add(%y/1, %s) : f32[2,2] activations stage=backward
+  %x/2 = slice(%x) {axis=0, begin=2, size=1} : f32[1,2] inputs
+  %n/2 = random_normal(%rng, %first) {call=0, dtype="f32", rows_before=2, shape=[1,2], stream=0} : f32[1,2] activations
+  %half/2 = affine(%n/2) {offset=0.0, scale=0.5} : f32[1,2] activations
+  %y/2 = add(%x/2, %half/2) : f32[1,2] activations
+  %z/2 = bias_add(%y/2, %s) : f32[1,2] activations stage=backward
+  %z = concat(%z/1, %z/2) {axis=0} : f32[3,2] activations stage=backward
+  output %z
+)");
+}
+
 TEST(SplitBatch, LeavesAGraphThatItCannotCut) {
   for (const char* text : {R"(graph "train"
   %x = input f32[4,6] inputs
