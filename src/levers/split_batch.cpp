@@ -246,8 +246,8 @@ class Splitter {
       return step("reshape", {step("concat", parts_[at(old)], what, {{"axis", int64_t{0}}})}, what, {{"shape", table}});
     };
     const ValueId means = stacked(old_mean, "means"), vars = stacked(old_var, "vars");
-    const ValueId shares =
-        step("broadcast", {step("constant", {}, "shares", share_attrs(type.dtype))}, "shares", {{"shape", table}});
+    if (shares_ == kNone) shares_ = step("constant", {}, "shares", share_attrs(wide(type.dtype)));
+    const ValueId shares = step("broadcast", {shares_}, "shares", {{"shape", table}});
     const auto mean_of = [&](ValueId rows, ValueId old) {
       const ValueId sum = add("reduce_to", {step("multiply", {rows, shares}, "shared")},
                               {{"shape", AttrList(type.shape.dims)}}, old, graph_.value(old).name);
@@ -284,6 +284,7 @@ class Splitter {
   std::vector<Temporary> temporary_;
   std::vector<ValueId> sums_;       // per old value: the sum of the parts so far
   std::vector<ValueId> wide_sums_;  // per old value in half precision: the sum before rounding
+  ValueId shares_ = kNone;          // the share of each piece in the batch
   std::vector<bool> known_;         // per old value: whether the new graph has the whole value
   int segment_ = 0;
   int64_t piece_ = 0;

@@ -50,6 +50,12 @@ void write_relu_grad(FusedWriter& w) {
                                        : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
 }
 
+// What a piece of a batch adds to the index of its elements.
+std::string after_rows_before(const FusedWriter& w, int64_t sample) {
+  const int64_t rows = rows_before(w.attrs());
+  return rows == 0 ? std::string() : fmt::format(" + {}LL", rows * sample);
+}
+
 void write_dropout(FusedWriter& w) {
   const double rate = w.attrs().real("rate");
   const Shape& shape = w.type(0).shape;
@@ -67,8 +73,8 @@ void write_dropout(FusedWriter& w) {
   w.before_row(
       fmt::format("        unsigned {0}[W];\n"
                   "#pragma unroll\n"
-                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k + {8}LL, {4}LL, {5}{7});\n",
-                  words, drawn, rng, first, sample, call, sharing, sizes, sample * rows_before(w.attrs())));
+                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k{8}, {4}LL, {5}{7});\n",
+                  words, drawn, rng, first, sample, call, sharing, sizes, after_rows_before(w, sample)));
   w.result(0, fmt::format("unit({}[k]) >= {} ? {} * {} : 0.0f", words, number(rate), x, number(1.0 / (1.0 - rate))));
 }
 
@@ -78,12 +84,12 @@ void write_random(FusedWriter& w, const char* function) {  // rng, first
   const int64_t sample = shape.elements() / shape[0];
   const std::string rng = w.raw_scalar(0), first = w.raw_scalar(1), numbers = w.fresh("n");
   const int drawn = w.width() % 4 == 0 && sample % 4 == 0 ? 4 : 1;
-  w.before_row(fmt::format(
-      "        float {0}[W];\n"
-      "#pragma unroll\n"
-      "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k + {7}LL, {4}LL, {5}u);\n",
-      numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function,
-      sample * rows_before(w.attrs())));
+  w.before_row(
+      fmt::format("        float {0}[W];\n"
+                  "#pragma unroll\n"
+                  "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k{7}, {4}LL, {5}u);\n",
+                  numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function,
+                  after_rows_before(w, sample)));
   w.result(0, numbers + "[k]");
 }
 
