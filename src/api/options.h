@@ -36,6 +36,7 @@ struct ForcedSettings {
   int recompute = 0;  // percent of the live set that is recomputed instead of kept, or less if that cannot be reached
   double kept = 1;    // share of the live set that stays on the device; the rest is offloaded to host memory
   int prefetch = 0;   // number of batches to prefetch
+  int64_t split = 0;  // pieces of the batch inside one phase (levers/split_batch.h)
 };
 
 inline constexpr const char* kOwnCalibration = "auto";

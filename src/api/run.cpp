@@ -7,6 +7,7 @@
 
 #include "api/calibration.h"
 #include "base/checked.h"
+#include "levers/split_batch.h"
 #include "plan/recompute.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
@@ -19,7 +20,8 @@ namespace {
 // The data were opened with the forced prefetch setting, so the bytes of prefetched batches are counted.
 Result<SearchResult> forced_plan(const SearchRequest& request, const ForcedSettings& forced) {
   const int64_t micro = forced.micro.value_or(request.batch);
-  const LeverSettings settings = cut_into(request, micro).with(kOffload, std::lround(100 * (1 - forced.kept)));
+  const LeverSettings settings =
+      cut_into(request, micro).with(kSplit, forced.split).with(kOffload, std::lround(100 * (1 - forced.kept)));
   std::optional<Plan> made;
   for (int64_t percent = forced.recompute; !made && percent >= 0; --percent) {
     PLIMSOLL_ASSIGN(made, compile(request, settings.with(kRecompute, percent)));

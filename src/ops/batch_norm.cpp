@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "ops/families.h"
+#include "ops/split.h"
 #include "ops/util.h"
 
 namespace plimsoll::engine {
@@ -167,7 +168,8 @@ OpDef input_grad_op() {
   op.infer = [](InTypes in, const Attrs& attrs) -> Result<Types> {
     InferCheck check("batch_norm_input_grad", in, attrs);
     if (!check.optional_flag("scale") || !check.inputs(6 + attrs.flag("scale")) || !check.mixed_floats() ||
-        !check_x(check, in, 1) || !check.same_shape(0, 1) || !check_vectors(check, in, 2, 1) || !check.real("epsilon"))
+        !check_x(check, in, 1) || !check.same_shape(0, 1) || !check_vectors(check, in, 2, 1) ||
+        !check.real("epsilon") || (attrs.has(kSummedRows) && !check.integer(kSummedRows, 1)))
       return check.failed();
     return check.outputs({in[1]});
   };
@@ -181,7 +183,7 @@ OpDef input_grad_op() {
       r[static_cast<size_t>(c)] = rstd(var, c, call.attrs.real("epsilon"));
       factor[static_cast<size_t>(c)] = r[static_cast<size_t>(c)] * (gamma ? gamma[c] : 1.0);
     }
-    const auto n = static_cast<double>(rows);
+    const double n = summed_rows(call.attrs, static_cast<double>(rows));
     map_channels(out(call), rows, channels,
                  [&, dy = in(call, 0), x = in(call, 1), s = r.data(), f = factor.data()](int64_t i, int64_t c) {
                    const double xhat = (x[i] - mean[c]) * s[c];
@@ -196,7 +198,8 @@ OpDef input_grad_op() {
                {{"epsilon", 1e-3}, {"scale", true}},
                fill,
                {}},
-              {"bare", bare, {{"epsilon", 1e-3}}, {fill.begin(), fill.begin() + 6}, {}}};
+              {"bare", bare, {{"epsilon", 1e-3}}, {fill.begin(), fill.begin() + 6}, {}},
+              {"piece", bare, {{"epsilon", 1e-3}, {kSummedRows, int64_t{10}}}, {fill.begin(), fill.begin() + 6}, {}}};
   return op;
 }
 

@@ -5,6 +5,7 @@
 #include "base/philox.h"
 #include "ops/families.h"
 #include "ops/predicates.h"
+#include "ops/split.h"
 #include "ops/util.h"
 
 namespace plimsoll::engine {
@@ -15,7 +16,7 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
   if (!check.inputs(3) || !check.floats({0}) || !check.require(in[0].shape.rank() >= 1, "x needs a batch dimension") ||
       !check.require(in[1] == i64({2}), "rng must be i64[2]") ||
       !check.require(in[2] == i64({1}), "first must be i64[1]") || !check.real("rate") || !check.integer("call", 0) ||
-      !check.optional_flag("shared"))
+      (attrs.has(kRowsBefore) && !check.integer(kRowsBefore, 0)) || !check.optional_flag("shared"))
     return check.failed();
   if (attrs.has("noise_inner") || attrs.has("noise_size")) {
     if (!check.integer("noise_inner", 1) || !check.integer("noise_size", 1)) return check.failed();
@@ -33,7 +34,7 @@ Result<Types> infer(InTypes in, const Attrs& attrs) {
 void reference(const ReferenceCall& call) {
   const Shape& shape = call.inputs[0].type.shape;
   const int64_t sample = shape.elements() / shape[0];
-  const int64_t *rng = call.inputs[1].as<int64_t>(), first = *call.inputs[2].as<int64_t>();
+  const int64_t *rng = call.inputs[1].as<int64_t>(), first = *call.inputs[2].as<int64_t>() + rows_before(call.attrs);
   // The bound is compared in float32 on every backend, so that all backends draw the same mask.
   const auto rate = static_cast<float>(call.attrs.real("rate"));
   const double kept = 1 / (1 - call.attrs.real("rate"));
@@ -70,6 +71,9 @@ std::vector<OpDef> dropout_ops() {
               {"some", {f32({2, 3, 3, 5}), i64({2}), i64({1})}, attrs(0.2, 3), fill, {0}},
               {"most", {f32({1, 17}), i64({2}), i64({1})}, attrs(0.9, 1), fill, {0}},
               {"none", {f32({3, 5}), i64({2}), i64({1})}, attrs(0.0, 2), fill, {0}}};
+  Attrs piece = attrs(0.5, 0);
+  piece.set(kRowsBefore, int64_t{5});
+  op.cases.push_back({"piece", {f32({4, 33}), i64({2}), i64({1})}, piece, fill, {0}});
   const auto noise = [&](int64_t inner, int64_t size, bool shared) {
     Attrs all = attrs(0.4, 5);
     all.set("noise_inner", inner);
@@ -81,6 +85,9 @@ std::vector<OpDef> dropout_ops() {
   op.cases.push_back({"channels", image, noise(1, 10, false), fill, {0}});
   op.cases.push_back({"channels_first", image, noise(40, 3, false), fill, {0}});
   op.cases.push_back({"samples", image, noise(120, 1, false), fill, {0}});
+  Attrs piece_of_channels = noise(1, 10, false);
+  piece_of_channels.set(kRowsBefore, int64_t{7});
+  op.cases.push_back({"piece_of_channels", image, piece_of_channels, fill, {0}});
   op.cases.push_back({"shared", image, noise(10, 12, true), fill, {0}});
   op.cases.push_back({"shared_whole", image, noise(1, 120, true), fill, {0}});
   op.cases.push_back({"wide_channels", {f32({2, 3, 1500}), i64({2}), i64({1})}, noise(1, 1500, false), fill, {0}});

@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "ops/families.h"
 #include "ops/predicates.h"
+#include "ops/split.h"
 #include "ops/util.h"
 
 namespace plimsoll::engine {
@@ -19,7 +20,8 @@ Result<Types> infer(const std::string& name, InTypes in, const Attrs& attrs) {
   InferCheck check(name, in, attrs);
   if (!check.inputs(2) || !check.require(in[0] == i64({2}), "rng must be i64[2]") ||
       !check.require(in[1] == i64({1}), "first must be i64[1]") || !check.has("shape", "list") ||
-      !check.has("dtype", "text") || !check.integer("call", 0) || !check.integer("stream", 0))
+      !check.has("dtype", "text") || !check.integer("call", 0) || !check.integer("stream", 0) ||
+      (attrs.has(kRowsBefore) && !check.integer(kRowsBefore, 0)))
     return check.failed();
   PLIMSOLL_ASSIGN(Shape shape, checked_shape(attrs.list("shape"), name));
   const auto dtype = dtype_from_name(attrs.text("dtype"));
@@ -53,7 +55,7 @@ OpDef make(const std::string& name, double (*value)(const Philox::Words&, size_t
   op.reference = [value](const ReferenceCall& call) {
     const Shape& shape = call.outputs[0].type.shape;
     const int64_t sample = shape.elements() / shape[0];
-    const int64_t *rng = call.inputs[0].as<int64_t>(), first = *call.inputs[1].as<int64_t>();
+    const int64_t *rng = call.inputs[0].as<int64_t>(), first = *call.inputs[1].as<int64_t>() + rows_before(call.attrs);
     const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };
     for_each(shape[0], sample * 16, [&](int64_t n) {
       for (int64_t e = 0; e < sample; ++e) {
@@ -67,9 +69,12 @@ OpDef make(const std::string& name, double (*value)(const Philox::Words&, size_t
     return Attrs{{"shape", std::move(shape)}, {"dtype", std::string("f32")}, {"call", call}, {"stream", stream}};
   };
   const std::vector<std::string> fill = {"step:20260101,7", "step:64,0"};
+  Attrs piece = attrs({4, 33}, 0, 0);
+  piece.set(kRowsBefore, int64_t{5});
   op.cases = {{"rows", {i64({2}), i64({1})}, attrs({4, 33}, 0, 0), fill, {}},
               {"image", {i64({2}), i64({1})}, attrs({2, 3, 3, 5}, 3, 1), fill, {}},
               {"many", {i64({2}), i64({1})}, attrs({3, 700}, 2, 0), fill, {}},
+              {"piece", {i64({2}), i64({1})}, piece, fill, {}},
               {"scalars", {i64({2}), i64({1})}, attrs({5}, 1, 2), fill, {}}};
   return op;
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "levers/split_batch.h"
 #include "plan/recompute.h"
 #include "search/compile.h"
 #include "search/micro_batch.h"
@@ -18,7 +19,8 @@ namespace {
 std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request) {
   std::vector<LeverSettings> list = {{}};
   for (const Lever& lever : *request.levers) {
-    const bool has_a_loop = lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload;
+    const bool has_a_loop =
+        lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload || lever.name == kSplit;
     if (has_a_loop || !lever.is_searched() || lever.stage == LeverStage::kData || request.forbids(lever.name)) continue;
     const size_t before = list.size();
     for (size_t i = 0; i < before; ++i)
@@ -35,8 +37,8 @@ struct OffloadTrial {
 
 class Enumeration {
  public:
-  Enumeration(const SearchRequest& request, const LeverSettings& others, bool find_least, Selection& selection)
-      : request_(request), others_(others), find_least_(find_least), selection_(selection) {}
+  Enumeration(const SearchRequest& request, LeverSettings others, bool find_least, Selection& selection)
+      : request_(request), others_(std::move(others)), find_least_(find_least), selection_(selection) {}
 
   Status run() {
     std::vector<int64_t> list = micro_batches(request_, Cuts::kFourfold);
@@ -47,10 +49,49 @@ class Enumeration {
       PLIMSOLL_TRY(try_micro_batch(list[i], compiler));
     }
     for (const OffloadTrial& trial : trials_) PLIMSOLL_TRY(try_offload(trial));
-    return {};
+    return try_pieces();
   }
 
  private:
+  // Tries the batch in pieces inside one phase, where normalisation forbids micro-batches. Pieces multiply the nodes,
+  // so planning takes long, and only together with recompute do they save much. So they are tried only where a plan
+  // that fits takes a tenth longer than the whole batch, and they count only if they take as long themselves: then a
+  // larger budget is never slower.
+  Status try_pieces() {
+    if (!may_cut_into_pieces()) return {};
+    const double whole_seconds = whole_seconds_, least = kWorthPieces * whole_seconds;
+    const int64_t nodes = whole_nodes_;
+    for (const int64_t pieces : kSplitValues) {
+      if (pieces > request_.batch || nodes * pieces > kMostNodesInPieces) break;
+      if (!selection_.found() || !selection_.may_select(least)) break;
+      if (request_.device->planning_bound(nodes * pieces) > request_.budget) break;
+      others_.set(kSplit, pieces);
+      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, request_.piece(), others_)));
+      if (compiler.nodes() <= nodes) break;  // the graph cannot be cut
+      least_selectable_ = least;
+      PLIMSOLL_TRY(try_micro_batch(request_.piece(), compiler));
+    }
+    others_.set(kSplit, 0);
+    least_selectable_ = 0;
+    return {};
+  }
+
+  bool may_cut_into_pieces() const {
+    return request_.batch > 1 && request_.accumulation_steps == 1 && request_.model->couples_samples() &&
+           !request_.per_micro_batch_norm && !request_.forbids(kSplit) && !request_.forbids(kRecompute);
+  }
+
+  static constexpr double kWorthPieces = 1.1;
+  static constexpr int64_t kMostNodesInPieces = 6000;
+
+  // A plan can be selected only if its kernels take at least least_selectable_.
+  void consider(Plan plan, double least_seconds = 0) {
+    if (plan.compute_seconds >= least_selectable_)
+      selection_.consider(std::move(plan), true, least_seconds);
+    else
+      selection_.record(plan, least_seconds);
+  }
+
   // Each size of micro-batches is lowered once, so fewer are tried for large graphs.
   static Cuts cuts_for(int64_t nodes) {
     return nodes < 1500 ? Cuts::kFine : nodes < 3000 ? Cuts::kTwofold : Cuts::kFourfold;
@@ -71,10 +112,14 @@ class Enumeration {
     const LeverSettings settings = cut_into(request_, micro, others_);
     PLIMSOLL_ASSIGN(std::optional<Plan> whole, compiler.compile(settings, false));
     const double seconds = whole->compute_seconds;
+    if (micro == request_.piece() && least_selectable_ == 0) {
+      whole_seconds_ = seconds;
+      whole_nodes_ = compiler.nodes();
+    }
     const Bytes peak = whole->peak_bytes();
-    selection_.consider(std::move(*whole), true);
+    consider(std::move(*whole));
     add_trial(micro, settings, seconds, peak);
-    const bool seeks_least = find_least_ && at_an_end(micro);
+    const bool seeks_least = find_least_ && at_an_end(micro) && least_selectable_ == 0;
     const bool recomputes = request_.batch > 0 && !request_.forbids(kRecompute);
     if (!recomputes || (!seeks_least && !selection_.may_select(compiler.least_seconds()))) return {};
 
@@ -107,7 +152,7 @@ class Enumeration {
     PLIMSOLL_ASSIGN(std::optional<Plan> plan, compiler.compile(settings.with(kRecompute, percent), false));
     if (!plan) return {};
     const double least = compiler.least_seconds_for(*plan);
-    selection_.consider(std::move(*plan), true, least);
+    consider(std::move(*plan), least);
     return {};
   }
 
@@ -142,10 +187,12 @@ class Enumeration {
   }
 
   const SearchRequest& request_;
-  const LeverSettings& others_;
+  LeverSettings others_;
   const bool find_least_;
   Selection& selection_;
   int64_t smallest_ = 0;  // the smallest micro-batch
+  double whole_seconds_ = 0, least_selectable_ = 0;
+  int64_t whole_nodes_ = 0;
   std::vector<OffloadTrial> trials_;
 };
 

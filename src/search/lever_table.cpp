@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "levers/split_batch.h"
 #include "plan/recompute.h"
 #include "search/half_precision.h"
 #include "search/micro_batch.h"
@@ -15,6 +16,12 @@ const LeverTable& lever_table() {
   static const LeverTable table = {
       // Setting: samples per micro-batch.
       {.name = kMicroBatch, .effect = Effect::kRounding, .stage = LeverStage::kProgram, .count = accumulation_steps},
+      // Setting: pieces of the batch inside one phase.
+      {.name = kSplit,
+       .effect = Effect::kRounding,
+       .stage = LeverStage::kJointGraph,
+       .values = kSplitValues,
+       .rewrite = [](Graph graph, const Device&, int64_t pieces) { return split_batch(std::move(graph), pieces); }},
       // Setting: percent of the live set that is recomputed instead of kept.
       {.name = kRecompute,
        .stage = LeverStage::kOrderedGraph,

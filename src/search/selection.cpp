@@ -22,12 +22,16 @@ Bytes least_bytes_of(const SearchRequest& request, const Plan& plan) {
 
 }  // namespace
 
-void Selection::consider(Plan plan, bool selectable, double least_seconds) {
-  if (request_.host_budget > 0 && plan.bytes_in(Space::kHost) > request_.host_budget) return;
+void Selection::record(const Plan& plan, double least_seconds) {
   result_.candidates.push_back({plan.settings, plan.bytes_in(Space::kHost), plan.arena_bytes, plan.peak_bytes(),
                                 plan.compute_seconds, least_seconds});
+}
+
+void Selection::consider(Plan plan, bool selectable, double least_seconds) {
+  if (request_.host_budget > 0 && plan.bytes_in(Space::kHost) > request_.host_budget) return;
+  record(plan, least_seconds);
   const Bytes least = least_bytes_of(request_, plan);
-  least_ = result_.candidates.size() == 1 ? least : std::min(least_, least);
+  least_ = least_ == 0 ? least : std::min(least_, least);
   const bool wins = selectable && fits(plan) && (!found_ || is_better(plan, *held_));
   const bool smallest = !found_ && (!held_ || plan.peak_bytes() < held_->peak_bytes());
   if (!wins && !smallest) return;

@@ -14,6 +14,9 @@ class Selection {
   // Adds a candidate. A candidate that is not selectable counts only for least().
   void consider(Plan plan, bool selectable, double least_seconds = 0);
 
+  // Adds a candidate that counts for nothing but the prices of levers.
+  void record(const Plan& plan, double least_seconds = 0);
+
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
   bool found() const { return found_; }  // whether a candidate fits
   // Returns whether a plan that takes at least `seconds` could still be selected.

@@ -16,10 +16,10 @@ constexpr double kFlopsPerSecond = 2e9;  // a rough figure: these estimates are 
 // temporary buffers on the heap.
 constexpr Bytes kProgram = 40 * kMiB, kNode = 24 * kKiB;
 
-// Refuses floating-point values that are not f64. Casts are exempt because they bring in data of other types; fills and
-// copies are exempt because they handle any type.
+// Refuses floating-point values that are not f64. Casts are exempt because they bring in data of other types; fills,
+// slices and copies are exempt because they handle any type.
 Status check_types(const Graph& graph, const Node& node) {
-  if (node.op == "cast" || node.op == "fill" || node.op.starts_with("to_")) return {};
+  if (node.op == "cast" || node.op == "fill" || node.op == "slice" || node.op.starts_with("to_")) return {};
   for (const auto* list : {&node.inputs, &node.outputs})
     for (ValueId id : *list) {
       const Value& v = graph.value(id);

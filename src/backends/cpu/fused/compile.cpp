@@ -10,6 +10,7 @@
 #include "backends/cpu/fused/compiler.h"
 #include "backends/cpu/fused/tile_view.h"
 #include "ops/predicates.h"
+#include "ops/split.h"
 
 namespace plimsoll::engine::cpu {
 
@@ -220,9 +221,10 @@ void compile_gelu_grad(Compiler& c) {
   c.emit(op, {c.full(0), c.full(1)}, {c.result()}, 4 * kExpWork);
 }
 
-void set_counters(Instruction& instruction, const Shape& shape, int64_t call) {
+void set_counters(Instruction& instruction, const Shape& shape, const Attrs& attrs, int64_t call) {
   instruction.i[0] = shape.rank() == 0 ? 1 : shape.elements() / shape[0];
   instruction.i[1] = call;
+  instruction.i[5] = rows_before(attrs);
 }
 void compile_dropout(Compiler& c) {
   const bool shares = c.attrs().has("noise_size") || c.attrs().flag("shared");
@@ -231,7 +233,7 @@ void compile_dropout(Compiler& c) {
   const double rate = c.attrs().real("rate");
   instruction.f[0] = static_cast<float>(rate);
   instruction.f[1] = static_cast<float>(1.0 / (1.0 - rate));
-  set_counters(instruction, c.type(0).shape, c.attrs().integer("call"));
+  set_counters(instruction, c.type(0).shape, c.attrs(), c.attrs().integer("call"));
   const DropoutNoise noise(c.attrs(), instruction.i[0]);
   instruction.i[2] = noise.inner;
   instruction.i[3] = noise.size;
@@ -239,7 +241,7 @@ void compile_dropout(Compiler& c) {
 }
 void compile_random(Compiler& c, TileOp op, double work) {  // rng, first
   auto& instruction = c.emit(op, {c.whole(0), c.whole(1)}, {c.result()}, work);
-  set_counters(instruction, Shape(c.attrs().list("shape")), random_call(c.attrs()));
+  set_counters(instruction, Shape(c.attrs().list("shape")), c.attrs(), random_call(c.attrs()));
 }
 
 using CompileFunction = void (*)(Compiler&);

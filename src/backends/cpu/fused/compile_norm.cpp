@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "backends/cpu/fused/compiler.h"
+#include "ops/split.h"
 
 namespace plimsoll::engine::cpu {
 namespace {
@@ -36,7 +37,7 @@ void compile_batch_norm_input_grad(Compiler& c) {  // dy, x, mean, var, dgamma, 
   const Operand dy = c.full(0), x = c.full(1), mean = c.copied_vector(2);
   const int var = c.raw(3), dgamma = c.raw(4), dbeta = c.raw(5);
   const int64_t n = c.channels();
-  const double rows = c.rows(), epsilon = c.attrs().real("epsilon");
+  const double rows = summed_rows(c.attrs(), c.rows()), epsilon = c.attrs().real("epsilon");
   const Operand mean_dy = c.vector([=](Inputs inputs, float* v) {
     for (int64_t i = 0; i < n; ++i) v[i] = static_cast<float>(static_cast<double>(floats(inputs, dbeta)[i]) / rows);
   });

@@ -37,7 +37,7 @@ struct Instruction {
   TileOp op;
   std::vector<Operand> in, out;
   float f[4] = {};
-  int64_t i[5] = {};
+  int64_t i[6] = {};
   std::shared_ptr<const TileView> view = nullptr;  // of a broadcast; i[0] is its address
 };
 

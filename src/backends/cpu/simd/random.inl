@@ -36,11 +36,11 @@ inline void draw_many(uint64_t key, uint32_t group, uint32_t sample, uint32_t ca
 }
 
 // Draws the words of a tile's elements. Calls use(words, skip, done, count): words[skip + k] belongs to element done +
-// k of the tile, for k < count. i: elements per sample, call.
+// k of the tile, for k < count. i: elements per sample, call; 5: rows before the first.
 template <typename Use>
 inline void each_draw(const TileCall& c, const void* rng_at, const void* first_at, Use use) {
   const auto* rng = static_cast<const int64_t*>(rng_at);
-  const int64_t first_sample = *static_cast<const int64_t*>(first_at);
+  const int64_t first_sample = *static_cast<const int64_t*>(first_at) + c.i[5];
   const int64_t per_sample = c.i[0];
   uint32_t words[4 * kDraws];
   for (int64_t done = 0; done < c.n;) {
@@ -77,7 +77,7 @@ void tile_dropout(const TileCall& c) {
 void tile_dropout_shared(const TileCall& c) {
   const auto* x = static_cast<const float*>(c.in[0]);
   const auto* rng = static_cast<const int64_t*>(c.in[1]);
-  const int64_t first_sample = *static_cast<const int64_t*>(c.in[2]);
+  const int64_t first_sample = *static_cast<const int64_t*>(c.in[2]) + c.i[5];
   auto* y = static_cast<float*>(c.out[0]);
   const float rate = c.f[0], factor = c.f[1];
   const int64_t per_sample = c.i[0], inner = c.i[2], size = c.i[3];

@@ -7,6 +7,7 @@
 #include "backends/cuda/fused/writer.h"
 #include "base/rounding.h"
 #include "ops/predicates.h"
+#include "ops/split.h"
 
 namespace plimsoll::engine::cuda {
 namespace {
@@ -49,6 +50,12 @@ void write_relu_grad(FusedWriter& w) {
                                        : fmt::format("relu_grad({}, {}, {})", dy, v, relu_numbers(w.attrs())));
 }
 
+// What a piece of a batch adds to the index of its elements.
+std::string after_rows_before(const FusedWriter& w, int64_t sample) {
+  const int64_t rows = rows_before(w.attrs());
+  return rows == 0 ? std::string() : fmt::format(" + {}LL", rows * sample);
+}
+
 void write_dropout(FusedWriter& w) {
   const double rate = w.attrs().real("rate");
   const Shape& shape = w.type(0).shape;
@@ -66,8 +73,8 @@ void write_dropout(FusedWriter& w) {
   w.before_row(
       fmt::format("        unsigned {0}[W];\n"
                   "#pragma unroll\n"
-                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k, {4}LL, {5}{7});\n",
-                  words, drawn, rng, first, sample, call, sharing, sizes));
+                  "        for (int k = 0; k < W; k += {1}) {6}({0} + k, {2}, {3}, at + k{8}, {4}LL, {5}{7});\n",
+                  words, drawn, rng, first, sample, call, sharing, sizes, after_rows_before(w, sample)));
   w.result(0, fmt::format("unit({}[k]) >= {} ? {} * {} : 0.0f", words, number(rate), x, number(1.0 / (1.0 - rate))));
 }
 
@@ -80,8 +87,9 @@ void write_random(FusedWriter& w, const char* function) {  // rng, first
   w.before_row(
       fmt::format("        float {0}[W];\n"
                   "#pragma unroll\n"
-                  "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k, {4}LL, {5}u);\n",
-                  numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function));
+                  "        for (int k = 0; k < W; k += {1}) {6}<{1}>({0} + k, {2}, {3}, at + k{7}, {4}LL, {5}u);\n",
+                  numbers, drawn, rng, first, sample, static_cast<uint32_t>(random_call(w.attrs())), function,
+                  after_rows_before(w, sample)));
   w.result(0, numbers + "[k]");
 }
 
@@ -99,7 +107,7 @@ void write_batch_norm_apply(FusedWriter& w) {  // x, mean, var, gamma?, beta?
 
 void write_batch_norm_input_grad(FusedWriter& w) {  // dy, x, mean, var, dgamma, dbeta, gamma?
   const std::string dy = w.full(0), x = w.full(1), mean = w.vector(2), var = w.vector(3);
-  const std::string rows = number(1.0 / w.rows());
+  const std::string rows = number(1.0 / summed_rows(w.attrs(), w.rows()));
   const std::string mean_dy = w.derived_vector(fmt::format("{} * {}", w.vector(5), rows));
   const std::string slope = w.derived_vector(
       fmt::format("{} / sqrtf({} + {}) * {}", w.vector(4), var, number(w.attrs().real("epsilon")), rows));

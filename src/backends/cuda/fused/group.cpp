@@ -2,6 +2,7 @@
 // computed value.
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "backends/cuda/fused/writer.h"
 
@@ -13,16 +14,28 @@ struct PartNodes {
   std::vector<ValueId> inputs, outputs;
 };
 
+// Nodes that read each other's results are in one part, also through a node that joins two of them.
 std::vector<PartNodes> parts_of(const Graph& body) {
+  std::vector<size_t> joined(body.nodes.size());  // per node: an earlier node of its part, or itself
+  std::iota(joined.begin(), joined.end(), size_t{0});
+  const auto first_of = [&](size_t node) {
+    while (joined[node] != node) node = joined[node];
+    return node;
+  };
+  for (size_t n = 0; n < body.nodes.size(); ++n)
+    for (const ValueId id : body.nodes[n].inputs) {
+      if (body.value(id).producer == kNone) continue;
+      const size_t a = first_of(n), b = first_of(static_cast<size_t>(body.value(id).producer));
+      joined[std::max(a, b)] = std::min(a, b);
+    }
   std::vector<PartNodes> parts;
+  std::map<size_t, size_t> part_of;  // the first node of a part -> the part
   std::map<ValueId, size_t> made_in;
-  for (const Node& node : body.nodes) {
-    size_t part = parts.size();
-    for (ValueId id : node.inputs)
-      if (const auto found = made_in.find(id); found != made_in.end()) part = found->second;
-    if (part == parts.size()) parts.emplace_back();
-    parts[part].nodes.push_back(node);
-    for (ValueId id : node.outputs) made_in[id] = part;
+  for (size_t n = 0; n < body.nodes.size(); ++n) {
+    const auto [found, added] = part_of.emplace(first_of(n), parts.size());
+    if (added) parts.emplace_back();
+    parts[found->second].nodes.push_back(body.nodes[n]);
+    for (ValueId id : body.nodes[n].outputs) made_in[id] = found->second;
   }
   for (PartNodes& part : parts)
     for (const Node& node : part.nodes)
