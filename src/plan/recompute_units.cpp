@@ -92,27 +92,29 @@ class UnitFinder {
                        [&](const auto& pair) { return root(node.inputs[pair.first]) == id; });
   }
 
-  // Sets used_until. Readers come after producers, so they are known first.
+  // Sets used_until. Readers come after producers, so they are known first. A node whose values are all dropped right
+  // behind it runs only before their next readers: it is postponed, and so are its uses.
   void find_uses_in_any_case() {
-    std::vector<bool> may_vanish(graph_.nodes.size(), false);
+    std::vector<int> postponed(graph_.nodes.size(), 0);
     const auto set_until = [&](ValueId id) {
-      bool vanishes = false;
+      int latest = 0;
       const auto [begin, end] = result_.of_value[static_cast<size_t>(id)];
       for (int u = begin; u < end; ++u) {
         RecomputeUnit& unit = result_.units[static_cast<size_t>(u)];
         unit.used_until = kNone;
         for (const int use : uses_[static_cast<size_t>(id)])
-          if (use <= unit.after && use != graph_.value(id).producer && !may_vanish[static_cast<size_t>(use)])
+          if (use <= unit.after && use != graph_.value(id).producer &&
+              postponed[static_cast<size_t>(use)] < unit.before)
             unit.used_until = may_overwrite(use, id) ? use - 1 : use;
-        vanishes = vanishes || (unit.droppable && unit.used_until == kNone);
+        if (unit.droppable && unit.used_until == kNone) latest = std::max(latest, unit.before);
       }
-      return vanishes;
+      return latest;
     };
     for (size_t n = graph_.nodes.size(); n-- > 0;) {
       const Node& node = graph_.nodes[n];
-      bool all = !is_view(node) && node.stage == Stage::kForward;
-      for (const ValueId id : node.outputs) all = set_until(id) && all;
-      may_vanish[n] = all;
+      int earliest = is_view(node) || node.stage != Stage::kForward ? 0 : RecomputeUnit::kBehind;
+      for (const ValueId id : node.outputs) earliest = std::min(earliest, set_until(id));
+      postponed[n] = earliest;
     }
     for (const ValueId id : graph_.inputs) set_until(id);
   }

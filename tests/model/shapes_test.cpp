@@ -106,15 +106,19 @@ TEST(Shapes, WeightsOfASublayerHaveItsNameAndItsPathInTheFile) {
   EXPECT_EQ(model->outputs()[0].sample, (Shape{6, 8}));
 }
 
-TEST(Shapes, StepsOfATimeDistributedLayerMustBeIndependent) {
-  for (const Json& inner : {layer_json("Dropout", "inner", {{"rate", 0.5}}), layer_json("BatchNormalization", "inner"),
-                            layer_json("NoSuchLayer", "inner")}) {
-    const auto model = Model::create(
+TEST(Shapes, ATimeDistributedLayerMayBeRandomOrCoupleSamplesButMustBeKnown) {
+  const auto around = [](const Json& inner) {
+    return Model::create(
         describe(sequential_json({nullptr, 6, 4}, {layer_json("TimeDistributed", "td", {{"layer", inner}})})),
         untrained());
-    ASSERT_FALSE(model);
-    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported) << text_of(model.error());
-  }
+  };
+  EXPECT_TRUE(around(layer_json("Dropout", "inner", {{"rate", 0.5}})));
+  const auto normalised = around(layer_json("BatchNormalization", "inner"));
+  ASSERT_TRUE(normalised) << text_of(normalised.error());
+  EXPECT_TRUE(normalised->couples_samples());
+  const auto unknown = around(layer_json("NoSuchLayer", "inner"));
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ErrorCode::kUnsupported) << text_of(unknown.error());
 }
 
 TEST(Shapes, AnImageOfOneDimensionIsOneOfHeightOneToTheOps) {
