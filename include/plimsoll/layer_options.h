@@ -300,6 +300,14 @@ struct UpSampling2DOptions {
   std::string dtype = {};                 ///< A dtype policy, "mixed_float16"; "": "float32".
 };
 
+/// Arguments of SpectralNormalization().
+struct SpectralNormalizationOptions {
+  int64_t power_iterations = 1;  ///< Steps of power iteration per call in training.
+  std::string name = {};         ///< The layer's name; "": chosen by the model.
+  bool trainable = true;         ///< False: the layer's weights stay as they are.
+  std::string dtype = {};        ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
 /// Arguments of Concatenate().
 struct ConcatenateOptions {
   int64_t axis = -1;       ///< The axis along which the inputs are joined, counted with the batch.

@@ -144,6 +144,9 @@ Layer Concatenate(const ConcatenateOptions& options = {});  ///< The inputs one 
 /// share.
 Layer TimeDistributed(const Layer& layer, const LayerOptions& options = {});
 
+/// Divides the kernel of `layer` by its largest singular value, which power iteration estimates during training.
+Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options = {});
+
 /// Any layer class of Keras, with its configuration as JSON in the form that get_config() returns. "name", "trainable"
 /// and "dtype" in the JSON are used if `options` does not set them.
 Layer Custom(const std::string& class_name, const std::string& config_json = "{}", const LayerOptions& options = {});

@@ -24,16 +24,27 @@ json wrapped_json(const DescribedLayer& inner) {
   return object ? std::move(*object) : engine::broken_json(fmt::format("has an error: {}", object.error().what));
 }
 
+// Returns the layer that wraps `layer`; `config` has what only this wrapper has.
+template <typename Options>
+Layer wrapper(const char* class_name, const Layer& layer, const Options& options, json config) {
+  const DescribedLayer& inner = *Access::layer(layer);
+  config["layer"] = wrapped_json(inner);
+  config["trainable"] = options.trainable;
+  config["dtype"] = engine::policy_json(options.dtype);
+  DescribedLayer made{class_name, std::move(config), options.name};
+  made.depth = inner.depth + 1;
+  return Access::layer(std::move(made));
+}
+
 }  // namespace
 
 Layer TimeDistributed(const Layer& layer, const LayerOptions& options) {
-  const DescribedLayer& inner = *Access::layer(layer);
-  json config = engine::json_object({{"layer", wrapped_json(inner)},
-                                     {"trainable", options.trainable},
-                                     {"dtype", engine::policy_json(options.dtype)}});
-  DescribedLayer made{"TimeDistributed", std::move(config), options.name};
-  made.depth = inner.depth + 1;
-  return Access::layer(std::move(made));
+  return wrapper("TimeDistributed", layer, options, engine::json_object({}));
+}
+
+Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options) {
+  return wrapper("SpectralNormalization", layer, options,
+                 engine::json_object({{"power_iterations", options.power_iterations}}));
 }
 
 Layer Custom(const std::string& class_name, const std::string& config_json, const LayerOptions& options) {
