@@ -14,7 +14,7 @@ namespace {
 class Rewriter {
  public:
   Rewriter(const LoweredGraph& from, const RecomputeUnits& units, const RecomputeChoice& choice, const Device& device)
-      : from_(from), graph_(from.graph), units_(units), device_(device), rewrite_(from.graph), views_(from.graph) {
+      : from_(from), graph_(from.graph), device_(device), rewrite_(from.graph), views_(from.graph) {
     std::vector<std::vector<const RecomputeUnit*>> again(graph_.nodes.size()), inside(graph_.nodes.size());
     for (size_t u = 0; u < units.units.size(); ++u) {
       const RecomputeUnit& unit = units.units[u];
@@ -80,7 +80,6 @@ class Rewriter {
 
   const LoweredGraph& from_;
   const Graph& graph_;
-  const RecomputeUnits& units_;
   const Device& device_;
   Rewrite rewrite_;
   ViewsOf views_;

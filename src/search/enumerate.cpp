@@ -62,9 +62,10 @@ class Enumeration {
     const double whole_seconds = whole_seconds_, least = kWorthPieces * whole_seconds;
     const int64_t nodes = whole_nodes_;
     for (const int64_t pieces : kSplitValues) {
-      if (pieces > request_.batch || nodes * pieces > kMostNodesInPieces) break;
+      const int64_t nodes_in_pieces = nodes * (pieces + 1);  // one more for merging what the pieces sum
+      if (pieces > request_.batch || nodes_in_pieces > kMostNodesInPieces) break;
       if (!selection_.found() || !selection_.may_select(least)) break;
-      if (request_.device->planning_bound(nodes * pieces) > request_.budget) break;
+      if (request_.device->planning_bound(nodes_in_pieces) > request_.budget) break;
       others_.set(kSplit, pieces);
       PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, request_.piece(), others_)));
       if (compiler.nodes() <= nodes) break;  // the graph cannot be cut
@@ -96,8 +97,8 @@ class Enumeration {
   static Cuts cuts_for(int64_t nodes) {
     return nodes < 1500 ? Cuts::kFine : nodes < 3000 ? Cuts::kTwofold : Cuts::kFourfold;
   }
-  static constexpr double kMuchRecompute =
-      1.1;  // offload is also tried beside recompute that costs a tenth of the step
+  // Offload is also tried beside recompute that costs a tenth of the step.
+  static constexpr double kMuchRecompute = 1.1;
 
   // The smallest plan is sought at the whole batch and at the smallest micro-batch, and offload is tried only there: in
   // between, smaller micro-batches save the same bytes in less time.
