@@ -32,8 +32,8 @@ struct RecomputeUnit {
   std::vector<int> readers;      // if fused: the readers
   int gone_until = 0;            // if fused: the first node behind the wait at which the value's place is in use anyway
 
-  // For the bound. A node whose values are all dropped before anybody reads them does not run in the forward pass at
-  // all, so it uses nothing there: the last node before the wait that uses the value in any case, or kNone.
+  // For the bound: the last node that uses the value before the wait in any case, or kNone. A node whose values are all
+  // dropped right behind it runs only before their next readers, so it may use its inputs later than in this order.
   int used_until = 0;
 
   bool is_behind() const { return before == kBehind; }
