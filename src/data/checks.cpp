@@ -78,6 +78,12 @@ std::optional<int64_t> first_bad_floating_label(DType dtype, const void* data, i
   return std::nullopt;
 }
 
+std::optional<int64_t> first_bad_floating_id(DType dtype, const void* data, int64_t count, int64_t rows) {
+  for (int64_t i = 0; i < count; ++i)
+    if (const double id = element(dtype, data, i); !(id > -1 && id < static_cast<double>(rows))) return i;
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::optional<int64_t> first_not_finite(DType dtype, const void* data, int64_t count) {
@@ -164,6 +170,8 @@ std::string position_text(const Shape& shape, int64_t index) {
 std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* data, int64_t samples) {
   const int64_t count = samples * array.sample.elements();
   if (const auto index = first_not_finite(array.dtype, data, count)) return index;
+  if (array.is_ids && !is_floating(array.dtype)) return first_bad_label(array.dtype, data, count, array.classes);
+  if (array.is_ids) return first_bad_floating_id(array.dtype, data, count, array.classes);
   if (!array.is_labels) return std::nullopt;
   for (int64_t begin = 0; begin < count; ++begin) {
     const auto* const rest = static_cast<const std::byte*>(data) + begin * size_of(array.dtype);
@@ -186,10 +194,16 @@ Error bad_element(const CheckedArray& array, const void* data, int64_t index, in
                 {}};
     return error.remedy("remove the sample, or replace the element (np.nan_to_num)");
   }
-  Error error{ErrorCode::kLabelOutOfRange,
-              fmt::format("{}: sample {} has the label {}{}", array.label, sample, value, position),
-              {},
-              {}};
+  Error error{
+      ErrorCode::kLabelOutOfRange,
+      fmt::format("{}: sample {} has the {} {}{}", array.label, sample, array.is_ids ? "id" : "label", value, position),
+      {},
+      {}};
+  if (array.is_ids)
+    return error
+        .fact(fmt::format("the Embedding that reads this input has {} rows: ids are whole numbers from 0 to {}",
+                          array.classes, array.classes - 1))
+        .remedy("correct the ids, or give the Embedding a larger input_dim");
   error.fact(array.classes == 0 ? "labels are whole numbers from 0"
                                 : fmt::format("the output has {} classes: labels are whole numbers from 0 to {}",
                                               array.classes, array.classes - 1));

@@ -1,4 +1,5 @@
-// Checks for data that ruins training: elements that are not finite, and labels outside the classes. They run while the
+// Checks for data that ruins training: elements that are not finite, labels outside the classes, and ids outside an
+// Embedding's table. They run while the
 // bytes are still in the cache.
 #pragma once
 
@@ -32,10 +33,11 @@ struct CheckedArray {
   bool is_labels = false;
   int64_t classes = 0;                        // number of classes of labels; 0: unknown
   std::optional<int64_t> ignored_class = {};  // this label is valid too
+  bool is_ids = false;  // ids of an Embedding with `classes` rows; fractions are cut off, as in Keras
 };
 
 // Returns the index of the first element in `samples` samples that is not finite; if all are finite, of the first label
-// outside the classes.
+// outside the classes, or of the first id outside the table.
 std::optional<int64_t> first_bad_element(const CheckedArray& array, const void* data, int64_t samples);
 // Returns P403 or P404 for that element. `sample` is the number of its sample in the whole array.
 Error bad_element(const CheckedArray& array, const void* data, int64_t index, int64_t sample);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/checked.h"
 #include "data/checks.h"
@@ -17,7 +18,7 @@ std::byte* at_row(void* buffer, const TensorType& type, int64_t row) {
 
 // Reads weights as float32 from any dtype; converts them through a buffer on the stack.
 Status read_weights(const Column& column, int64_t first, int64_t count, float* into) {
-  if (!column.file && !column.memory) {
+  if (!column.exists()) {
     std::fill_n(into, count, 1.0f);
     return {};
   }
@@ -70,9 +71,28 @@ int64_t ColumnSource::sample_at(const SampleOrder* order, int64_t position) cons
   return options_.begin + (order ? (*order)(position) : position);
 }
 
+Bytes row_source_bytes(std::initializer_list<const DataSet*> sets) {
+  std::set<const RowSource*> sources;
+  for (const DataSet* set : sets)
+    for (const auto* columns : {&set->inputs, &set->targets, &set->weights})
+      for (const Column& column : *columns)
+        if (column.rows) sources.insert(column.rows.get());
+  Bytes bytes = 0;
+  for (const RowSource* source : sources) bytes += source->bytes();
+  return bytes;
+}
+
+// Reads all columns of a record before the next record, because a source keeps the record that it read last.
 Status ColumnSource::read_run(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const {
+  if (data_.inputs.empty() || !data_.inputs[0].rows) return read_records(sample, count, at, into);
+  for (int64_t i = 0; i < count; ++i) PLIMSOLL_TRY(read_records(sample + i, 1, at + i, into));
+  return {};
+}
+
+Status ColumnSource::read_records(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const {
   for (size_t i = 0; i < into.inputs.size(); ++i)
-    PLIMSOLL_TRY(data_.inputs[i].read(sample, count, at_row(into.inputs[i], input_types_[i], at)));
+    if (into.inputs[i] != nullptr)  // null: the model does not depend on it
+      PLIMSOLL_TRY(data_.inputs[i].read(sample, count, at_row(into.inputs[i], input_types_[i], at)));
   for (size_t i = 0; i < into.targets.size(); ++i)
     PLIMSOLL_TRY(data_.targets[i].read(sample, count, at_row(into.targets[i], target_types_[i], at)));
   for (size_t i = 0; i < into.weights.size(); ++i) {
@@ -108,7 +128,8 @@ Status ColumnSource::check(const Column& column, const void* data, const SampleO
                            is_weight ? kOneNumber : column.type.shape,
                            column.role == Role::kLabels,
                            column.classes,
-                           column.ignored_class};
+                           column.ignored_class,
+                           column.role == Role::kInput && column.classes > 0};
   const auto index = first_bad_element(array, data, count);
   if (!index) return {};
   return fail(bad_element(array, data, *index, sample_at(order, first + *index / array.sample.elements())));
@@ -117,7 +138,7 @@ Status ColumnSource::check(const Column& column, const void* data, const SampleO
 Status ColumnSource::check_columns(const SampleOrder* order, int64_t first, int64_t count,
                                    const BatchBuffers& into) const {
   for (size_t i = 0; i < into.inputs.size(); ++i)
-    PLIMSOLL_TRY(check(data_.inputs[i], into.inputs[i], order, first, count));
+    if (into.inputs[i] != nullptr) PLIMSOLL_TRY(check(data_.inputs[i], into.inputs[i], order, first, count));
   for (size_t i = 0; i < into.targets.size(); ++i)
     PLIMSOLL_TRY(check(data_.targets[i], into.targets[i], order, first, count));
   if (data_.weights.empty()) return {};

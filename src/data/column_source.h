@@ -1,7 +1,8 @@
 // The samples of a DataSet, in the order of the arrays or shuffled for each epoch. Reads go directly into the caller's
-// buffers, read only the requested samples and allocate nothing. Several threads may read at once.
+// buffers and read only the requested samples. Reads of arrays allocate nothing. Several threads may read at once.
 #pragma once
 
+#include <initializer_list>
 #include <optional>
 #include <vector>
 
@@ -11,6 +12,9 @@
 #include "data/source.h"
 
 namespace plimsoll::engine {
+
+// Memory that the row sources of these data hold; a source of several columns counts once.
+Bytes row_source_bytes(std::initializer_list<const DataSet*> sets);
 
 struct SourceOptions {
   int64_t begin = 0, end = -1;  // range of samples; end -1: to the last sample
@@ -30,7 +34,7 @@ class ColumnSource : public BatchSource {
   const std::vector<TensorType>& input_types() const override { return input_types_; }
   const std::vector<TensorType>& target_types() const override { return target_types_; }
   bool has_weights() const override { return !data_.weights.empty() || !options_.class_weights.empty(); }
-  Bytes buffer_bytes() const override { return 0; }
+  Bytes buffer_bytes() const override { return row_source_bytes({&data_}); }
 
   // If `into` has no buffers for targets or weights, they are not read. With class weights, reading weights needs the
   // targets too. Fails with P403 if an element is not finite, P404 if a label is outside the classes, P202 if the file
@@ -44,6 +48,7 @@ class ColumnSource : public BatchSource {
   // Returns the sample at `position` of an epoch. `order` is null without shuffling.
   int64_t sample_at(const SampleOrder* order, int64_t position) const;
   Status read_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into) const;
+  Status read_records(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const;
   Status read_run(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const;
   Status check(const Column& column, const void* data, const SampleOrder* order, int64_t first, int64_t count) const;
   Status check_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into) const;

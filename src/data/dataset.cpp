@@ -11,6 +11,11 @@
 namespace plimsoll::engine {
 
 Status Column::read(int64_t first, int64_t count, void* into) const {
+  if (rows) {
+    auto* to = static_cast<std::byte*>(into);
+    for (int64_t i = 0; i < count; ++i, to += type.bytes()) PLIMSOLL_TRY(rows->read(field, first + i, to));
+    return {};
+  }
   const Bytes begin = offset + first * type.bytes(), bytes = count * type.bytes();
   if (file) return file->pread_exact(begin, {static_cast<std::byte*>(into), static_cast<size_t>(bytes)});
   assert(memory != nullptr);
@@ -42,13 +47,16 @@ Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec) {
   return match_arrays(std::move(found), spec);
 }
 
-Result<int64_t> validation_split_at(int64_t samples, double fraction) {
+Result<int64_t> validation_split_at(int64_t samples, double fraction, bool folder) {
   if (!(fraction > 0 && fraction < 1))
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--validation-split {}: must lie between 0 and 1", fraction),
                       {},
                       {"--validation-split 0.2"}});
-  const auto at = static_cast<int64_t>(std::floor(static_cast<double>(samples) * (1.0 - fraction)));
+  const auto part = [&](double share) {
+    return static_cast<int64_t>(std::floor(static_cast<double>(samples) * share));
+  };
+  const int64_t at = folder ? samples - part(fraction) : part(1.0 - fraction);
   if (at > 0 && at < samples) return at;
   Error error{ErrorCode::kDataEmpty,
               fmt::format("--validation-split {} of {} samples leaves none to {}", fraction, samples,

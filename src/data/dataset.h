@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "data/read_options.h"
+#include "data/rows.h"
 #include "formats/file/file.h"
 
 namespace plimsoll::engine {
@@ -30,11 +32,15 @@ struct DataSpec {
   std::vector<PortSpec> inputs, outputs;
   bool needs_targets = true;  // false for prediction: targets and weights are ignored
   Split split = Split::kTrain;
+  ReadOptions read;
+  // Set if the data will be cut for validation: data that are sorted by class are put into an order that depends on
+  // this seed first.
+  std::optional<uint64_t> split_seed = {};
 };
 
 enum class Role { kInput, kTarget, kLabels, kWeights };
 
-// One array of equally sized rows, in a file or in memory.
+// One array of equally sized rows: in a file, in memory, or made from records.
 struct Column {
   std::string label;  // the name in messages: "data.npz: x"
   Role role = Role::kInput;
@@ -44,6 +50,10 @@ struct Column {
   std::shared_ptr<const File> file;   // set if the array is in a file
   const std::byte* memory = nullptr;  // set if the array is in memory, which the caller keeps alive
   int64_t offset = 0;                 // offset of row 0
+  std::shared_ptr<RowSource> rows;    // set if the rows are made from records
+  size_t field = 0;                   // which field of a record
+
+  bool exists() const { return file || memory != nullptr || rows; }
 
   // Reads rows first .. first+count-1 into `into`.
   Status read(int64_t first, int64_t count, void* into) const;
@@ -55,10 +65,12 @@ struct DataSet {
   std::vector<Column> targets;  // one per output; empty for prediction
   // Empty, or one per output; a column without file and memory means a weight of 1 for every sample.
   std::vector<Column> weights;
+  bool folder = false;  // of pictures: validation_split_at() cuts it as keras.utils does
 };
 
 // Opens `argument`, in the syntax of --data:
 //   x.npy,y.npy[,weights.npy]       one input, one output; IDX files (plain or .gz) may stand for any of the three
+//   DIR                             pictures in one folder per class (data/image_rows.h)
 //   data.npz, data.safetensors      arrays x, y, sample_weight, or one of the other pairs of npz_names.h; or named
 //                                   after the model's inputs and outputs, with sample_weight for all outputs or
 //                                   sample_weight_OUTPUT for one
@@ -67,10 +79,13 @@ struct DataSet {
 // there are no samples, P406 if the lengths differ.
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec);
 
+// Returns the help text of --data.
+std::string data_help(bool with_targets);
+
 // Returns the shape of one sample for the input with that name, for models that leave input sizes open. `only` says
-// that the model has no other input.
+// that the model has no other input. `with` has the split and the options to read with.
 Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
-                                          Split split);
+                                          const DataSpec& with);
 
 // Same, for arrays in memory, which must outlive the data set.
 struct MemoryArray {
@@ -87,7 +102,8 @@ struct MemoryArrays {
 Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec);
 
 // Returns where --validation-split cuts: samples [0, at) train and [at, samples) validate. As in Keras, the last part
-// validates, before any shuffling, and at = floor(samples * (1 - fraction)). Fails with P405 if a part would be empty.
-Result<int64_t> validation_split_at(int64_t samples, double fraction);
+// validates, before any shuffling, and at = floor(samples * (1 - fraction)); of a folder, floor(samples * fraction)
+// samples validate. Fails with P405 if a part would be empty.
+Result<int64_t> validation_split_at(int64_t samples, double fraction, bool folder = false);
 
 }  // namespace plimsoll::engine

@@ -37,11 +37,15 @@ Result<std::string> digest_of(const Column& column, Bytes bytes) {
 Status add(const std::vector<Column>& columns, const char* role, int64_t samples, nlohmann::json& identity) {
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
-    if (!column.file && column.memory == nullptr) continue;  // every sample has a weight of 1
+    if (!column.exists()) continue;  // every sample has a weight of 1
     const Bytes bytes = samples * column.type.bytes();
     const std::string name = fmt::format("{} {}", role, i + 1);
     identity[name] = fmt::format("{} samples of [{}] {}, {} bytes", samples, fmt::join(column.type.shape.dims, ", "),
                                  keras_name(column.type.dtype), bytes);
+    if (column.rows) {
+      PLIMSOLL_ASSIGN(identity["contents of " + name], column.rows->digest(column.field));
+      continue;
+    }
     PLIMSOLL_ASSIGN(identity["contents of " + name], digest_of(column, bytes));
   }
   return {};

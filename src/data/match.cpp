@@ -121,6 +121,8 @@ Result<Column> column(FoundArray array, Role role, const std::string& port, cons
   result.file = std::move(array.file);
   result.memory = array.memory;
   result.offset = array.offset;
+  result.rows = std::move(array.rows);
+  result.field = array.field;
   return result;
 }
 
@@ -177,11 +179,12 @@ Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   if (spec.needs_targets) PLIMSOLL_TRY(check_count(found.targets.size(), spec.outputs.size(), "outputs"));
   if (!found.weights.empty()) PLIMSOLL_TRY(check_count(found.weights.size(), spec.outputs.size(), "sample weights"));
   DataSet set;
+  set.folder = found.folder;
   PLIMSOLL_TRY(check_lengths(found, set));
   for (size_t i = 0; i < found.inputs.size(); ++i) {
     const auto& port = spec.inputs[i];
     PLIMSOLL_ASSIGN(auto input, column(std::move(found.inputs[i]), Role::kInput,
-                                       fmt::format("the model's input '{}'", port.name), port.sample));
+                                       fmt::format("the model's input '{}'", port.name), port.sample, port.classes));
     set.inputs.push_back(std::move(input));
   }
   for (size_t i = 0; i < found.targets.size(); ++i) {

@@ -14,11 +14,14 @@ struct FoundArray {
   std::shared_ptr<const File> file;
   const std::byte* memory = nullptr;
   int64_t offset = 0;
+  std::shared_ptr<RowSource> rows = {};
+  size_t field = 0;
 };
 
 struct FoundArrays {
   std::vector<FoundArray> inputs, targets;         // in the order of the spec
   std::vector<std::optional<FoundArray>> weights;  // empty, or one per output; nullopt if an output has none
+  bool folder = false;                             // DataSet::folder
 };
 
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec);

@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <map>
 
+#include "data/csv_data.h"
+#include "data/image_rows.h"
 #include "data/match.h"
 #include "data/npz_names.h"
+#include "data/record_rows.h"
 #include "formats/array_formats.h"
 
 namespace plimsoll::engine {
@@ -16,38 +19,32 @@ namespace {
 // Returns an error for a file in another data format, with a remedy that converts it.
 Error unsupported_file(const std::string& path, std::string_view magic) {
   Error error{ErrorCode::kBadDataFile, fmt::format("{} is not a supported data file", path), {}, {}};
-  error.fact("supported: " + array_format_names());
+  error.fact("supported: " + array_format_names() + ", CSV, TFRecord, and folders of pictures");
   const auto ends = [&](std::initializer_list<const char*> endings) {
     return std::any_of(endings.begin(), endings.end(), [&](const char* one) { return path.ends_with(one); });
   };
   const bool image = ends({".jpg", ".jpeg", ".JPG", ".png", ".PNG", ".bmp", ".gif"}) || magic.starts_with("\xff\xd8") ||
                      magic.starts_with("\x89PNG");
-  if (magic.starts_with("\x89HDF") || ends({".h5", ".hdf5"}))
-    return error.fact("it is an HDF5 file").remedy("np.save('x.npy', h5py.File(file)['x'][:])   once per array");
-  if (ends({".csv", ".tsv", ".txt"}))
+  if (is_csv(path) || path.find(".tfrecord") != std::string::npos)
+    return error.fact("it cannot be part of a list").remedy(fmt::format("--data {}   alone", path));
+  if (ends({".txt"}))
     return error.remedy("np.save('x.npy', np.loadtxt(file, delimiter=','))   or pandas.read_csv(file).to_numpy()");
-  if (ends({".tfrecord", ".tfrecords"}))
-    return error.remedy(
-        "np.savez('data.npz', x=np.stack([x for x, y in ds]), y=np.stack([y for x, y in ds]))   with ds the parsed "
-        "tf.data.Dataset");
-  if (image)
-    return error.fact("it is one image")
-        .remedy("np.save('x.npy', np.stack([keras.utils.img_to_array(keras.utils.load_img(f)) for f in files]))");
+  if (image) return error.fact("it is one image").remedy("--data FOLDER   with one folder of images per class in it");
   if (ends({".pkl", ".pickle"})) return error.remedy("np.save('x.npy', np.asarray(pickle.load(open(file, 'rb'))))");
   return error.remedy("np.save('x.npy', array)   in Python, once per array");
 }
 
-Error folder_error(const std::string& path) {
-  Error error{ErrorCode::kBadDataFile, fmt::format("{} is a folder, not a data file", path), {}, {}};
-  error.fact("folders of images are not read yet");
-  return error.remedy(
-      "ds = keras.utils.image_dataset_from_directory(folder, image_size=(H, W), batch_size=None), then "
-      "np.savez('data.npz', x=np.stack([x for x, y in ds]), y=np.stack([y for x, y in ds]))");
+bool is_folder(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored);
 }
 
 Result<const ArrayFormat*> format_of(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return fail(folder_error(path));
+  if (is_folder(path))
+    return fail(Error{ErrorCode::kBadDataFile,
+                      fmt::format("{} is a folder, not a data file", path),
+                      {},
+                      {fmt::format("--data {}   alone reads the pictures in its folders", path)}});
   if (const ArrayFormat* format = array_format_of_name(path)) return format;
   PLIMSOLL_ASSIGN(const auto file, File::open_read(path));
   std::string start(kSniffedBytes, '\0');
@@ -66,7 +63,13 @@ class Opener {
       PLIMSOLL_ASSIGN(auto opened, File::open_read(source.path));
       file = std::make_shared<const File>(std::move(opened));
     }
-    return FoundArray{source.label, source.dtype, source.dims, file, nullptr, source.offset};
+    FoundArray found;
+    found.label = source.label;
+    found.dtype = source.dtype;
+    found.dims = source.dims;
+    found.file = file;
+    found.offset = source.offset;
+    return found;
   }
 
  private:
@@ -239,8 +242,62 @@ Result<FoundArrays> open_archive(const ArrayFormat& format, const std::string& p
   return found;
 }
 
+// "FILE:NAME,NAME": the arrays of one file by name.
+struct ChosenArrays {
+  std::string path;
+  const ArrayFormat* format = nullptr;
+  std::vector<std::string> names;
+};
+
+std::optional<ChosenArrays> chosen_arrays(const std::string& argument) {
+  std::error_code ignored;
+  if (std::filesystem::exists(argument, ignored)) return std::nullopt;
+  for (size_t colon = argument.find(':'); colon != std::string::npos; colon = argument.find(':', colon + 1)) {
+    ChosenArrays chosen;
+    chosen.path = argument.substr(0, colon);
+    chosen.format = array_format_of_name(chosen.path);
+    if (chosen.format == nullptr || !chosen.format->has_names()) continue;
+    chosen.names = split_at_commas(argument.substr(colon + 1));
+    for (auto& name : chosen.names) name.erase(0, name.starts_with('/') ? 1 : 0);
+    return chosen;
+  }
+  return std::nullopt;
+}
+
+// Inputs, then targets, then sample weights, in the order of the model.
+Result<FoundArrays> open_chosen(const ChosenArrays& chosen, const DataSpec& spec) {
+  const size_t inputs = spec.inputs.size(), outputs = spec.needs_targets ? spec.outputs.size() : 0;
+  const size_t count = chosen.names.size();
+  const bool weights = spec.needs_targets && count == inputs + 2 * outputs;
+  if (count < inputs + outputs || (spec.needs_targets && count != inputs + outputs && !weights))
+    return fail(usage(fmt::format("{}:{}", chosen.path, fmt::join(chosen.names, ",")),
+                      fmt::format("names {} arrays; the model has {} inputs and {} outputs", count, inputs, outputs))
+                    .remedy(fmt::format("--data {}:INPUT,...,TARGET,...", chosen.path)));
+  Opener opener;
+  const auto open = [&](size_t i) -> Result<FoundArray> {
+    PLIMSOLL_ASSIGN(const auto source, chosen.format->open_named(chosen.path, chosen.names[i]));
+    return opener.open(source);
+  };
+  FoundArrays found;
+  for (size_t i = 0; i < inputs + outputs + (weights ? outputs : 0); ++i) {
+    PLIMSOLL_ASSIGN(FoundArray array, open(i));
+    if (i < inputs)
+      found.inputs.push_back(std::move(array));
+    else if (i < inputs + outputs)
+      found.targets.push_back(std::move(array));
+    else
+      found.weights.emplace_back(std::move(array));
+  }
+  return found;
+}
+
 Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spec) {
+  if (const auto chosen = chosen_arrays(argument)) return open_chosen(*chosen, spec);
+  PLIMSOLL_ASSIGN(const auto records, record_files(argument));
+  if (!records.empty()) return open_records(records, spec);
   const auto paths = split_at_commas(argument);
+  if (paths.size() == 1 && is_folder(paths[0])) return open_image_folder(paths[0], spec);
+  if (paths.size() == 1 && is_csv(paths[0])) return open_csv(paths[0], spec);
   if (paths.size() == 1 && !paths[0].empty()) {
     PLIMSOLL_ASSIGN(const ArrayFormat* format, format_of(paths[0]));
     if (format->has_names()) return open_archive(*format, paths[0], spec);
@@ -251,12 +308,14 @@ Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spe
 }  // namespace
 
 Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
-                                          Split split) {
-  DataSpec spec;
+                                          const DataSpec& with) {
+  DataSpec spec = with;
   spec.inputs = {{input, {}, false, 0, {}}};
   spec.needs_targets = false;
-  spec.split = split;
   const auto paths = split_at_commas(argument);
+  if (paths.size() == 1 && is_folder(paths[0])) return image_sample_shape(spec);
+  PLIMSOLL_ASSIGN(const auto records, record_files(argument));
+  if (!records.empty()) return record_sample_shape(records, input, only, spec);
   FoundArrays found;
   if (only) {
     PLIMSOLL_ASSIGN(found, find_arrays(argument, spec));
@@ -275,6 +334,12 @@ Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std
     return fail(ErrorCode::kDataShape,
                 fmt::format("{}: a single number, not an array of samples", found.inputs[0].label));
   return std::vector<int64_t>(dims.begin() + 1, dims.end());
+}
+
+std::string data_help(bool with_targets) {
+  return array_format_help(with_targets) +
+         (with_targets ? "; a folder with one folder of pictures per class" : "; a folder of pictures") +
+         "; a CSV; or TFRecord files ('train-*.tfrecord')";
 }
 
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <chrono>
 #include <cstring>
 
 namespace plimsoll::engine {
@@ -31,6 +32,12 @@ BatchBuffers lay_out(const BatchSource& source, int64_t most, std::byte* memory)
     if (kind == 2) buffers.weights.push_back(reinterpret_cast<float*>(memory + offset));
   });
   return buffers;
+}
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
 tl::unexpected<Error> past_the_end() {
@@ -93,12 +100,34 @@ void* Prefetcher::run(void* self) {
   return nullptr;
 }
 
+template <typename Ready>
+void Prefetcher::wait(std::unique_lock<std::mutex>& lock, double& seconds, Ready ready) {
+  if (ready()) return;
+  const Clock::time_point start = Clock::now();
+  changed_.wait(lock, ready);
+  seconds += seconds_since(start);
+}
+
+Status Prefetcher::read(const BatchRequest& request, const BatchBuffers& into) {
+  const Clock::time_point start = Clock::now();
+  Status status = source_.read(request.epoch, request.first, request.count, into);
+  const std::lock_guard lock(mutex_);
+  times_.reading += seconds_since(start);
+  times_.samples += request.count;
+  return status;
+}
+
+DataTimes Prefetcher::times() {
+  const std::lock_guard lock(mutex_);
+  return times_;
+}
+
 void Prefetcher::read_ahead() {
   const auto depth = static_cast<int64_t>(slots_.size());
   for (;;) {
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [&] { return stop_ || read_ - released_ < depth; });
+      wait(lock, times_.reader, [&] { return stop_ || read_ - released_ < depth; });
       if (stop_) return;
     }
     const auto request = schedule_();
@@ -107,7 +136,7 @@ void Prefetcher::read_ahead() {
     if (request && status) {
       Batch& slot = slots_[static_cast<size_t>(read_ % depth)];
       slot.request = *request;
-      status = source_.read(request->epoch, request->first, request->count, slot.buffers);
+      status = read(*request, slot.buffers);
     }
     {
       std::lock_guard lock(mutex_);
@@ -130,7 +159,7 @@ Status Prefetcher::check(const BatchRequest& request) const {
 Result<const Prefetcher::Batch*> Prefetcher::acquire() {
   if (!threaded_) return fail(ErrorCode::kInternal, "the prefetcher has no thread");
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return read_ > released_ || ended_; });
+  wait(lock, times_.consumer, [&] { return read_ > released_ || ended_; });
   if (read_ > released_) return &slots_[static_cast<size_t>(released_ % static_cast<int64_t>(slots_.size()))];
   if (error_) return fail(*error_);
   return nullptr;
@@ -146,7 +175,7 @@ void Prefetcher::release() {
 
 void Prefetcher::copy_out(const Batch& batch, const BatchBuffers& into) const {
   const auto copy = [&](void* to, const void* from, Bytes bytes) {
-    std::memcpy(to, from, static_cast<size_t>(batch.request.count * bytes));
+    if (to != nullptr) std::memcpy(to, from, static_cast<size_t>(batch.request.count * bytes));
   };
   for (size_t i = 0; i < into.inputs.size(); ++i)
     copy(into.inputs[i], batch.buffers.inputs[i], source_.input_types()[i].bytes());
@@ -168,7 +197,10 @@ Result<BatchRequest> Prefetcher::next(const BatchBuffers& into) {
   const auto request = schedule_();
   if (!request) return past_the_end();
   PLIMSOLL_TRY(check(*request));
-  if (Status status = source_.read(request->epoch, request->first, request->count, into); !status) {
+  const double before = times_.reading;
+  Status status = read(*request, into);
+  times_.consumer += times_.reading - before;
+  if (!status) {
     error_ = status.error();
     return fail(std::move(status).error());
   }

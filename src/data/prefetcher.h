@@ -24,6 +24,14 @@ struct BatchRequest {
   bool operator==(const BatchRequest&) const = default;
 };
 
+// Who waited for whom, in seconds.
+struct DataTimes {
+  double reading = 0;   // the source was read
+  double consumer = 0;  // the consumer waited for a batch
+  double reader = 0;    // the reader waited for room
+  int64_t samples = 0;  // that were read
+};
+
 // Returns the requests in order, then nullopt. It is called by the reading thread, so it must not use data that other
 // threads change.
 using Schedule = std::function<std::optional<BatchRequest>()>;
@@ -59,12 +67,19 @@ class Prefetcher {
   Result<const Batch*> acquire();
   void release();
 
+  DataTimes times();
+
  private:
   Prefetcher(BatchSource& source, Schedule schedule, int depth, int64_t most, std::span<std::byte> staging);
   static void* run(void* self);
   void read_ahead();
   void copy_out(const Batch& batch, const BatchBuffers& into) const;
   Status check(const BatchRequest& request) const;
+  // Waits until `ready`, and adds the time to `seconds`.
+  template <typename Ready>
+  void wait(std::unique_lock<std::mutex>& lock, double& seconds, Ready ready);
+  // Reads a batch, and adds to times_, which the caller has not locked.
+  Status read(const BatchRequest& request, const BatchBuffers& into);
 
   BatchSource& source_;
   Schedule schedule_;
@@ -80,6 +95,7 @@ class Prefetcher {
   bool ended_ = false;    // no batch follows read_
   bool stop_ = false;
   std::optional<Error> error_;
+  DataTimes times_;
 };
 
 }  // namespace plimsoll::engine

@@ -6,12 +6,12 @@
 namespace plimsoll::engine {
 
 // Each format is defined in its own source file.
-extern const ArrayFormat kNpyFormat, kNpzFormat, kSafetensorsFormat, kIdxFormat;
+extern const ArrayFormat kNpyFormat, kNpzFormat, kSafetensorsFormat, kIdxFormat, kHdf5Format;
 
 namespace {
 
 // Help texts list the formats in this order, and the first bytes of a file are compared in this order.
-constexpr std::array kFormats = {&kNpyFormat, &kNpzFormat, &kSafetensorsFormat, &kIdxFormat};
+constexpr std::array kFormats = {&kNpyFormat, &kNpzFormat, &kSafetensorsFormat, &kHdf5Format, &kIdxFormat};
 
 bool has_ending(std::string_view path, std::string_view endings) {
   while (!endings.empty()) {

@@ -46,6 +46,18 @@ inline constexpr Bytes kObjectGraphBytes = 64 * kMiB;  // the graph of objects
 inline constexpr int64_t kGraphObjects = 200'000;      // its objects
 inline constexpr int64_t kMetadataNodes = 200'000;     // nodes in keras_metadata.pb
 
+// Pictures: 16,384 x 16,384. A few kilobytes can promise more.
+inline constexpr int64_t kImagePixels = int64_t{1} << 28;
+inline constexpr int kImageFolderDepth = 64;  // nesting of folders in the folder of a class
+
+// TFRecord: one record, which is held whole; and the features of the first record.
+inline constexpr Bytes kRecordBytes = 256 * kMiB;
+inline constexpr int64_t kRecordFeatures = 10'000;
+
+// CSV: one line with its quoted parts, and its columns.
+inline constexpr Bytes kCsvLineBytes = 16 * kMiB;
+inline constexpr int64_t kCsvColumns = 100'000;
+
 // The limit on decompressed weights. It applies to small files too: zeros compress well, but trained weights do not.
 inline constexpr int64_t kUnpackedRatio = 100;
 inline constexpr Bytes kUnpackedBytes = 64 * kMiB;

@@ -232,6 +232,24 @@ def put_file(path):
         put(target[path.suffix], path.name, path.read_bytes())
 
 
+def put_logs():
+    """The short ones of tests/logs, and lines that no program prints."""
+    for path in sorted((HERE.parent / "logs").rglob("*.log")):
+        if path.stat().st_size < 2048:
+            put("explain", path.name, path.read_bytes())
+    for name, text in {
+        "sizes-that-overflow": "Limit: 9\nran out of memory trying to allocate 99999999999999999999GiB (rounded to 9223372036854775807)\n"
+        "Limit: 9223372036854775807\nInUse: 9223372036854775807\n9223372036854775807 Chunks of size 9223372036854775807 totalling 1B\n",
+        "shape-that-overflows": "OOM when allocating tensor with shape[4294967296,4294967296,2] and type float on /job\n",
+        "shape-without-end": "OOM when allocating tensor with shape[1,2,3,\nUnable to allocate 1 GiB for an array with shape (((\n",
+        "negative": "Tried to allocate -1 GiB (GPU -1; -2 GiB total capacity; nan GiB free)\n",
+        "entities": "&#x; &#99999999999; &lt &; &#0; &#27;[31m ran out of memory trying to allocate &#49;&#x47;iB\n",
+        "only-escapes": "\x1b[\x1b]\x1b\b\b\b\r\r\n",
+        "task-table-cut": "[ 1] uid tgid total_vm rss\n[ 2] 1 2 3 99999999999999999 name\n[ 3] 1 2",
+    }.items():
+        put("explain", f"bad-{name}.log", text.encode())
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plimsoll")
@@ -240,6 +258,7 @@ def main():
     put_golden()
     put_keras2()
     put_safetensors()
+    put_logs()
     if given.plimsoll:
         put_own(given.plimsoll)
     for path in given.files:

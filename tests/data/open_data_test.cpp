@@ -205,8 +205,8 @@ TEST_F(OpenData, ListsTheArraysWhereNamesSayTooLittle) {
 TEST_F(OpenData, SaysHowToMakeDataOfWhatIsNot) {
   const auto y = npy<int64_t>(y_, {3}, {1, 2, 3});
   for (const auto& [name, text, remedy] :
-       {std::tuple{"x.h5", "\x89HDF", "h5py"}, std::tuple{"x.csv", "1,2", "np.loadtxt"},
-        std::tuple{"x.tfrecord", "1234", "tf.data"}, std::tuple{"x.jpg", "\xff\xd8", "load_img"},
+       {std::tuple{"x.txt", "1,2", "np.loadtxt"}, std::tuple{"x.csv", "1,2", "x.csv   alone"},
+        std::tuple{"x.tfrecord", "1234", "x.tfrecord   alone"}, std::tuple{"x.jpg", "\xff\xd8", "--data FOLDER"},
         std::tuple{"x.bin", "1234", "np.save"}}) {
     const Error error = error_of(write(name, text) + "," + y, spec_);
     EXPECT_EQ(error.code, ErrorCode::kBadDataFile);
@@ -216,18 +216,18 @@ TEST_F(OpenData, SaysHowToMakeDataOfWhatIsNot) {
   std::filesystem::create_directory(path("images"));
   const Error folder = error_of(path("images"), spec_);
   EXPECT_EQ(folder.code, ErrorCode::kBadDataFile);
-  EXPECT_NE(to_text(folder).find("folders of images are not read yet"), std::string::npos) << to_text(folder);
-  EXPECT_NE(to_text(folder).find("image_dataset_from_directory"), std::string::npos) << to_text(folder);
+  EXPECT_NE(to_text(folder).find("a folder without pictures"), std::string::npos) << to_text(folder);
+  EXPECT_NE(to_text(folder).find("one folder per class"), std::string::npos) << to_text(folder);
 }
 
 TEST_F(OpenData, TellsTheShapeOfASampleBeforeTheModelIsKnown) {
   write_pair({3, 4, 5, 1});
-  EXPECT_EQ(*sample_shape(pair(), "image", true, Split::kTrain), (std::vector<int64_t>{4, 5, 1}));
+  EXPECT_EQ(*sample_shape(pair(), "image", true, DataSpec()), (std::vector<int64_t>{4, 5, 1}));
   const auto file = npz("two.npz", {{"left", npy_text<float>({2, 2}, counting<float>(4))},
                                     {"right", npy_text<float>({2, 3}, counting<float>(6))}});
-  EXPECT_EQ(*sample_shape(file, "right", false, Split::kTrain), (std::vector<int64_t>{3}));
-  EXPECT_EQ(sample_shape(file, "middle", false, Split::kTrain).error().code, ErrorCode::kBadDataFile);
-  EXPECT_EQ(sample_shape(path("none.npy"), "x", true, Split::kTrain).error().code, ErrorCode::kFileUnreadable);
+  EXPECT_EQ(*sample_shape(file, "right", false, DataSpec()), (std::vector<int64_t>{3}));
+  EXPECT_EQ(sample_shape(file, "middle", false, DataSpec()).error().code, ErrorCode::kBadDataFile);
+  EXPECT_EQ(sample_shape(path("none.npy"), "x", true, DataSpec()).error().code, ErrorCode::kFileUnreadable);
 }
 
 TEST_F(OpenData, NeedsNoTargetsForPrediction) {

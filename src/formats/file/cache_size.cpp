@@ -24,12 +24,6 @@ struct Entry {
   fs::file_time_type used = fs::file_time_type::min();
 };
 
-Bytes most_bytes() {
-  const char* text = std::getenv("PLIMSOLL_CACHE_SIZE");
-  if (text == nullptr) return kCacheBytes;
-  return parse_bytes(text).value_or(kCacheBytes);
-}
-
 std::vector<Entry> entries_of(const std::string& folder) {
   std::map<std::string, Entry> entries;
   for (std::string name : names_in(folder)) {
@@ -52,11 +46,17 @@ std::vector<Entry> entries_of(const std::string& folder) {
 
 }  // namespace
 
+Bytes cache_size() {
+  const char* text = std::getenv("PLIMSOLL_CACHE_SIZE");
+  if (text == nullptr) return kCacheBytes;
+  return parse_bytes(text).value_or(kCacheBytes);
+}
+
 void keep_cache_small(const std::string& folder) {
   auto entries = entries_of(folder);
   Bytes left = 0;
   for (const Entry& entry : entries) left += entry.bytes;
-  const Bytes most = most_bytes();
+  const Bytes most = cache_size();
   if (left <= most) return;
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
   const auto lately = fs::file_time_type::clock::now() - kUsedLately;

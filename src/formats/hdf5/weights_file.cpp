@@ -168,6 +168,9 @@ Result<WeightsFile> WeightsFile::open(File file, int64_t offset, int64_t bytes, 
 const std::string& WeightsFile::label() const {
   return impl_->region.label;
 }
+const Hdf5Region& WeightsFile::region() const {
+  return impl_->region;
+}
 const std::vector<Dataset>& WeightsFile::datasets() const {
   return impl_->datasets;
 }

@@ -48,6 +48,7 @@ class WeightsFile final : public WeightSource {
   std::vector<const Dataset*> under(std::string_view group) const;  // in the same order
 
   bool has_group(std::string_view path) const;
+  const struct Hdf5Region& region() const;  // for readers of single datasets
 
   std::optional<TensorType> type_of(std::string_view path) const override;
   Status read_into(std::string_view path, const TensorType& type, void* destination) const override;

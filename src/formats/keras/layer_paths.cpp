@@ -115,6 +115,8 @@ class Walk {
 }  // namespace
 
 std::string keras_snake_case(std::string_view class_name) {
+  // Keras exports the class GroupedQueryAttention under another name, but counts and groups its layers by this one.
+  if (class_name == "GroupQueryAttention") class_name = "GroupedQueryAttention";
   std::string word;
   std::copy_if(class_name.begin(), class_name.end(), std::back_inserter(word), is_word);
   const auto split = split_words(word);

@@ -35,6 +35,7 @@ class ProtoReader {
     field_ = key >> 3;
     number_ = 0;
     bytes_ = {};
+    is_bytes_ = (key & 7) == 2;
     enum Wire { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
     switch (key & 7) {
       case kVarint:
@@ -62,6 +63,7 @@ class ProtoReader {
   uint64_t field() const { return field_; }
   uint64_t number() const { return number_; }                  // a varint or fixed number
   std::span<const std::byte> bytes() const { return bytes_; }  // a text or message; empty for numbers
+  bool is_bytes() const { return is_bytes_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(bytes_.data()), bytes_.size()}; }
 
  private:
@@ -74,7 +76,7 @@ class ProtoReader {
 
   std::span<const std::byte> rest_, bytes_;
   uint64_t field_ = 0, number_ = 0;
-  bool ok_ = true;
+  bool ok_ = true, is_bytes_ = false;
 };
 
 }  // namespace plimsoll::engine

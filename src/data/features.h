@@ -1,0 +1,32 @@
+// Which feature of a record, or column of a table, is which array of the model.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace plimsoll::engine {
+
+// One entry of --features: "x=image:uint8".
+struct NamedFeature {
+  std::string port, feature;
+  std::optional<DType> dtype;
+};
+Result<std::vector<NamedFeature>> parse_features(const std::string& text);
+
+// Names that are tried for a model with one input, one output, and for sample weights. The model's own names come
+// first.
+enum class PortRole : uint8_t { kInput, kTarget, kWeights };
+
+// Finds the feature of a port among `there`. `single`: the model has no other port of this role. nullopt: none.
+struct FeatureChoice {
+  std::string feature;
+  std::optional<DType> dtype;
+};
+std::optional<FeatureChoice> choose_feature(const std::vector<NamedFeature>& named,
+                                            const std::vector<std::string>& there, const std::string& port,
+                                            PortRole role, bool single);
+
+}  // namespace plimsoll::engine

@@ -1,0 +1,246 @@
+#include "data/image_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <numeric>
+
+#include "base/digest.h"
+#include "data/numpy_shuffle.h"
+#include "formats/image/folder.h"
+#include "formats/image/resize.h"
+
+namespace plimsoll::engine {
+namespace {
+
+enum Field : size_t { kImage, kLabel };
+
+struct PictureSize {
+  int64_t height = 0, width = 0, channels = 0;
+
+  std::vector<int64_t> dims() const { return {height, width, channels}; }
+};
+
+class ImageRows final : public RowSource {
+ public:
+  ImageRows(ImageFolder folder, PictureSize size, LabelMode mode)
+      : folder_(std::move(folder)),
+        mode_(mode),
+        order_(folder_.files.size()),
+        rows_(size.height, size.width, static_cast<int>(size.channels)),
+        channels_(static_cast<int>(size.channels)) {
+    std::iota(order_.begin(), order_.end(), 0U);
+  }
+
+  int64_t size() const { return static_cast<int64_t>(order_.size()); }
+  const ImageFolder& folder() const { return folder_; }
+
+  // Reads the header of every picture, or all of it, and makes room for the largest. Without `skip`, fails at the first
+  // damaged picture; with it, leaves damaged ones out and returns their number.
+  Result<int64_t> look(bool skip) {
+    std::vector<float> trial(skip ? static_cast<size_t>(rows_.elements()) : 0);
+    std::vector<uint32_t> good;
+    for (const uint32_t file : order_) {
+      Status status = look_at(file, skip ? trial.data() : nullptr);
+      if (status) {
+        good.push_back(file);
+      } else if (!skip) {
+        return fail(std::move(status.error().remedy(
+            "--on-bad-record skip   reads every picture once before the run, and leaves damaged ones out")));
+      }
+    }
+    const auto bad = static_cast<int64_t>(order_.size() - good.size());
+    order_ = std::move(good);
+    return bad;
+  }
+
+  void shuffle(uint32_t seed) {
+    const auto places = numpy_shuffle(static_cast<uint32_t>(order_.size()), seed);
+    std::vector<uint32_t> shuffled(order_.size());
+    for (size_t i = 0; i < places.size(); ++i) shuffled[i] = order_[places[i]];
+    order_ = std::move(shuffled);
+  }
+
+  Bytes bytes() const override {
+    constexpr Bytes kCode = kMiB;  // pages of libjpeg and libpng that decoding touches
+    return folder_.files.bytes() + static_cast<Bytes>(folder_.labels.capacity() * sizeof(int32_t)) +
+           static_cast<Bytes>(order_.capacity() * sizeof(uint32_t)) + static_cast<Bytes>(buffer_.memory.capacity()) +
+           buffer_.library_bytes + rows_.bytes() + kCode;
+  }
+
+  Status read(size_t field, int64_t record, void* into) override {
+    const uint32_t file = order_[static_cast<size_t>(record)];
+    if (field == kLabel) {
+      write_label(folder_.labels[file], into);
+      return {};
+    }
+    const std::lock_guard lock(mutex_);
+    return decode(file, static_cast<float*>(into));
+  }
+
+  Result<std::string> digest(size_t field) override {
+    Digest digest;
+    for (const uint32_t file : order_) {
+      PLIMSOLL_ASSIGN(const File opened, File::open_read(path_of(file)));
+      const int64_t size = opened.size();
+      digest.add(bytes_of_text(folder_.files[file]));
+      if (field == kImage) digest.add(bytes_of(size));
+    }
+    return digest.text();
+  }
+
+ private:
+  std::string path_of(uint32_t file) const { return fmt::format("{}/{}", folder_.path, folder_.files[file]); }
+
+  // Reads the header, and decodes the picture to `trial` if there is one.
+  Status look_at(uint32_t file, float* trial) {
+    PLIMSOLL_ASSIGN(const File opened, File::open_read(path_of(file)));
+    PLIMSOLL_ASSIGN(const ImageHeader header, read_image_header(EncodedImage::whole(opened)));
+    buffer_.fit(header);
+    return trial != nullptr ? decode(file, trial) : Status();
+  }
+
+  Status decode(uint32_t file, float* into) {
+    PLIMSOLL_ASSIGN(const File opened, File::open_read(path_of(file)));
+    const EncodedImage image = EncodedImage::whole(opened);
+    rows_.write_to(into);
+    PLIMSOLL_TRY(decode_image(image, channels_, buffer_, rows_));
+    if (rows_.done()) return {};
+    return fail(bad_image(image, "the picture has fewer rows than its header says", image.size));
+  }
+
+  void write_label(int32_t label, void* into) const {
+    if (mode_ == LabelMode::kInteger) {
+      std::memcpy(into, &label, sizeof label);
+      return;
+    }
+    auto* const numbers = static_cast<float*>(into);
+    if (mode_ == LabelMode::kBinary) {
+      *numbers = static_cast<float>(label);
+      return;
+    }
+    std::fill_n(numbers, folder_.classes.size(), 0.0F);
+    numbers[label] = 1.0F;
+  }
+
+  const ImageFolder folder_;
+  const LabelMode mode_;
+  std::vector<uint32_t> order_;  // for each record, its file
+  std::mutex mutex_;             // of the members below
+  ImageBuffer buffer_;
+  BilinearRows rows_;
+  const int channels_;
+};
+
+Error usage(const std::string& path, std::string what) {
+  return {ErrorCode::kUsage, fmt::format("--data {}: {}", path, what), {}, {}};
+}
+
+Result<PictureSize> picture_size(const std::string& path, const DataSpec& spec) {
+  if (spec.inputs.size() != 1)
+    return fail(usage(
+        path, fmt::format("a folder of pictures needs a model with one input; this one has {}", spec.inputs.size())));
+  const Shape& sample = spec.inputs[0].sample;
+  if (sample.rank() != 3)
+    return fail(Error{ErrorCode::kDataShape,
+                      fmt::format("{}: pictures have a height, a width and channels; the model's input '{}' is [{}]",
+                                  path, spec.inputs[0].name, to_text(sample)),
+                      {},
+                      {}});
+  PictureSize size{sample[0], sample[1], sample[2]};
+  if (spec.read.image_size) {
+    size.height = (*spec.read.image_size)[0];
+    size.width = (*spec.read.image_size)[1];
+  }
+  if (size.channels == 1 || size.channels == 3 || size.channels == 4) return size;
+  return fail(Error{ErrorCode::kDataShape,
+                    fmt::format("{}: pictures have 1, 3 or 4 channels; the model's input '{}' has {}", path,
+                                spec.inputs[0].name, size.channels),
+                    {},
+                    {}});
+}
+
+Result<LabelMode> label_mode(const std::string& path, const DataSpec& spec, const ImageFolder& folder) {
+  if (spec.outputs.size() != 1)
+    return fail(usage(path, fmt::format("the folders name one class per picture, but the model has {} outputs",
+                                        spec.outputs.size())));
+  const PortSpec& port = spec.outputs[0];
+  const auto classes = static_cast<int64_t>(folder.classes.size());
+  LabelMode mode = spec.read.label_mode;
+  if (mode == LabelMode::kOfModel)
+    mode = port.sparse_labels            ? LabelMode::kInteger
+           : port.target.elements() == 1 ? LabelMode::kBinary
+                                         : LabelMode::kCategorical;
+  Error error{
+      ErrorCode::kLabelOutOfRange,
+      fmt::format("{}: it has {} class folders: {}{}", path, classes,
+                  fmt::join(folder.classes.begin(), folder.classes.begin() + std::min<int64_t>(classes, 10), ", "),
+                  classes > 10 ? ", ..." : ""),
+      {},
+      {}};
+  if (mode == LabelMode::kBinary && classes != 2) return fail(std::move(error.fact("binary labels need exactly two")));
+  if (mode == LabelMode::kInteger && port.sparse_labels && port.classes > 0 && classes > port.classes)
+    return fail(std::move(error.fact(fmt::format("the model's output '{}' has {} classes", port.name, port.classes))));
+  return mode;
+}
+
+FoundArray found(std::string label, DType dtype, int64_t records, const std::vector<int64_t>& sample,
+                 std::shared_ptr<RowSource> rows, size_t field) {
+  FoundArray array;
+  array.label = std::move(label);
+  array.dtype = dtype;
+  array.dims = {records};
+  array.dims.insert(array.dims.end(), sample.begin(), sample.end());
+  array.rows = std::move(rows);
+  array.field = field;
+  return array;
+}
+
+Status put_in_order(ImageRows& rows, uint64_t seed) {
+  if (seed > UINT32_MAX)
+    return fail(
+        Error{ErrorCode::kUsage,
+              fmt::format("--seed {}: to cut a folder for validation, the seed must be below 2^32, as in Keras", seed),
+              {},
+              {"--seed 0"}});
+  rows.shuffle(static_cast<uint32_t>(seed));
+  return {};
+}
+
+}  // namespace
+
+std::vector<int64_t> image_sample_shape(const DataSpec& spec) {
+  const auto size = spec.read.image_size.value_or(std::array{kImageSide, kImageSide});
+  return {size[0], size[1], 3};
+}
+
+Result<FoundArrays> open_image_folder(const std::string& path, const DataSpec& spec) {
+  PLIMSOLL_ASSIGN(const PictureSize size, picture_size(path, spec));
+  PLIMSOLL_ASSIGN(ImageFolder folder, list_images(path, spec.needs_targets));
+  if (folder.files.size() > UINT32_MAX) return fail(usage(path, "it has more than 2^32 files"));
+  LabelMode mode = LabelMode::kInteger;
+  if (spec.needs_targets) {
+    PLIMSOLL_ASSIGN(mode, label_mode(path, spec, folder));
+  }
+  const auto rows = std::make_shared<ImageRows>(std::move(folder), size, mode);
+  if (spec.split_seed) PLIMSOLL_TRY(put_in_order(*rows, *spec.split_seed));
+  PLIMSOLL_ASSIGN(const int64_t bad, rows->look(spec.read.skip_bad_records));
+  if (bad > 0 && spec.read.note) spec.read.note(fmt::format("{}: {} damaged pictures are left out", path, bad));
+  if (rows->size() == 0)
+    return fail(Error{ErrorCode::kDataEmpty, fmt::format("{}: every picture is damaged", path), {}, {}});
+  const auto classes = static_cast<int64_t>(rows->folder().classes.size());
+  FoundArrays arrays;
+  arrays.folder = true;
+  arrays.inputs.push_back(found(path, DType::kFloat32, rows->size(), size.dims(), rows, kImage));
+  if (!spec.needs_targets) return arrays;
+  const bool whole = mode == LabelMode::kInteger;
+  const std::vector<int64_t> target =
+      whole ? std::vector<int64_t>{} : std::vector<int64_t>{mode == LabelMode::kBinary ? 1 : classes};
+  arrays.targets.push_back(
+      found(path + " (labels)", whole ? DType::kInt32 : DType::kFloat32, rows->size(), target, rows, kLabel));
+  return arrays;
+}
+
+}  // namespace plimsoll::engine

@@ -1,0 +1,32 @@
+// How --data is read, beyond the names of files.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace plimsoll::engine {
+
+// Keras's label_mode. kOfModel: what the model's loss takes.
+enum class LabelMode : uint8_t { kOfModel, kInteger, kCategorical, kBinary };
+
+// What a missing value of a CSV does: end the run, become 0, or leave out its line.
+enum class MissingValue : uint8_t { kStop, kZero, kDrop };
+
+struct ReadOptions {
+  std::optional<std::array<int64_t, 2>> image_size;  // height and width; absent: those of the model's input
+  LabelMode label_mode = LabelMode::kOfModel;
+  // Which feature of a TFRecord is which array: "x=image,y=label". For raw bytes their dtype may
+  // follow: "x=image:uint8". The names are those of the model's inputs and outputs, or x, y and sample_weight.
+  std::string features;
+  std::string label_column;  // of a CSV: its name, or its number from 0; "": one with a usual name
+  MissingValue missing = MissingValue::kStop;
+  // A damaged record is an error. If true, all records are read once before the run, damaged ones are left out, and
+  // `note` gets their number.
+  bool skip_bad_records = false;
+  std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
+};
+
+}  // namespace plimsoll::engine

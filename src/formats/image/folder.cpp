@@ -1,0 +1,104 @@
+#include "formats/image/folder.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <array>
+
+#include "formats/file/file.h"
+#include "formats/limits.h"
+
+namespace plimsoll::engine {
+
+void PathList::add(std::string_view path) {
+  text_ += path;
+  ends_.push_back(text_.size());
+}
+
+std::string_view PathList::operator[](size_t i) const {
+  const size_t begin = i == 0 ? 0 : ends_[i - 1];
+  return std::string_view(text_).substr(begin, ends_[i] - begin);
+}
+
+Bytes PathList::bytes() const {
+  return static_cast<Bytes>(text_.capacity() + ends_.capacity() * sizeof(uint64_t));
+}
+
+void PathList::shrink() {
+  text_.shrink_to_fit();
+  ends_.shrink_to_fit();
+}
+
+namespace {
+
+bool is_folder(const std::string& path, bool follow_link) {
+  struct stat status {};
+  const int failed = follow_link ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status);
+  return failed == 0 && S_ISDIR(status.st_mode);
+}
+
+bool is_picture(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kEndings = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+  std::string lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
+  for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return std::any_of(kEndings.begin(), kEndings.end(),
+                     [&](std::string_view ending) { return lower.ends_with(ending); });
+}
+
+std::vector<std::string> sorted_names(const std::string& folder) {
+  auto names = names_in(folder);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// All folders below `path`, itself included, sorted by their paths relative to `root`.
+Status add_folders(const std::string& root, const std::string& relative, int depth, std::vector<std::string>& folders) {
+  if (depth > limits::kImageFolderDepth)
+    return fail(ErrorCode::kBadDataFile,
+                fmt::format("{}/{}: folders are nested more than {} deep", root, relative, limits::kImageFolderDepth));
+  folders.push_back(relative);
+  for (const auto& name : names_in(root + "/" + relative)) {
+    const std::string inner = relative.empty() ? name : relative + "/" + name;
+    if (is_folder(root + "/" + inner, false)) PLIMSOLL_TRY(add_folders(root, inner, depth + 1, folders));
+  }
+  return {};
+}
+
+Status add_files(const std::string& root, const std::string& relative, PathList& files) {
+  std::vector<std::string> folders;
+  PLIMSOLL_TRY(add_folders(root, relative, 0, folders));
+  std::sort(folders.begin(), folders.end());
+  for (const auto& folder : folders)
+    for (const auto& name : sorted_names(root + "/" + folder)) {
+      if (!is_picture(name)) continue;
+      const std::string path = folder.empty() ? name : folder + "/" + name;
+      if (!is_folder(root + "/" + path, true)) files.add(path);
+    }
+  return {};
+}
+
+}  // namespace
+
+Result<ImageFolder> list_images(const std::string& path, bool labelled) {
+  ImageFolder folder;
+  folder.path = path;
+  for (const auto& name : sorted_names(path))
+    if (!name.starts_with('.') && is_folder(path + "/" + name, true)) folder.classes.push_back(name);
+  for (size_t i = 0; i < folder.classes.size(); ++i) {
+    const size_t before = folder.files.size();
+    PLIMSOLL_TRY(add_files(path, folder.classes[i], folder.files));
+    if (labelled) folder.labels.insert(folder.labels.end(), folder.files.size() - before, static_cast<int32_t>(i));
+  }
+  if (folder.classes.empty() && !labelled) PLIMSOLL_TRY(add_files(path, "", folder.files));
+  folder.files.shrink();
+  folder.labels.shrink_to_fit();
+  if (folder.files.size() > 0) return folder;
+  Error error{ErrorCode::kBadDataFile, fmt::format("{}: a folder without pictures", path), {}, {}};
+  error.fact(labelled ? "expected: one folder per class, with .jpg, .jpeg or .png files in it"
+                      : "expected: .jpg, .jpeg or .png files, or folders of them");
+  if (folder.classes.empty() && labelled) error.fact("it has no folders for classes");
+  return fail(std::move(error));
+}
+
+}  // namespace plimsoll::engine
