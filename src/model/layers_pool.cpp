@@ -4,6 +4,7 @@
 #include <array>
 
 #include "model/channels_first.h"
+#include "model/expression.h"
 #include "model/geometry.h"
 
 namespace plimsoll::engine {
@@ -40,12 +41,22 @@ ValueId as_plane(const BuildCall& call, ValueId image, size_t rank) {
                   {{"shape", std::vector<int64_t>{volume[0], volume[1] * volume[2], volume[3], volume[4]}}});
 }
 
+// The mean of the steps [N,T,C] whose mask [N,T] is 1; NaN if there are none.
+ValueId unmasked_mean(const BuildCall& call) {
+  const Expression x(call.b, call.in());
+  const Shape shape = x.shape();  // a copy: adding nodes moves the graph's values
+  const Expression mask = Expression(call.b, call.masks[0]).cast(x.type().dtype).reshaped({shape[0], shape[1], 1});
+  const Expression kept = select(mask.broadcast(shape), x, x.filled(0));
+  return (sum(kept, {1}) / sum(mask, {1})).reshaped({shape[0], shape[2]}).id();
+}
+
 Layer global_pooling(Config& c, size_t rank, const std::string& op) {
   const bool keep = c.flag("keepdims", false);
   const std::string where = c.where();
   Layer layer;
-  // Keras averages only the unmasked rows.
-  if (rank == 1 && op == "global_avg_pool2d") layer.masking = Masking::kChanges;
+  // Keras averages only the unmasked steps.
+  const bool reads_mask = rank == 1 && op == "global_avg_pool2d";
+  if (reads_mask) layer.masking = Masking::kReads;
   layer.shape = [=](std::span<const Shape> in, Issues&) -> Result<LayerShape> {
     PLIMSOLL_TRY(need_rank(in[0], rank + 1, where));
     std::vector<int64_t> dims(keep ? rank : 0, 1);
@@ -53,7 +64,8 @@ Layer global_pooling(Config& c, size_t rank, const std::string& op) {
     return LayerShape(Shape(std::move(dims)));
   };
   layer.build = [=](const BuildCall& call) {
-    const ValueId y = call.add(op, {as_plane(call, call.in(), rank)});
+    const bool masked = reads_mask && call.masks[0] != kNone;
+    const ValueId y = masked ? unmasked_mean(call) : call.add(op, {as_plane(call, call.in(), rank)});
     return keep ? call.add("reshape", {y}, {{"shape", call.output_dims()}}) : y;
   };
   return with_data_format(c, layer);

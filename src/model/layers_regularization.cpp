@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "model/layer.h"
+#include "model/random_numbers.h"
 #include "model/values.h"
 #include "ops/build.h"
 
@@ -18,24 +19,6 @@ using Noise = std::vector<bool>;
 
 ValueId scaled(const BuildCall& call, ValueId x, double scale, double offset = 0) {
   return call.add("affine", {x}, {{"scale", scale}, {"offset", offset}});
-}
-
-// The counters of random ops: the step's, and the first sample's index. If the batch shares its numbers, all samples
-// take those of sample 0.
-std::vector<ValueId> counters(const BuildCall& call, bool shared_by_batch) {
-  const ValueId rng = step_scalar(call.b, StepScalar::kRandom, call.precision);
-  if (!shared_by_batch) return {rng, step_scalar(call.b, StepScalar::kFirstSample, call.precision)};
-  const ValueId zero = call.add("fill", {}, {{"shape", std::vector<int64_t>{1}}, {"value", 0.0}, {"dtype", "i64"}});
-  return {rng, zero};
-}
-
-// Uniform numbers or normal ones, of mean 0 and deviation 1, in the given shape with the batch.
-ValueId random(const BuildCall& call, const std::string& op, std::vector<int64_t> dims, DType dtype, bool shared) {
-  return call.add(op, counters(call, shared),
-                  {{"shape", std::move(dims)},
-                   {"dtype", std::string(name_of(dtype))},
-                   {"call", call.call},
-                   {"stream", int64_t{0}}});
 }
 
 struct Shared {
@@ -70,7 +53,7 @@ ValueId kept(const BuildCall& call, ValueId x, double rate, const Noise& noise) 
   for (size_t d = 0; d < noise.size(); ++d)
     if (!noise[d]) dims[d] = 1;
   const DType dtype = is_half(call.precision) ? DType::kFloat32 : call.precision;
-  const ValueId u = random(call, "random_uniform", dims, dtype, !noise.empty() && !noise[0]);
+  const ValueId u = random_numbers(call, "random_uniform", dims, dtype, !noise.empty() && !noise[0]);
   ValueId keep = call.add("less_equal", {constant_like(call.b, u, static_cast<double>(static_cast<float>(rate))), u});
   if (dtype != call.precision) keep = call.add("cast", {keep}, {{"dtype", std::string(name_of(call.precision))}});
   return broadcast_to(call.b, keep, whole);
@@ -187,7 +170,7 @@ Layer gaussian_noise(Config& c) {
   return random_layer([=](const BuildCall& call) {
     const ValueId x = call.in();
     if (!call.training || deviation == 0) return x;
-    const ValueId noise = random(call, "random_normal", call.shape(x).dims, call.precision, false);
+    const ValueId noise = random_numbers(call, "random_normal", call.shape(x).dims, call.precision);
     return call.add("add", {x, scaled(call, noise, deviation)});
   });
 }
@@ -200,7 +183,7 @@ Layer gaussian_dropout(Config& c) {
   return random_layer([=](const BuildCall& call) {
     const ValueId x = call.in();
     if (!call.training || rate == 0) return x;
-    const ValueId noise = random(call, "random_normal", call.shape(x).dims, call.precision, false);
+    const ValueId noise = random_numbers(call, "random_normal", call.shape(x).dims, call.precision);
     return call.add("multiply", {x, scaled(call, noise, deviation, 1)});
   });
 }

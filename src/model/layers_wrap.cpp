@@ -1,11 +1,14 @@
 // Layers that call another layer: TimeDistributed, SpectralNormalization.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <tuple>
 
 #include "model/expression.h"
 #include "model/layer.h"
+#include "model/model_layer.h"
+#include "model/tree.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -14,12 +17,22 @@ struct Wrapped {
   std::string name;
   bool trainable = true;
   Layer layer;
+  int64_t calls = 1;  // of inner layers, if it is a model
 };
+
+// Returns the model under `key`.
+std::optional<Wrapped> read_wrapped_model(Config& c, const std::string& key, const Json& value) {
+  const auto model = read_model_layer(value, read_policy(c), fmt::format("{}, {}", c.where(), key), c.issues());
+  if (!model) return std::nullopt;
+  const Json* config = member(value, "config");
+  return Wrapped{text_member(*config, "name"), true, model->layer, model->calls};
+}
 
 // Returns the layer under `key`. Its unsupported features are listed. Keras computes with the wrapper's policy.
 std::optional<Wrapped> read_wrapped(Config& c, const std::string& key, bool with_activity) {
   const Json* value = c.value(key);
   const KerasObject object = value ? keras_object(*value) : KerasObject{};
+  if (is_model_class(object.name) && !object.custom) return read_wrapped_model(c, key, *value);
   const LayerParser parse = object.custom || object.name.empty() ? nullptr : find_layer(object.name);
   if (!parse) {
     c.issues().unknown(fmt::format("{}: {}={}", c.where(), key,
@@ -68,7 +81,6 @@ ValueId all_steps(const BuildCall& call, const Wrapped& wrapped) {
 // A layer whose steps are not independent is called once per step, in order: its statistics move with every step, and
 // every step has random numbers of its own.
 ValueId each_step(const BuildCall& call, const Wrapped& wrapped) {
-  constexpr int64_t kCallsOfModel = 1 << 17;  // the numbers of calls lie below this
   std::vector<int64_t> in = call.shape(call.in()).dims, out = call.output_dims();
   const int64_t steps = in[1];
   in.erase(in.begin() + 1);
@@ -83,7 +95,7 @@ ValueId each_step(const BuildCall& call, const Wrapped& wrapped) {
                          call.precision,
                          call.training,
                          call.trainable && wrapped.trainable,
-                         call.call + t * kCallsOfModel,
+                         call.call + t * wrapped.calls * kCallsApart,
                          {&x, 1},
                          {&unmasked, 1},
                          call.weights,
@@ -95,27 +107,35 @@ ValueId each_step(const BuildCall& call, const Wrapped& wrapped) {
 }
 
 Layer time_distributed(Config& c) {
+  constexpr int64_t kMostCalls = 1 << 15;                // of the layers of a model, over all steps
   constexpr int64_t kMostSteps = 1024;                   // of a layer that is called once per step
   const auto wrapped = read_wrapped(c, "layer", false);  // it calls the layer in a way that adds no activity penalty
   const std::string where = c.where();
   Layer layer;
   if (!wrapped) return layer;
   const Layer& inner = wrapped->layer;
-  const bool apart = inner.couples_samples || inner.draws;
+  const bool apart = inner.couples_samples || inner.draws, inner_draws = inner.draws;
   if (inner.outputs != 1 || inner.replace_weights)
     c.issues().unknown(fmt::format("{}: layer '{}', whose steps are not independent", where, wrapped->name));
+  if (inner.reads_integers)
+    c.issues().unknown(fmt::format("{}: layer '{}' reads ids; an Embedding takes them at every step without it", where,
+                                   wrapped->name));
   layer.float32_weights = inner.float32_weights;
   layer.couples_samples = inner.couples_samples && wrapped->trainable;
   layer.draws = inner.draws;
-  const bool reads_mask = inner.masking == Masking::kChanges || inner.masking == Masking::kMakes;
+  layer.takes_integers = inner.takes_integers;
+  const bool reads_mask =
+      inner.masking == Masking::kChanges || inner.masking == Masking::kMakes || inner.masking == Masking::kReads;
   layer.masking = reads_mask || inner.couples_samples ? Masking::kChanges : Masking::kPasses;
   layer.shape = [=](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
     if (in[0].rank() < 2)
       return fail(ErrorCode::kBadGeometry,
                   fmt::format("{}: a sample must have at least 2 dimensions, got [{}]", where, to_text(in[0])));
-    if (apart && in[0][0] > kMostSteps)
+    const int64_t calls = std::max<int64_t>(wrapped->calls, 1);
+    const int64_t most = inner_draws ? kMostSteps / calls : std::min(kMostSteps, kMostCalls / calls);
+    if (apart && in[0][0] > most)
       issues.unknown(fmt::format("{}: {} steps of layer '{}', whose steps are not independent (the most are {})", where,
-                                 in[0][0], wrapped->name, kMostSteps));
+                                 in[0][0], wrapped->name, most));
     const Shape step(std::vector<int64_t>(in[0].dims.begin() + 1, in[0].dims.end()));
     PLIMSOLL_ASSIGN(LayerShape made, wrapped->layer.shape({&step, 1}, issues));
     PLIMSOLL_ASSIGN(LayerShape shape, checked_shape(with_batch(in[0][0], made.output()).dims, where));

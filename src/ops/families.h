@@ -7,8 +7,8 @@
 
 namespace plimsoll::engine {
 
-// The only list of the files that define ops. Each file has one function X() that returns its ops. The registry keeps
-// this order. (Without the switches below, clang-format would lay out the list differently on each run.)
+// The list of the files that define ops. Each file has one function X() that returns its ops. registry.cpp keeps this
+// order and adds recurrent.h's. (Without these switches, clang-format would lay out the list differently on each run.)
 // clang-format off
 #define PLIMSOLL_OP_FAMILIES(X) \
   X(conv3d_ops) X(resample_ops) \

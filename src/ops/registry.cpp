@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "ops/families.h"
+#include "ops/recurrent.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -14,7 +15,7 @@ std::vector<OpDef> collect() {
 #define X(name) name,
            PLIMSOLL_OP_FAMILIES(X)
 #undef X
-       }) {
+               recurrent_ops}) {
     auto ops = family();
     std::move(ops.begin(), ops.end(), std::back_inserter(all));
   }

@@ -28,9 +28,9 @@ bool check_attrs(InferCheck& check, InTypes in, const Attrs& attrs, bool with_me
     return false;
   if (!with_method) return true;
   return check.has("method", "text") &&
-         check.require(is_resample_method(attrs.text("method")),
-                       fmt::format("method=\"{}\" must be \"average\", \"bicubic\", \"lanczos3\" or \"lanczos5\"",
-                                   attrs.text("method")));
+         check.require(
+             is_resample_method(attrs.text("method")),
+             fmt::format("method=\"{}\" must be \"average\" or a method of tf.image.resize", attrs.text("method")));
 }
 
 TensorType resized(const TensorType& type, const Attrs& attrs) {
@@ -142,6 +142,14 @@ OpDef resample_op() {
               {"bicubic", {f32({2, 5, 3, 16})}, resampling(1, 15, "bicubic"), fill, {0}},
               {"bicubic_columns", {f32({2, 3, 4, 5})}, resampling(2, 8, "bicubic"), fill, {0}},
               {"one", {f32({2, 1, 3})}, resampling(1, 4, "bicubic"), fill, {0}},
+              {"nearest", {f32({2, 7, 3, 4})}, resampling(1, 3, "nearest"), fill, {0}},
+              {"nearest_up", {f32({2, 3, 5})}, resampling(1, 7, "nearest"), fill, {0}},
+              {"bilinear", {f32({2, 9, 3, 4})}, resampling(1, 4, "bilinear"), fill, {0}},
+              {"bilinear_up", {f32({2, 3, 16})}, resampling(1, 8, "bilinear"), fill, {0}},
+              {"bilinear_antialias", {f32({2, 9, 4})}, resampling(1, 4, "bilinear_antialias"), fill, {0}},
+              {"bicubic_antialias", {f32({2, 9, 3})}, resampling(1, 4, "bicubic_antialias"), fill, {0}},
+              {"lanczos3_smaller", {f32({2, 9, 3})}, resampling(1, 4, "lanczos3"), fill, {0}},
+              {"lanczos3_antialias", {f32({2, 9, 3})}, resampling(1, 4, "lanczos3_antialias"), fill, {0}},
               {"lanczos3", {f32({2, 6, 17})}, resampling(1, 12, "lanczos3"), fill, {0}},
               {"lanczos5", {f32({1, 13, 2, 4})}, resampling(1, 39, "lanczos5"), fill, {0}}};
   return op;
@@ -153,6 +161,8 @@ OpDef resample_grad_op() {
   op.cases = {{"average", {f32({2, 3, 3, 5})}, resampling(1, 7, "average"), fill, {0}},
               {"average_up", {f32({2, 5, 16})}, resampling(1, 3, "average"), fill, {0}},
               {"bicubic", {f32({2, 15, 3, 4})}, resampling(1, 5, "bicubic"), fill, {0}},
+              {"bilinear", {f32({2, 4, 5})}, resampling(1, 9, "bilinear"), fill, {0}},
+              {"nearest", {f32({2, 2, 5})}, resampling(1, 9, "nearest"), fill, {0}},
               {"lanczos3", {f32({2, 12, 17})}, resampling(1, 6, "lanczos3"), fill, {0}},
               {"lanczos5", {f32({1, 39, 8})}, resampling(1, 13, "lanczos5"), fill, {0}}};
   return op;

@@ -40,7 +40,6 @@ void add_cubic(ResampleTable& table, int64_t at, int64_t input, int64_t output) 
   normalize(&table.weights[from], end - begin);
 }
 
-// scale_and_translate_op.cc of TensorFlow.
 float lanczos_weight(float distance, float radius) {
   constexpr float kPi = 3.14159265359F;
   const float x = std::abs(distance);
@@ -49,16 +48,69 @@ float lanczos_weight(float distance, float radius) {
   return radius * std::sin(kPi * x) * std::sin(kPi * x / radius) / (kPi * kPi * x * x);
 }
 
-void add_lanczos(ResampleTable& table, int64_t at, int64_t input, int64_t output, float radius) {
+// A kernel of scale_and_translate_op.cc of TensorFlow.
+struct ScaledKernel {
+  float radius;
+  float (*weight)(float distance, float radius);
+};
+
+float triangle_weight(float distance, float) {
+  return std::max(0.0F, 1.0F - std::abs(distance));
+}
+
+float keys_weight(float distance, float) {
+  const float x = std::abs(distance);
+  if (x >= 2) return 0;
+  if (x >= 1) return ((-0.5F * x + 2.5F) * x - 4.0F) * x + 2.0F;
+  return ((1.5F * x - 2.5F) * x) * x + 1.0F;
+}
+
+ScaledKernel scaled_kernel(std::string_view method) {
+  if (method.starts_with("bilinear")) return {1, triangle_weight};
+  if (method.starts_with("bicubic")) return {2, keys_weight};
+  return {method.starts_with("lanczos3") ? 3.0F : 5.0F, lanczos_weight};
+}
+
+// With antialiasing, the kernel is as much wider as the image gets smaller.
+void add_scaled(ResampleTable& table, int64_t at, int64_t input, int64_t output, const ScaledKernel& kernel,
+                bool antialias) {
   const float inverse = 1.0F / (static_cast<float>(output) / static_cast<float>(input));
   const float place = (static_cast<float>(at) + 0.5F) * inverse;
+  const float wider = antialias ? std::max(inverse, 1.0F) : 1.0F, reach = kernel.radius * wider;
   const auto within = [&](float position) { return std::clamp<int64_t>(static_cast<int64_t>(position), 0, input - 1); };
-  const int64_t begin = within(std::ceil(place - radius - 0.5F)), end = within(std::floor(place + radius - 0.5F)) + 1;
+  const int64_t begin = within(std::ceil(place - reach - 0.5F)), end = within(std::floor(place + reach - 0.5F)) + 1;
   table.begin.push_back(begin);
   const size_t from = table.weights.size();
   for (int64_t i = begin; i < end; ++i)
-    table.weights.push_back(lanczos_weight(static_cast<float>(i) + 0.5F - place, radius));
+    table.weights.push_back(kernel.weight((static_cast<float>(i) + 0.5F - place) * (1.0F / wider), kernel.radius));
   normalize(&table.weights[from], end - begin);
+}
+
+// resize_bilinear_op.cc of TensorFlow with half_pixel_centers.
+void add_bilinear(ResampleTable& table, int64_t at, int64_t input, int64_t output) {
+  const float scale = static_cast<float>(input) / static_cast<float>(output);
+  const float place = (static_cast<float>(at) + 0.5F) * scale - 0.5F;
+  const float floor = std::floor(place), share = place - floor;
+  const int64_t high = std::min(static_cast<int64_t>(std::ceil(place)), input - 1);
+  const int64_t low = std::min(std::max<int64_t>(static_cast<int64_t>(floor), 0), high);
+  table.begin.push_back(low);
+  table.weights.push_back(low == high ? 1.0F : 1.0F - share);
+  if (low != high) table.weights.push_back(share);
+}
+
+// resize_nearest_neighbor_op.cc of TensorFlow with half_pixel_centers.
+void add_nearest(ResampleTable& table, int64_t at, int64_t input, int64_t output) {
+  const float scale = static_cast<float>(input) / static_cast<float>(output);
+  const auto place = static_cast<int64_t>(std::floor((static_cast<float>(at) + 0.5F) * scale));
+  table.begin.push_back(std::clamp<int64_t>(place, 0, input - 1));
+  table.weights.push_back(1.0F);
+}
+
+void add_average(ResampleTable& table, int64_t at, int64_t input, int64_t output) {
+  const AdaptiveWindow window = adaptive_window(at, input, output);
+  const int64_t count = window.end - window.begin;
+  table.begin.push_back(window.begin);
+  table.weights.insert(table.weights.end(), static_cast<size_t>(count), 1.0F / static_cast<float>(count));
 }
 
 }  // namespace
@@ -73,22 +125,34 @@ AdaptiveWindow adaptive_window(int64_t at, int64_t input, int64_t output) {
 }
 
 bool is_resample_method(std::string_view method) {
-  return method == "average" || method == "bicubic" || method == "lanczos3" || method == "lanczos5";
+  constexpr std::string_view kMethods[] = {"average",
+                                           "nearest",
+                                           "bilinear",
+                                           "bicubic",
+                                           "lanczos3",
+                                           "lanczos5",
+                                           "bilinear_antialias",
+                                           "bicubic_antialias",
+                                           "lanczos3_antialias",
+                                           "lanczos5_antialias"};
+  return std::find(std::begin(kMethods), std::end(kMethods), method) != std::end(kMethods);
 }
 
 ResampleTable resample_table(std::string_view method, int64_t input, int64_t output) {
   ResampleTable table;
+  const bool antialias = method.ends_with("_antialias");
   for (int64_t at = 0; at < output; ++at) {
     table.first.push_back(static_cast<int64_t>(table.weights.size()));
     if (method == "average") {
-      const AdaptiveWindow window = adaptive_window(at, input, output);
-      const int64_t count = window.end - window.begin;
-      table.begin.push_back(window.begin);
-      table.weights.insert(table.weights.end(), static_cast<size_t>(count), 1.0F / static_cast<float>(count));
+      add_average(table, at, input, output);
+    } else if (method == "nearest") {
+      add_nearest(table, at, input, output);
+    } else if (method == "bilinear") {
+      add_bilinear(table, at, input, output);
     } else if (method == "bicubic") {
       add_cubic(table, at, input, output);
     } else {
-      add_lanczos(table, at, input, output, method == "lanczos3" ? 3 : 5);
+      add_scaled(table, at, input, output, scaled_kernel(method), antialias);
     }
   }
   table.first.push_back(static_cast<int64_t>(table.weights.size()));

@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "ops/op.h"
+#include "ops/recurrent.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -101,10 +102,32 @@ Forms scatter_add(const Graph&, const Node& node) {
   return {{"sw", "s"}};
 }
 
+// A mask that is the same for all samples stays whole.
+Forms attention(const Graph& graph, const Node& node) {
+  SplitForm form{"", "s"};
+  const int64_t n = output_shape(graph, node)[0];
+  for (size_t i = 0; i < node.inputs.size(); ++i) form.inputs += input_shape(graph, node, i)[0] == n ? 's' : 'w';
+  return if_possible(n > 1, std::move(form));
+}
+
+// The weights are shared; all else consists of samples, and the gradients of the weights are sums.
+Forms recurrent(const Graph& graph, const Node& node) {
+  const Recurrent r = read_recurrent(node.attrs, input_shape(graph, node), input_shape(graph, node, 2));
+  SplitForm form{std::string(node.inputs.size(), 's'), std::string(node.outputs.size(), 's')};
+  for (const Slot weight : {Slot(1), Slot(2), r.in_bias})
+    if (weight >= 0) form.inputs[static_cast<size_t>(weight)] = 'w';
+  if (node.op == "recurrent_grad")
+    for (const Slot weight : {r.out_dw, r.out_du, r.out_db})
+      if (weight >= 0) form.outputs[static_cast<size_t>(weight)] = '+';
+  return {form};
+}
+
 // Ops that are not here: element-wise ones read the samples of the inputs of the output's shape, others cannot be cut.
 std::unordered_map<std::string, Rule> make_rules() {
   std::unordered_map<std::string, Rule> rules = {
       {"matmul", matmul},
+      {"recurrent", recurrent},
+      {"recurrent_grad", recurrent},
       {"embedding", always({"ws", "s"})},
       {"embedding_grad", always({"s", "+"})},
       {"batch_norm_stats", always({"s", "mv"})},
@@ -129,6 +152,8 @@ std::unordered_map<std::string, Rule> make_rules() {
       {"strided_slice_grad", strided({"size", "shape"})},
       {"gather", gather},
       {"scatter_add", scatter_add},
+      {"attention", attention},
+      {"attention_grad", attention},
       {"weighted_sum", always({"sws", "+"})},
       {"weighted_sum_grad", always({"wws", "s", {"rows"}})},
       {"l1_l2_penalty", always({"s", "+"})},
@@ -140,8 +165,8 @@ std::unordered_map<std::string, Rule> make_rules() {
   add(always({"sw", "s"}), {"conv2d", "conv2d_input_grad", "conv3d", "conv3d_input_grad"});
   add(always({"s", "+"}), {"conv2d_weight_grad", "conv3d_weight_grad"});
   add(always({"s", "s"}),
-      {"batch_matmul", "attention", "attention_grad", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad",
-       "max_pool3d", "max_pool3d_grad", "avg_pool3d", "avg_pool3d_grad", "global_avg_pool2d", "global_avg_pool2d_grad",
+      {"batch_matmul", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "max_pool3d",
+       "max_pool3d_grad", "avg_pool3d", "avg_pool3d_grad", "global_avg_pool2d", "global_avg_pool2d_grad",
        "global_max_pool2d", "global_max_pool2d_grad", "upsample2d", "upsample2d_grad", "pad2d", "crop2d"});
   add(over_rows({"s", "s"}),
       {"softmax", "softmax_grad", "softmax_cross_entropy", "softmax_cross_entropy_grad", "cross_entropy",

@@ -28,26 +28,36 @@ TEST(Masks, EndAtLayersThatDoNot) {
 }
 
 TEST(Masks, AreRefusedWhereTheyWouldChangeWhatALayerComputes) {
-  for (const char* layer : {"Softmax", "GlobalAveragePooling1D"}) {
-    const auto model = masked({layer_json(layer, "it")});
-    ASSERT_FALSE(model) << layer;
-    EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
-    EXPECT_NE(text_of(model.error()).find("its input has a mask"), std::string::npos) << text_of(model.error());
-  }
-}
-
-// The factor of a masked loss is applied at the end of a window, to everything that its gradients contain.
-TEST(Masks, AreRefusedBesideActivityRegularizers) {
-  const auto model = masked({layer_json("Dense", "a", {{"units", 4}, {"activity_regularizer", "l2"}})});
+  const auto model = masked({layer_json("Softmax", "it")});
   ASSERT_FALSE(model);
-  EXPECT_NE(text_of(model.error()).find("an activity regularizer together with a masked loss"), std::string::npos)
-      << text_of(model.error());
+  EXPECT_EQ(model.error().code, ErrorCode::kUnsupported);
+  EXPECT_NE(text_of(model.error()).find("its input has a mask"), std::string::npos) << text_of(model.error());
 }
 
-TEST(Masks, MetricsOfAMaskedOutputAreSkipped) {
-  const auto model = masked({layer_json("Dense", "a", {{"units", 4}})}, {"mae"});
+TEST(Masks, EndAtLayersThatReadThem) {
+  const auto model = masked({layer_json("GlobalAveragePooling1D", "it")});
   ASSERT_TRUE(model) << text_of(model.error());
-  EXPECT_EQ(model->skipped_metrics(), std::vector<std::string>{"mae"});
+  EXPECT_FALSE(model->outputs()[0].masked);
+}
+
+// The factor of a masked loss would be applied at the end of a window, to everything that its gradients contain.
+TEST(Masks, BesideActivityRegularizersTheBatchStaysWhole) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}, {"activity_regularizer", "l2"}})});
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_TRUE(model->couples_samples());
+  EXPECT_FALSE(model->has_masked_losses());
+  const Built whole = build_graph(*model, 4, Mode::kTrain);
+  ASSERT_TRUE(whole.status) << text_of(whole.status.error());
+  EXPECT_EQ(whole.forward.counted, kNone);
+}
+
+TEST(Masks, MetricsOfAMaskedOutputCountTheirRows) {
+  const auto model = masked({layer_json("Dense", "a", {{"units", 4}})}, {"mae", "cosine_similarity"});
+  ASSERT_TRUE(model) << text_of(model.error());
+  EXPECT_EQ(model->skipped_metrics(), std::vector<std::string>{"cosine_similarity"});
+  const Built whole = build_graph(*model, 4, Mode::kEvaluate);
+  ASSERT_EQ(whole.forward.tallies.size(), 1U);
+  EXPECT_EQ(whole.forward.tallies[0].shape, (Shape{2}));
 }
 
 TEST(Masks, AWholeWindowDividesByTheRowsThatCountAndAPartOfItLeavesThatToItsEnd) {

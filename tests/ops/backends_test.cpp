@@ -245,8 +245,7 @@ TEST_P(OnBackend, TablesOfManyTokensAgreeWithTheReference) {
 
 // An update that does not store the gradient must give the same result.
 TEST_P(OnBackend, RowUpdatesEqualTheDenseOnes) {
-  if (backend_->device().info().kind != "gpu" || under_test_->floating != DType::kFloat32)
-    GTEST_SKIP() << "only for GPUs in float32: otherwise there are no such kernels, or the gradient is rounded";
+  if (under_test_->floating != DType::kFloat32) GTEST_SKIP() << "only in float32: otherwise the gradient is rounded";
   for (const char* name : {"sgd_rows", "adam_rows"})
     for (const OpCase& one : op_def(name).cases) check_equals_dense(op_def(name), one);
 }
@@ -258,9 +257,10 @@ TEST_P(OnBackend, SupportsEveryOp) {
       const auto made = graph_of(op, one, under_test_->floating);
       ASSERT_TRUE(made);
       if (one.attrs.has("activation") && !backend_->device().has_epilogues()) continue;
-      if (op.name.ends_with("_rows") && backend_->device().info().kind == "cpu") continue;
       if (op.name.starts_with("conv2d_pooled")) continue;  // if it is refused, the two separate ops are used instead
       const auto offer = backend_->device().offer(made->graph, made->graph.nodes[0]);
+      // Not written for GPUs yet, and refused by name.
+      if (!offer && offer.error().what.find("the GPU has no attention with masks") != std::string::npos) continue;
       EXPECT_TRUE(offer) << op.name << "/" << one.name << ": " << (offer ? "" : offer.error().what);
     }
 }

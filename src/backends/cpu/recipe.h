@@ -67,11 +67,12 @@ Result<Recipe> image_recipe(const Problem& problem);     // upsample2d, pad2d, c
 // For reshape, concat, slice, broadcast, fill, and cast between any two types.
 Result<Recipe> shape_recipe(const Problem& problem);
 Result<Recipe> attention_recipe(const Problem& problem);
-Result<Recipe> table_recipe(const Problem& problem);    // embedding
-Result<Recipe> strided_recipe(const Problem& problem);  // transpose, strided_slice and its gradient
-Result<Recipe> pad_recipe(const Problem& problem);      // pad and its gradient
-Result<Recipe> index_recipe(const Problem& problem);    // gather, scatter_add, take_along, iota, one_hot
-Result<Recipe> axes_recipe(const Problem& problem);     // reductions over any axes, arg_max, arg_min, cumsum, cumprod
-Result<Recipe> sort_recipe(const Problem& problem);     // sort and top_k
+Result<Recipe> table_recipe(const Problem& problem);       // embedding
+Result<Recipe> row_update_recipe(const Problem& problem);  // sgd_rows, adam_rows
+Result<Recipe> strided_recipe(const Problem& problem);     // transpose, strided_slice and its gradient
+Result<Recipe> pad_recipe(const Problem& problem);         // pad and its gradient
+Result<Recipe> index_recipe(const Problem& problem);       // gather, scatter_add, take_along, iota, one_hot
+Result<Recipe> axes_recipe(const Problem& problem);  // reductions over any axes, arg_max, arg_min, cumsum, cumprod
+Result<Recipe> sort_recipe(const Problem& problem);  // sort and top_k
 
 }  // namespace plimsoll::engine::cpu

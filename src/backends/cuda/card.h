@@ -23,7 +23,8 @@ struct Card {
   double flops_tf32 = 0;        // tensor cores; 0 if the card has no tf32
   double flops_half = 0;        // tensor cores, f16 or bf16
   double host_bytes_per_second = 0;
-  std::string driver;  // "CUDA 13.0, cuDNN 91400"; empty if the card is not in this machine
+  bool measured = false;  // the rates were measured on such a card; else they come from its data sheet
+  std::string driver;     // "CUDA 13.0, cuDNN 91400"; empty if the card is not in this machine
   // Options set by the user.
   int ordinal = 0;             // index among the visible cards
   bool tf32 = true;            // allow float32 GEMMs and convolutions to use tf32
@@ -35,6 +36,8 @@ struct Card {
 
 // Cards that can be planned for without having them, e.g. "rtx-4090-24g".
 const std::vector<Card>& card_profiles();
+// `profile`: the name of a profile, or one that can mean only one of them ("rtx3060", "Tesla T4"), or the memory of any
+// card ("8g").
 Result<Card> card_from_profile(const std::string& profile);
 // Profiles in JSON files written by users (docs/gpu.md): whether the value of --device is the path of such a file, and
 // the card it describes. Unknown or missing keys and implausible numbers are error P204.

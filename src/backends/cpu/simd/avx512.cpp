@@ -1,6 +1,7 @@
 // Our kernels for AVX-512. CMakeLists.txt sets the compiler options of that instruction set for this file.
 #include <immintrin.h>
 
+#include "backends/cpu/simd/cells.h"
 #include "backends/cpu/simd/simd.h"
 
 #define PLIMSOLL_SIMD_NAME "avx512"

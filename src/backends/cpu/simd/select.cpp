@@ -1,5 +1,6 @@
 #include <oneapi/dnnl/dnnl.h>
 
+#include "backends/cpu/simd/cells.h"
 #include "backends/cpu/simd/simd.h"
 
 namespace plimsoll::engine::cpu {
@@ -18,6 +19,11 @@ const Simd& simd() {
     return baseline::kSimd;
   }();
   return chosen;
+}
+
+const CellSimd& cell_simd() {
+  if (&simd() == &avx512::kSimd) return avx512::kCellSimd;
+  return &simd() == &avx2::kSimd ? avx2::kCellSimd : baseline::kCellSimd;
 }
 
 }  // namespace plimsoll::engine::cpu

@@ -179,6 +179,12 @@ struct Simd {
   void (*transpose)(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
                     int64_t columns);
 
+  // Rows of attention scores (attention.inl). The first returns the largest score, the second the sum of weights.
+  float (*scaled_scores)(float* x, float scale, int64_t n);
+  double (*score_weights)(float* x, float top, int64_t n);
+  void (*score_gradients)(const float* weights, float* products, float own, float scale, int64_t n);
+  void (*scaled_row)(float* x, float factor, int64_t n);
+
   // Rows of k elements.
   void (*softmax)(const float* x, float* y, int64_t rows, int64_t k);
   void (*softmax_grad)(const float* dy, const float* y, float* dx, int64_t rows, int64_t k);

@@ -12,11 +12,13 @@ namespace {
 #include "backends/cpu/simd/gemm.inl"
 #include "backends/cpu/simd/rate.inl"
 #include "backends/cpu/simd/outer.inl"
+#include "backends/cpu/simd/recurrent.inl"
 #include "backends/cpu/simd/winograd.inl"
 #include "backends/cpu/simd/few_channels.inl"
 #include "backends/cpu/simd/reduce.inl"
 #include "backends/cpu/simd/transpose.inl"
 #include "backends/cpu/simd/rows.inl"
+#include "backends/cpu/simd/attention.inl"
 #include "backends/cpu/simd/loss.inl"
 // clang-format on
 
@@ -65,6 +67,10 @@ extern const Simd kSimd = {
     .reduce_rows = reduce_rows,
     .arg_extreme = arg_extreme,
     .transpose = transpose,
+    .scaled_scores = scaled_scores,
+    .score_weights = score_weights,
+    .score_gradients = score_gradients,
+    .scaled_row = scaled_row,
     .softmax = softmax,
     .softmax_grad = softmax_grad,
     .layer_norm = layer_norm,
@@ -80,4 +86,15 @@ extern const Simd kSimd = {
     .squared_error_grad = squared_error_grad,
     .absolute_error = absolute_error,
     .absolute_error_grad = absolute_error_grad,
+};
+
+extern const CellSimd kCellSimd = {
+    .pack_panels = pack_panels,
+    .panel_product = panel_product,
+    .cell_values = cell_values,
+    .cell_slopes = cell_slopes,
+    .lstm_cell = lstm_cell,
+    .lstm_cell_grad = lstm_cell_grad,
+    .gru_cell = gru_cell,
+    .gru_cell_grad = gru_cell_grad,
 };

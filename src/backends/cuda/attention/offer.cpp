@@ -37,7 +37,19 @@ Attention::Attention(const NodeView& node)
   out = head_strides(t, h, d, 1);
 }
 
+// The kernels here take queries, keys and values of one shape, without masks.
+bool is_plain(const NodeView& node) {
+  const size_t q = node.node.op == "attention" ? 0 : 1;
+  if (node.attrs().has("masks") || node.attrs().has("window")) return false;
+  if (node.in_shape(q).rank() == 5) return true;
+  return node.in_shape(q) == node.in_shape(q + 1) && node.in_shape(q) == node.in_shape(q + 2);
+}
+
 Result<KernelOffer> offer_attention(const Card& card, const NodeView& node) {
+  if (!is_plain(node))
+    return fail(
+        ErrorCode::kUnsupported,
+        node.node.op + ": the GPU has no attention with masks, with shared heads, or over another sequence yet");
   const Attention a(node);
   const bool backward = node.node.op == "attention_grad";
   if (!is_half(a.dtype) && a.dtype != DType::kFloat32)

@@ -10,6 +10,8 @@ Result<KernelOffer> offer_resample(const Card& card, const NodeView& node) {
   PLIMSOLL_TRY(require_same_dtype(node, 0, 0));
   constexpr int64_t kMostElements = int64_t{1} << 30;  // kernels index within a line with 32 bits
   const bool grad = node.node.op.ends_with("_grad"), max = node.node.op.starts_with("adaptive_max");
+  if (!max && !has_table(node.attrs().text("method")))
+    return refuse(node, fmt::format("method \"{}\" has no kernel for GPUs yet", node.attrs().text("method")));
   const ResampleMethod method = max ? ResampleMethod::kAverage : resample_method(node.attrs().text("method"));
   const Shape &large = grad ? node.out_shape(0) : node.in_shape(0),
               &small = grad ? node.in_shape(0) : node.out_shape(0);

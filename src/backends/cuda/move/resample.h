@@ -20,6 +20,11 @@ inline ResampleMethod resample_method(std::string_view name) {
                               : ResampleMethod::kAverage;
 }
 
+// Returns whether the kernels can write the table of this method. The input windows of the others are unknown to them.
+inline bool has_table(std::string_view method) {
+  return method == "average" || method == "bicubic" || method == "lanczos3" || method == "lanczos5";
+}
+
 // Tensors [outer, input, inner] and [outer, output, inner]; the gradient computes the former from the latter.
 struct ResampleLines {
   int64_t outer = 1, inner = 1;
