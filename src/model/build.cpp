@@ -6,6 +6,7 @@
 
 #include "model/calls.h"
 #include "model/expression.h"
+#include "model/metrics.h"
 #include "model/model.h"
 #include "model/tree.h"
 #include "model/values.h"
@@ -46,7 +47,7 @@ class GraphWriter {
     }
     if (mode_ != Mode::kPredict) {
       add_losses(forward);
-      if (counted_ != kNone) add_mask_factor(forward);
+      if (counted_ != kNone && !program_.several_masks) add_mask_factor(forward);
       add_activity_penalty(forward);
       add_metrics(forward);
       // Keras sorts its reports by name.
@@ -81,14 +82,18 @@ class GraphWriter {
     for (size_t i = program_.calls.size(); i-- > 0;) {
       const LayerCall& call = program_.calls[i];
       const LayerObject& object = layers_[call.layer];
-      if (object.operation || (object.at(call.node).takes_integers && read_as_integer_[call.outputs[0]]))
+      const Layer& layer = object.at(call.node);
+      if (object.operation || layer.reads_integers || (layer.takes_integers && read_as_integer_[call.outputs[0]]))
         for (size_t t : call.inputs) read_as_integer_[t] = true;
+      for (size_t t : call.given_masks)
+        if (t != kNoMask) read_as_integer_[t] = true;
     }
   }
 
   bool read_in_float32(size_t tensor) const {
     return std::any_of(program_.calls.begin(), program_.calls.end(), [&](const LayerCall& call) {
-      return layers_[call.layer].float32 &&
+      const LayerObject& object = layers_[call.layer];
+      return (object.float32 || object.at(call.node).reads_integers) &&
              std::find(call.inputs.begin(), call.inputs.end(), tensor) != call.inputs.end();
     });
   }
@@ -110,9 +115,11 @@ class GraphWriter {
     std::vector<ValueId> inputs, masks, weights;
     for (size_t t : call.inputs) {
       const bool as_is = object.operation || (described.takes_integers && program_.kinds[t] == TensorKind::kInteger);
-      inputs.push_back(as_is ? values_[t] : converted(values_[t], dtype));
-      masks.push_back(mask_of(t));
+      inputs.push_back(described.reads_integers ? converted(values_[t], DType::kInt32)
+                       : as_is                  ? values_[t]
+                                                : converted(values_[t], dtype));
     }
+    for (size_t i = 0; i < call.inputs.size(); ++i) masks.push_back(mask_of(call, i));
     if (described.replace_weights && mode_ == Mode::kTrain) replace_weights(call, described);
     for (size_t i = 0; i < call.shape.weights.size(); ++i) weights.push_back(weight(call, i, dtype));
     const LayerValues made =
@@ -120,7 +127,9 @@ class GraphWriter {
                                   masks, weights, call.shape, statistics_, compute_});
     assert(made.outputs.size() == call.outputs.size());
     for (size_t i = 0; i < call.outputs.size(); ++i) values_[call.outputs[i]] = made.outputs[i];
-    masks_[call.outputs[0]] = made.mask;
+    const bool passes_given =
+        described.masking == Masking::kPasses && call.given_masks[described.passed_mask] != kNoMask;
+    masks_[call.outputs[0]] = passes_given ? masks[described.passed_mask] : made.mask;
     if (object.layer.activity && mode_ != Mode::kPredict)
       for (ValueId output : made.outputs) add_activity(object.layer.activity, output);
   }
@@ -140,8 +149,17 @@ class GraphWriter {
 
   bool training() const { return mode_ == Mode::kTrain || mode_ == Mode::kAccumulate; }
 
+  // The mask of an output of the model.
   ValueId mask_of(size_t tensor) const {
     return program_.masks[tensor] == kNoMask ? kNone : masks_[program_.masks[tensor]];
+  }
+
+  // The mask of an input of a call.
+  ValueId mask_of(const LayerCall& call, size_t input) {
+    const size_t given = call.given_masks[input];
+    if (given == kNoMask) return call.masks[input] == kNoMask ? kNone : masks_[call.masks[input]];
+    const ValueId mask = converted(values_[given], precision_);
+    return program_.kinds[given] == TensorKind::kTruth ? mask : (1 - equal({b_, mask}, 0)).id();
   }
 
   const Weight& weight_of(const LayerCall& call, size_t i) const {
@@ -207,7 +225,7 @@ class GraphWriter {
     row_weights_[i] = sample_weights_[i];
     if (port.masked && !counts_its_losses(i))
       add_mask(i);
-    else if (port.ignored_class)  // a sum, which needs no number of rows
+    else if (port.ignored_class || mask_of(program_.outputs[i]) != kNone)  // a sum, which needs no number of rows
       row_weights_[i] = row_weight(i, true).id();
   }
 
@@ -242,25 +260,32 @@ class GraphWriter {
   void add_mask(size_t i) {
     row_weights_[i] = row_weight(i, true).id();
     const bool by_weight = program_.objective.losses[i]->reduction == Reduction::kWeightedMean;
-    // Keras adds up one weight per sample, not one per row.
-    const int64_t each = by_weight ? model_.outputs()[i].rows_per_sample : 1;
-    if (counted_ != kNone) return;
+    // Keras adds up one weight per sample, not one per row, unless a mask makes it one per row.
+    const bool masked = mask_of(program_.outputs[i]) != kNone;
+    const int64_t each = by_weight && !masked ? model_.outputs()[i].rows_per_sample : 1;
+    if (counted_ != kNone && !program_.several_masks) return;
     const Expression counted = row_weight(i, by_weight);
     counted_ = b_.add1("weighted_sum", {counted.id(), one()}, {{"weighted", false}});
     if (each > 1 && by_weight && data_.sample_weights)
       counted_ = (Expression(b_, counted_) / static_cast<double>(each)).id();
   }
 
+  ValueId number_of_rows(size_t i) {
+    const int64_t rows = batch_ * model_.outputs()[i].rows_per_sample;
+    return constant(b_, precision_, {}, static_cast<double>(rows)).id();
+  }
+
+  // If the losses have different masks, each is divided by its own count here.
+  ValueId own_mean(size_t i, ValueId sum) {
+    if (!program_.several_masks || !model_.outputs()[i].masked) return sum;
+    return b_.add1("scale", {sum, append_mask_factor(b_, number_of_rows(i), counted_)});
+  }
+
   // Sets the number of rows of the losses. In a whole window, also applies the mask's factor.
   void add_mask_factor(Forward& forward) {
-    int64_t rows = 0;
-    for (const Port& port : model_.outputs())
-      if (port.masked) rows = batch_ * port.rows_per_sample;
     forward.counted = counted_;
-    forward.rows = b_.add1("fill", {},
-                           {{"shape", std::vector<int64_t>{}},
-                            {"value", static_cast<double>(rows)},
-                            {"dtype", std::string(name_of(precision_))}});
+    for (size_t i = 0; i < model_.outputs().size(); ++i)
+      if (model_.outputs()[i].masked) forward.rows = number_of_rows(i);
     if (mode_ == Mode::kAccumulate) return;
     const ValueId factor = append_mask_factor(b_, forward.rows, forward.counted);
     forward.loss = b_.add1("scale", {forward.loss, factor});
@@ -309,10 +334,10 @@ class GraphWriter {
       rows_[i] = loss_rows(*losses[i], {b_, forward.predictions[i]}, {b_, targets_[i]}).id();
       if (counts_its_losses(i)) add_mask(i);
       const ValueId rows = summed_rows(i);
-      const ValueId share = total(rows, factor(name), row_weights_[i]);
+      const ValueId share = own_mean(i, total(rows, factor(name), row_weights_[i]));
       forward.loss = forward.loss == kNone ? share : b_.add1("add", {forward.loss, share});
       if (!several) continue;
-      forward.tallies.push_back(tally(name + "_loss", total(rows, one(), row_weights_[i]), i));
+      forward.tallies.push_back(tally(name + "_loss", own_mean(i, total(rows, one(), row_weights_[i])), i));
       forward.tallies.back().is_loss = true;
       forward.tallies.back().per_batch = model_.outputs()[i].loss_is_sum;
     }
@@ -337,6 +362,11 @@ class GraphWriter {
         // Unlike in the loss, ignored rows count in the mean: as 0.
         if (spec.loss && spec.loss->ignored_class)
           rows = (Expression(b_, rows) * (1 - ignored(i, *spec.loss->ignored_class))).id();
+        // Metrics that are no mean of rows ignore masks, as Keras's do.
+        if (mask_of(program_.outputs[i]) != kNone && !spec.metric.of_mean) {
+          forward.tallies.push_back(masked_mean(spec, rows, weighted));
+          continue;
+        }
         sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
       }
       Tally made = tally(spec.name, sum, i);
@@ -345,8 +375,26 @@ class GraphWriter {
       made.larger_is_better = !spec.loss && spec.metric.larger_is_better;
       made.result = spec.metric.result;
       made.of_mean = spec.metric.of_mean;
+      made.elements = spec.metric.elements;
       forward.tallies.push_back(std::move(made));
     }
+  }
+
+  // The mean of a metric over the unmasked rows: the device adds up the rows and their weights.
+  Tally masked_mean(const MetricSpec& spec, ValueId rows, bool weighted) {
+    const int64_t count = b_.graph().type(rows).shape.elements();
+    Expression weights = Expression(b_, cast(mask_of(program_.outputs[spec.output]), precision_)).reshaped({count});
+    if (weighted)
+      weights = weights * Expression(b_, sample_weights_[spec.output])
+                              .reshaped({batch_, 1})
+                              .broadcast(Shape{batch_, count / batch_})
+                              .reshaped({count});
+    const Expression sums = joined({Expression(b_, total(rows, one(), weights.id())).reshaped({1}),
+                                    Expression(b_, total(weights.id(), one(), kNone)).reshaped({1})});
+    Tally made = tally(spec.name, sums.id(), spec.output);
+    made.larger_is_better = !spec.loss && spec.metric.larger_is_better;
+    made.result = [](std::span<const double> totals) { return totals[1] == 0 ? 0 : totals[0] / totals[1]; };
+    return made;
   }
 
   GraphBuilder& b_;

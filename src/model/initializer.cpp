@@ -17,9 +17,9 @@ enum class Kind { kConstant, kUniform, kNormal, kTruncatedNormal, kOrthogonal, k
 
 struct Distribution {
   Kind kind = Kind::kConstant;
-  double a = 0, b = 0;       // the constant or gain; or low and high; or mean and standard deviation
+  double a = 0, b = 0;            // the constant or gain; or low and high; or mean and standard deviation
   std::vector<double> list = {};  // kList: one number per element of the last dimension; kFourier: the scaled window
-  bool imaginary = false;    // kFourier
+  bool imaginary = false;         // kFourier
 };
 
 struct Fans {
@@ -303,13 +303,29 @@ void fill(const Weight& weight, const Distribution& d, uint64_t seed, std::span<
   }
 }
 
+// Keras's LSTM with unit_forget_bias: of four gates, the bias of the second begins as ones. Returns the weight with the
+// initializer of the other gates; nullopt if it is not such a bias.
+std::optional<Weight> without_forget_bias(const Weight& weight) {
+  if (text_member(weight.initializer, "class_name") != "UnitForgetBias") return std::nullopt;
+  const Json* config = member(weight.initializer, "config");
+  const Json* inner = config ? member(*config, "initializer") : nullptr;
+  if (!inner || weight.shape.rank() != 1 || weight.shape[0] % 4 != 0) return std::nullopt;
+  Weight other = weight;
+  other.initializer = *inner;
+  return other;
+}
+
 template <typename T>
 Status initialize_as(const Weight& weight, uint64_t seed, std::span<T> values) {
   assert(static_cast<int64_t>(values.size()) == weight.shape.elements());
+  const auto inner = without_forget_bias(weight);
+  const Weight& drawn = inner ? *inner : weight;
   Issues issues;
-  const auto distribution = distribution_of(weight, issues);
+  const auto distribution = distribution_of(drawn, issues);
   PLIMSOLL_TRY(issues.status());
-  fill(weight, *distribution, seed, values);
+  fill(drawn, *distribution, seed, values);
+  const size_t units = values.size() / 4;
+  if (inner) std::fill_n(values.begin() + static_cast<std::ptrdiff_t>(units), units, T(1));
   return {};
 }
 
@@ -317,7 +333,11 @@ Status initialize_as(const Weight& weight, uint64_t seed, std::span<T> values) {
 
 Status check_initializers(const Model& model) {
   Issues issues;
-  for (const Weight& weight : model.weights()) distribution_of(weight, issues);
+  for (const Weight& weight : model.weights())
+    if (const auto inner = without_forget_bias(weight))
+      distribution_of(*inner, issues);
+    else
+      distribution_of(weight, issues);
   return issues.status();
 }
 

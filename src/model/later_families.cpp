@@ -11,24 +11,7 @@ namespace {
 using Name = std::string_view;
 
 constexpr std::array kSequences = {
-    Name("AdditiveAttention"),
-    Name("Attention"),
-    Name("Bidirectional"),
-    Name("ConvLSTM1D"),
-    Name("ConvLSTM2D"),
-    Name("ConvLSTM3D"),
-    Name("Embedding"),
-    Name("GRU"),
-    Name("GRUCell"),
-    Name("GroupedQueryAttention"),
-    Name("LSTM"),
-    Name("LSTMCell"),
-    Name("MultiHeadAttention"),
-    Name("ReversibleEmbedding"),
-    Name("RNN"),
-    Name("SimpleRNN"),
-    Name("SimpleRNNCell"),
-    Name("StackedRNNCells"),
+    Name("GRUCell"), Name("LSTMCell"), Name("ReversibleEmbedding"), Name("SimpleRNNCell"), Name("StackedRNNCells"),
 };
 
 // All other preprocessing layers are called Random*.
@@ -36,7 +19,6 @@ constexpr std::array kPreprocessing = {
     Name("AugMix"),
     Name("AutoContrast"),
     Name("CategoryEncoding"),
-    Name("CenterCrop"),
     Name("ContrastLimitedAdaptiveHistogramEqualization"),
     Name("CutMix"),
     Name("Discretization"),
@@ -49,7 +31,6 @@ constexpr std::array kPreprocessing = {
     Name("MixUp"),
     Name("Pipeline"),
     Name("RandAugment"),
-    Name("Resizing"),
     Name("STFTSpectrogram"),
     Name("Solarization"),
     Name("StringLookup"),

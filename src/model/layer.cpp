@@ -4,15 +4,22 @@
 
 #include <algorithm>
 
+#include "model/attention_parts.h"
 #include "model/layers_shape.h"
+#include "model/random_numbers.h"
+#include "model/recurrent.h"
 
 namespace plimsoll::engine {
 
 LayerParser find_layer(std::string_view class_name) {
-  for (const auto& table :
-       {core_layers(), image_layers(), convolution_layers(), pooling_layers(), normalization_layers(),
-        more_normalization_layers(), activation_layers(), merge_layers(), wrapping_layers(), masking_layers(),
-        regularization_layers(), dot_layers(), application_layers(), shape_layers(), einsum_layers()})
+  for (const auto& table : {core_layers(),          image_layers(),          convolution_layers(),
+                            pooling_layers(),       normalization_layers(),  more_normalization_layers(),
+                            activation_layers(),    merge_layers(),          wrapping_layers(),
+                            masking_layers(),       embedding_layers(),      attention_layers(),
+                            dot_attention_layers(), regularization_layers(), dot_layers(),
+                            application_layers(),   shape_layers(),          einsum_layers(),
+                            recurrent_layers(),     bidirectional_layers(),  conv_lstm_layers(),
+                            preprocessing_layers()})
     for (const LayerClass& entry : table)
       if (entry.name == class_name) return entry.parse;
   return nullptr;

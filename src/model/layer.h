@@ -106,7 +106,8 @@ struct BuildCall {
 // 0 for masked ones. Only output 0 of a layer can have a mask.
 enum class Masking {
   kStops,    // the layer ignores masks: its output has none
-  kPasses,   // the output has the mask of the input
+  kReads,    // the layer reads the mask of its input, and its output has none
+  kPasses,   // the output has the mask of one input (Layer::passed_mask)
   kMakes,    // it makes one
   kMerges,   // merges masks of several inputs: the output has one if all inputs have one
   kJoins,    // joins masks of several inputs: the output has one if any input has one
@@ -124,13 +125,19 @@ struct Layer {
   size_t least_inputs = 1, most_inputs = 1;
   size_t outputs = 1;
   Masking masking = Masking::kStops;
+  size_t passed_mask = 0;  // kPasses: the input whose mask the output has
+  // Inputs that have no mask any more after the call: as in Keras, MultiHeadAttention removes those of its inputs, and
+  // layers that run later see none.
+  std::vector<size_t> unmasks;
   bool couples_samples = false;  // couples samples in training, unless frozen
   bool draws = false;            // draws random numbers in training
   // Its ops take the weights in the variables' dtype, whatever the compute dtype: normalisations.
   bool float32_weights = false;
   ActivityPenalty activity;
-  // Reads integers as i32. All other layers read them as floats.
+  // Moves elements of any kind: integers are passed on as i32 if an operation or an Embedding reads them. All other
+  // layers read them as floats.
   bool takes_integers = false;
+  bool reads_integers = false;  // reads its input as i32, whatever it is: Embedding
   std::string half_cast;  // the half-precision dtype that the call names: the file must have a mixed policy with it
   // Shape errors are kBadGeometry. Features that are unsupported for these shapes are listed in Issues, and a shape is
   // returned anyway.
@@ -169,6 +176,7 @@ std::span<const LayerClass> activation_layers();
 std::span<const LayerClass> merge_layers();
 std::span<const LayerClass> wrapping_layers();
 std::span<const LayerClass> masking_layers();
+std::span<const LayerClass> embedding_layers();
 std::span<const LayerClass> regularization_layers();
 std::span<const LayerClass> dot_layers();
 std::span<const LayerClass> application_layers();

@@ -130,6 +130,7 @@ MetricFormula along_axis(Config& c, Expression (*formula)(const Expression&, con
     const Expression per_sample = mean(values.reshaped({samples, each}), {1});
     return per_sample.broadcast(Shape{samples, rows / samples}).reshaped({rows});
   });
+  metric.one_per_sample = true;
   metric.check = [=](const Shape& sample, bool labels) -> std::string {
     const int64_t at = positive(sample.rank() + 1);
     if (at < 1 || at > static_cast<int64_t>(sample.rank())) return "its axis does not fit the output";

@@ -28,9 +28,12 @@ struct MetricFormula {
   // A mean: one number per row, and a function of the mean (none: the mean itself).
   std::function<Expression(const MetricCall&)> rows;
   std::function<double(double)> of_mean;
+  bool one_per_sample = false;  // `rows` repeats one number per sample, so it cannot skip masked rows
   // Or any number of sums over the batch, as a vector, and the function of their totals.
   std::function<Expression(const MetricCall&)> sums;
   std::function<double(std::span<const double>)> result;
+  // Instead of `result`, if Keras reports a vector: the function of the totals that returns its elements.
+  std::function<std::vector<double>(std::span<const double>)> elements;
 };
 
 struct MetricClass {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -23,12 +24,38 @@ std::string needs_vectors(const Shape& sample, bool labels) {
   return sample.rank() == 1 ? only_like_prediction(labels) : "it needs outputs of one dimension";
 }
 
+// The score of each class, from true positives, false positives, false negatives and weights of all classes.
+std::vector<double> class_scores(std::span<const double> totals, size_t classes, double beta) {
+  std::vector<double> scores;
+  for (size_t i = 0; i < classes; ++i) {
+    const double tp = totals[i], fp = totals[classes + i], fn = totals[2 * classes + i];
+    const double precision = tp / (tp + fp + kEpsilon), recall = tp / (tp + fn + kEpsilon);
+    scores.push_back(precision * recall / (beta * beta * precision + recall + kEpsilon) * (1 + beta * beta));
+  }
+  return scores;
+}
+
+double average_score(std::span<const double> sums, const std::string& average, double beta) {
+  const size_t classes = sums.size() / 4;
+  const auto total = [&](size_t kind) {
+    const auto of_kind = sums.subspan(kind * classes, classes);
+    return std::accumulate(of_kind.begin(), of_kind.end(), 0.0);
+  };
+  if (average == "micro") return class_scores(std::array{total(0), total(1), total(2)}, 1, beta)[0];
+  const std::vector<double> scores = class_scores(sums, classes, beta);
+  double mean = 0, weighted = 0;
+  for (size_t i = 0; i < classes; ++i) {
+    mean += scores[i] / static_cast<double>(classes);
+    weighted += scores[i] * sums[3 * classes + i] / (total(3) + kEpsilon);
+  }
+  return average == "weighted" ? weighted : mean;
+}
+
 MetricFormula f_score(Config& c, double beta) {
-  const std::string average = c.text("average", "");
+  const std::string average = c.text("average", "");  // "": None, one score per class
   const auto threshold = c.optional_real("threshold");
-  if (average != "micro" && average != "macro" && average != "weighted")
-    c.issues().unknown(
-        fmt::format("{}: average={}, which gives a vector", c.where(), average.empty() ? "None" : average));
+  if (!average.empty() && average != "micro" && average != "macro" && average != "weighted")
+    c.issues().unknown(fmt::format("{}: average={}", c.where(), average));
   MetricFormula metric;
   metric.check = needs_vectors;
   metric.sums = [=](const MetricCall& call) {
@@ -43,21 +70,10 @@ MetricFormula f_score(Config& c, double beta) {
     return joined({column_sums(hit * call.y * w), column_sums(hit * (1 - call.y) * w),
                    column_sums((1 - hit) * call.y * w), column_sums(call.y * w)});
   };
-  metric.result = [=](std::span<const double> sums) {
-    const size_t classes = average == "micro" ? 1 : sums.size() / 4, each = sums.size() / 4;
-    std::vector<double> totals(4 * classes, 0);
-    for (size_t i = 0; i < sums.size(); ++i) totals[i / each * classes + (classes == 1 ? 0 : i % each)] += sums[i];
-    double mean = 0, weighted = 0;
-    const double all = std::accumulate(totals.end() - static_cast<std::ptrdiff_t>(classes), totals.end(), 0.0);
-    for (size_t i = 0; i < classes; ++i) {
-      const double tp = totals[i], fp = totals[classes + i], fn = totals[2 * classes + i];
-      const double precision = tp / (tp + fp + kEpsilon), recall = tp / (tp + fn + kEpsilon);
-      const double score = precision * recall / (beta * beta * precision + recall + kEpsilon) * (1 + beta * beta);
-      mean += score / static_cast<double>(classes);
-      weighted += score * totals[3 * classes + i] / (all + kEpsilon);
-    }
-    return average == "weighted" ? weighted : mean;
-  };
+  if (average.empty())
+    metric.elements = [=](std::span<const double> sums) { return class_scores(sums, sums.size() / 4, beta); };
+  else
+    metric.result = [=](std::span<const double> sums) { return average_score(sums, average, beta); };
   return metric;
 }
 
@@ -194,8 +210,38 @@ MetricFormula binary_iou(Config& c) {
   return union_metric(c, u);
 }
 
+// R2 of each class, from the sums of [y, y^2, squared errors, weights, ones] of all classes.
+struct R2 {
+  std::vector<double> scores;
+  double mean = 0, weighted = 0, spread = 0, samples = 0;
+
+  explicit R2(std::span<const double> sums) {
+    const size_t classes = sums.size() / 5;
+    for (size_t i = 0; i < classes; ++i) {
+      const double total = sums[classes + i] - sums[i] * sums[i] / sums[3 * classes + i];
+      double score = 1 - sums[2 * classes + i] / total;
+      if (std::isinf(score)) score = 0;
+      scores.push_back(score);
+      mean += score / static_cast<double>(classes);
+      weighted += total * score;
+      spread += total;
+      samples += sums[4 * classes + i];
+    }
+  }
+
+  double adjusted(double score, double regressors) const {
+    if (regressors == 0 || regressors >= samples - 1) return score;
+    return 1 - (1 - score) * (samples - 1) / (samples - regressors - 1);
+  }
+  std::vector<double> adjusted_each(double regressors) const {
+    std::vector<double> made;
+    for (const double score : scores) made.push_back(adjusted(score, regressors));
+    return made;
+  }
+};
+
 MetricFormula r2_score(Config& c) {
-  if (c.is_null("class_aggregation")) c.issues().unknown(c.where() + ": class_aggregation=null, which gives a vector");
+  const bool each = c.is_null("class_aggregation");  // one score per class
   const std::string average = c.text("class_aggregation", "uniform_average");
   if (average != "uniform_average" && average != "variance_weighted_average")
     c.issues().unknown(fmt::format("{}: class_aggregation={}", c.where(), average));
@@ -208,22 +254,13 @@ MetricFormula r2_score(Config& c) {
                    column_sums(plimsoll::engine::call("square", call.y - call.x) * w), column_sums(w),
                    column_sums(call.y.filled(1))});
   };
-  metric.result = [=](std::span<const double> sums) {
-    const size_t classes = sums.size() / 5;
-    double mean = 0, weighted = 0, spread = 0, samples = 0;
-    for (size_t i = 0; i < classes; ++i) {
-      const double total = sums[classes + i] - sums[i] * sums[i] / sums[3 * classes + i];
-      double score = 1 - sums[2 * classes + i] / total;
-      if (std::isinf(score)) score = 0;
-      mean += score / static_cast<double>(classes);
-      weighted += total * score;
-      spread += total;
-      samples += sums[4 * classes + i];
-    }
-    const double score = average == "uniform_average" ? mean : weighted / spread;
-    if (regressors == 0 || regressors >= samples - 1) return score;
-    return 1 - (1 - score) * (samples - 1) / (samples - regressors - 1);
-  };
+  if (each)
+    metric.elements = [=](std::span<const double> sums) { return R2(sums).adjusted_each(regressors); };
+  else
+    metric.result = [=](std::span<const double> sums) {
+      const R2 r2(sums);
+      return r2.adjusted(average == "uniform_average" ? r2.mean : r2.weighted / r2.spread, regressors);
+    };
   return metric;
 }
 

@@ -142,9 +142,8 @@ double share(double part, double whole) {
   return whole == 0 ? 0 : part / whole;
 }
 
-using Finish = std::function<double(const Counts&)>;
-
-MetricFormula threshold_metric(const Thresholds& t, Finish finish) {
+// A metric without the function that makes a number, or a vector, of the counts.
+MetricFormula counting(const Thresholds& t) {
   MetricFormula metric;
   metric.check = [t](const Shape& sample, bool labels) -> std::string {
     if (sample.rank() == 0) return "its output has no dimension";
@@ -154,48 +153,59 @@ MetricFormula threshold_metric(const Thresholds& t, Finish finish) {
     return only_like_prediction(labels);
   };
   metric.sums = [t](const MetricCall& call) { return histograms(t, call); };
-  metric.result = [t, finish = std::move(finish)](std::span<const double> sums) {
-    const size_t half = sums.size() / 2;
-    return finish(counts_of(t, sums.first(half), sums.subspan(half)));
+  return metric;
+}
+
+Counts counts_of(const Thresholds& t, std::span<const double> sums) {
+  const size_t half = sums.size() / 2;
+  return counts_of(t, sums.first(half), sums.subspan(half));
+}
+
+using Finish = std::function<double(const Counts&)>;
+
+MetricFormula threshold_metric(const Thresholds& t, Finish finish) {
+  MetricFormula metric = counting(t);
+  metric.result = [t, finish = std::move(finish)](std::span<const double> sums) { return finish(counts_of(t, sums)); };
+  return metric;
+}
+
+using Curve = std::function<double(const Counts&, size_t)>;
+
+// A metric of the counts at each of `thresholds`. Keras reports a vector if there are several.
+MetricFormula at_each_threshold(Config& c, double otherwise, Thresholds t, Curve curve) {
+  const std::vector<double> given = read_list(c).value_or(std::vector<double>{otherwise});
+  t.values = given;
+  std::sort(t.values.begin(), t.values.end());
+  t.even = t.around = is_even(given);
+  if (!t.even && t.values.size() > kMostUneven)
+    c.issues().unknown(fmt::format("{}: more than {} uneven thresholds", c.where(), kMostUneven));
+  if (given.size() == 1) return threshold_metric(t, [curve](const Counts& n) { return curve(n, 0); });
+  MetricFormula metric = counting(t);
+  metric.elements = [=](std::span<const double> sums) {
+    const Counts counts = counts_of(t, sums);
+    std::vector<double> made;
+    for (const double one : given) {
+      const auto at = std::lower_bound(t.values.begin(), t.values.end(), one) - t.values.begin();
+      made.push_back(curve(counts, static_cast<size_t>(at)));
+    }
+    return made;
   };
   return metric;
 }
 
-// Reads thresholds of counts, precision and recall. Keras reports a vector if there are several.
-Thresholds read_thresholds(Config& c, double otherwise) {
-  Thresholds t;
-  t.values = read_list(c).value_or(std::vector<double>{otherwise});
-  if (t.values.size() > 1) c.issues().unknown(fmt::format("{}: several thresholds, which give a vector", c.where()));
-  t.values.resize(1);
-  return t;
-}
-
-template <double (*kCount)(const Counts&)>
+template <double (*kCount)(const Counts&, size_t)>
 MetricFormula count(Config& c) {
-  MetricFormula metric = threshold_metric(read_thresholds(c, 0.5), kCount);
+  MetricFormula metric = at_each_threshold(c, 0.5, {}, kCount);
   metric.larger_is_better = false;
   return metric;
 }
 
-MetricFormula precision(Config& c) {
+template <double (*kShare)(const Counts&, size_t)>
+MetricFormula selected(Config& c) {
   Thresholds selection;
   read_selection(c, selection);
-  Thresholds t = read_thresholds(c, selection.top_k ? kOutside : 0.5);
-  t.class_id = selection.class_id;
-  t.top_k = selection.top_k;
-  return threshold_metric(t, [](const Counts& n) { return share(n.tp[0], n.tp[0] + n.fp[0]); });
+  return at_each_threshold(c, selection.top_k ? kOutside : 0.5, selection, kShare);
 }
-
-MetricFormula recall(Config& c) {
-  Thresholds selection;
-  read_selection(c, selection);
-  Thresholds t = read_thresholds(c, selection.top_k ? kOutside : 0.5);
-  t.class_id = selection.class_id;
-  t.top_k = selection.top_k;
-  return threshold_metric(t, [](const Counts& n) { return share(n.tp[0], n.tp[0] + n.fn[0]); });
-}
-
-using Curve = std::function<double(const Counts&, size_t)>;
 
 double recall_at(const Counts& n, size_t i) {
   return share(n.tp[i], n.tp[i] + n.fn[i]);
@@ -307,17 +317,17 @@ MetricFormula auc(Config& c) {
   return metric;
 }
 
-double true_positives(const Counts& n) {
-  return n.tp[0];
+double true_positives(const Counts& n, size_t i) {
+  return n.tp[i];
 }
-double false_positives(const Counts& n) {
-  return n.fp[0];
+double false_positives(const Counts& n, size_t i) {
+  return n.fp[i];
 }
-double true_negatives(const Counts& n) {
-  return n.tn[0];
+double true_negatives(const Counts& n, size_t i) {
+  return n.tn[i];
 }
-double false_negatives(const Counts& n) {
-  return n.fn[0];
+double false_negatives(const Counts& n, size_t i) {
+  return n.fn[i];
 }
 
 }  // namespace
@@ -328,8 +338,8 @@ std::span<const MetricClass> threshold_metrics() {
       {"FalsePositives", "false_positives", "false_positives", count<false_positives>},
       {"TrueNegatives", "true_negatives", "true_negatives", count<true_negatives>},
       {"FalseNegatives", "false_negatives", "false_negatives", count<false_negatives>},
-      {"Precision", "precision", "precision", precision},
-      {"Recall", "recall", "recall", recall},
+      {"Precision", "precision", "precision", selected<precision_at>},
+      {"Recall", "recall", "recall", selected<recall_at>},
       {"SensitivityAtSpecificity", "sensitivity_at_specificity", "sensitivity_at_specificity",
        [](Config& c) { return best_under(c, "specificity", specificity_at, recall_at); }},
       {"SpecificityAtSensitivity", "specificity_at_sensitivity", "specificity_at_sensitivity",

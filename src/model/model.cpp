@@ -8,6 +8,7 @@
 
 #include "model/calls.h"
 #include "model/loss_formulas.h"
+#include "model/optimizer_classes.h"
 #include "model/tree.h"
 
 namespace plimsoll::engine {
@@ -43,12 +44,16 @@ class Expansion {
       made[tree.inputs[i].child] = {{arguments[i]}};
     }
     for (const ModelTree::Call& call : tree.calls) {
-      std::vector<size_t> inputs;
+      std::vector<size_t> inputs, masks;
       for (const TensorRef& ref : call.inputs) inputs.push_back(made[ref.child][ref.node][ref.tensor]);
+      for (const auto& mask : call.masks) masks.push_back(mask ? made[mask->child][mask->node][mask->tensor] : kNoMask);
+      rank_.push_back(call.rank);
       const ModelTree::Child& child = tree.children[call.child];
       const bool is_model = child.kind == ModelTree::Child::Kind::kModel;
-      PLIMSOLL_ASSIGN(auto outputs, is_model ? run(tree_.models[child.index], inputs)
-                                             : call_layer(child.index, made[call.child].size(), std::move(inputs)));
+      PLIMSOLL_ASSIGN(auto outputs,
+                      is_model ? run(tree_.models[child.index], inputs)
+                               : call_layer(child.index, made[call.child].size(), std::move(inputs), std::move(masks)));
+      rank_.pop_back();
       made[call.child].push_back(std::move(outputs));
     }
     std::vector<size_t> outputs;
@@ -80,11 +85,15 @@ class Expansion {
     return layer.shape(shapes, issues_);
   }
 
-  Result<std::vector<size_t>> call_layer(size_t index, size_t node, std::vector<size_t> inputs) {
+  Result<std::vector<size_t>> call_layer(size_t index, size_t node, std::vector<size_t> inputs,
+                                         std::vector<size_t> masks) {
     const LayerObject& object = tree_.layers[index];
     const Layer& layer = object.at(node);
     if (inputs.size() < layer.least_inputs || inputs.size() > layer.most_inputs)
       return fail(ErrorCode::kBadConfig, fmt::format("{}: called with {} inputs", shown_layer(object), inputs.size()));
+    if (masks.size() > inputs.size())
+      return fail(ErrorCode::kBadConfig, fmt::format("{}: called with {} masks for {} inputs", shown_layer(object),
+                                                     masks.size(), inputs.size()));
     if (program_.calls.size() >= kMostCalls)
       return fail(ErrorCode::kBadConfig, fmt::format("this model calls its layers more than {} times", kMostCalls));
     PLIMSOLL_ASSIGN(LayerShape shape, shape_of(layer, inputs));
@@ -97,34 +106,8 @@ class Expansion {
       program_.kinds.push_back(i < shape.kinds.size() ? shape.kinds[i] : TensorKind::kFloat);
       program_.masks.push_back(kNoMask);
     }
-    program_.masks[outputs[0]] = output_mask(object, inputs, outputs[0]);
-    program_.calls.push_back({index, node, std::move(inputs), outputs, std::move(shape)});
+    program_.calls.push_back({index, node, std::move(inputs), outputs, std::move(shape), {}, std::move(masks), rank_});
     return outputs;
-  }
-
-  size_t output_mask(const LayerObject& object, const std::vector<size_t>& inputs, size_t output) {
-    const auto masked = [&](size_t t) { return program_.masks[t] != kNoMask; };
-    const bool any = std::any_of(inputs.begin(), inputs.end(), masked);
-    switch (object.layer.masking) {
-      case Masking::kMakes:
-        return output;
-      case Masking::kPasses:
-        return program_.masks[inputs[0]];
-      case Masking::kMerges:
-        // If an input is broadcast, its mask would have to be broadcast too.
-        for (size_t t : inputs)
-          if (any && program_.tensors[t] != program_.tensors[output])
-            issues_.unknown(fmt::format("{}: masked inputs of different shapes", shown_layer(object)));
-        return std::all_of(inputs.begin(), inputs.end(), masked) ? output : kNoMask;
-      case Masking::kJoins:
-        return any ? output : kNoMask;
-      case Masking::kChanges:
-        if (any) issues_.unknown(fmt::format("{}: its input has a mask", shown_layer(object)));
-        return kNoMask;
-      case Masking::kStops:
-        break;
-    }
-    return kNoMask;
   }
 
   static Status take_weights(const LayerObject& object, ShapedLayer& layer, const std::vector<WeightSpec>& weights) {
@@ -143,9 +126,16 @@ class Expansion {
   const LayerTree& tree_;
   LayerProgram& program_;
   Issues& issues_;
+  std::vector<size_t> rank_;  // LayerCall::rank of the call that is being expanded
 };
 
 }  // namespace
+
+Status expand_calls(const LayerTree& tree, LayerProgram& program, Issues& issues) {
+  program.layers.resize(tree.layers.size());
+  PLIMSOLL_ASSIGN(program.outputs, Expansion(tree, program, issues).run(tree.top(), program.inputs));
+  return {};
+}
 
 class ModelBuilder {
  public:
@@ -153,19 +143,21 @@ class ModelBuilder {
 
   Result<Model> run(const std::vector<Shape>& samples) {
     program_->objective = parts_.objective;
-    program_->layers.resize(parts_.tree.layers.size());
     PLIMSOLL_TRY(add_inputs(samples));
     Issues issues;
-    Expansion expansion(parts_.tree, *program_, issues);
-    auto outputs_made = expansion.run(parts_.tree.top(), program_->inputs);
+    const Status expanded = expand_calls(parts_.tree, *program_, issues);
     // A tensor after an unsupported call has no meaningful shape, so such calls are reported first.
-    if (!outputs_made && !issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
-    PLIMSOLL_ASSIGN(program_->outputs, std::move(outputs_made));
-    check_masks(issues);
+    if (!expanded && !issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
+    PLIMSOLL_TRY(expanded);
+    resolve_masks(parts_.tree, *program_, issues);
+    check_loss_masks(parts_.tree, *program_, architecture_.output_names(), issues);
+    for (MetricSpec& metric : program_->objective.metrics)
+      metric.skipped = metric.skipped || (mask_of_output(metric.output) != kNoMask && metric.metric.one_per_sample);
     std::vector<Shape> outputs;
     for (size_t t : program_->outputs) outputs.push_back(program_->tensors[t]);
     if (parts_.needs_loss) resolve_metrics(program_->objective, outputs);
     PLIMSOLL_TRY(issues.status());
+    limit_ids();
     PLIMSOLL_TRY(add_outputs());
     PLIMSOLL_TRY(add_weights());
     add_layers();
@@ -198,48 +190,20 @@ class ModelBuilder {
     return {};
   }
 
-  size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
-
-  static bool counts_rows(const Loss& loss) {
-    return (loss.ignored_class && loss.reduction != Reduction::kSum) || loss.reduction == Reduction::kWeightedMean ||
-           (target_kind(loss) == TargetKind::kGroups && loss.reduction == Reduction::kMean);
-  }
-
-  // The denominator is applied at the end of the window, to the sum of all gradients, so there can be only one.
-  void check_masks(Issues& issues) {
-    const auto& losses = program_->objective.losses;
-    std::set<size_t> masks;
-    for (size_t i = 0; i < losses.size(); ++i) {
-      if (!losses[i]) continue;
-      const Shape& sample = program_->tensors[program_->outputs[i]];
-      if (losses[i]->reduction == Reduction::kSum && reduces_batch(*losses[i], sample) &&
-          loss_axes(*losses[i], sample.rank() + 1).size() <= sample.rank())
-        issues.unknown(fmt::format("output '{}': its loss {} with reduction=sum over the batch and some of the axes",
-                                   architecture_.output_names()[i], function_name(*losses[i])));
-      const size_t mask = mask_of_output(i);
-      // The rows of a loss that ignores a class, or divides by weights, are counted by their own weights.
-      const bool own = counts_rows(*losses[i]);
-      masks.insert(own ? kNoMask - 1 - i : mask);
-      if (mask == kNoMask) continue;
-      if (!has_last_axis_rows(*losses[i]) || losses[i]->reduction != Reduction::kMean)
-        issues.unknown(fmt::format("output '{}': its loss {} with a mask", architecture_.output_names()[i],
-                                   function_name(*losses[i])));
-      Shape rows = program_->tensors[program_->outputs[i]], masked = program_->tensors[mask_of_output(i)];
-      rows.dims.pop_back();
-      masked.dims.pop_back();
-      if (rows != masked)
-        issues.unknown(fmt::format("output '{}': its loss has rows [{}], but its mask is [{}]",
-                                   architecture_.output_names()[i], to_text(rows), to_text(masked)));
+  // Ids outside of an Embedding's table are found in the data, before they are read.
+  void limit_ids() {
+    for (const LayerCall& call : program_->calls) {
+      if (!parts_.tree.layers[call.layer].layer.reads_integers) continue;
+      for (size_t i = 0; i < program_->inputs.size(); ++i) {
+        if (program_->inputs[i] != call.inputs[0]) continue;
+        int64_t& least = model_.inputs_[i].classes;
+        const int64_t rows = call.shape.weights[0].shape[0];
+        least = least == 0 ? rows : std::min(least, rows);
+      }
     }
-    if (masks.size() > 1) issues.unknown("losses with different masks, or some with a mask and some without");
-    // The factor of masked losses is applied to a window's gradients at its end, and must not change these penalties.
-    for (const LayerCall& call : program_->calls)
-      if (masks != std::set<size_t>{kNoMask} && !masks.empty() && parts_.tree.layers[call.layer].layer.activity)
-        issues.unknown(fmt::format("{}: an activity regularizer together with a masked loss",
-                                   shown_layer(parts_.tree.layers[call.layer])));
-    for (MetricSpec& metric : program_->objective.metrics)
-      metric.skipped = metric.skipped || mask_of_output(metric.output) != kNoMask;
   }
+
+  size_t mask_of_output(size_t i) const { return program_->masks[program_->outputs[i]]; }
 
   Status add_outputs() {
     for (size_t i = 0; i < program_->outputs.size(); ++i) {
@@ -252,7 +216,7 @@ class ModelBuilder {
         if (const std::string trouble = check_loss(loss, port.sample); !trouble.empty())
           return fail(ErrorCode::kBadGeometry, fmt::format("output '{}': {}", port.name, trouble));
         port.has_loss = true;
-        port.masked = mask_of_output(i) != kNoMask || counts_rows(loss);
+        port.masked = (mask_of_output(i) != kNoMask && loss.reduction != Reduction::kSum) || counts_rows(loss);
         port.loss_weight = program_->objective.loss_weights[i];
         port.loss_is_sum = loss.reduction == Reduction::kSum;
         port.rows_per_sample = port.sample.elements() / elements_per_row(loss, port.sample);
@@ -268,6 +232,9 @@ class ModelBuilder {
         if (!coupling(loss, port.sample).empty())
           model_.coupling_layers_.push_back(
               fmt::format("{} (loss {}: {})", port.name, function_name(loss), coupling(loss, port.sample)));
+        else if (program_->several_masks && port.masked)
+          model_.coupling_layers_.push_back(
+              fmt::format("{} (loss {}: its mask is not that of the whole loss)", port.name, function_name(loss)));
       }
       model_.outputs_.push_back(std::move(port));
     }
@@ -304,6 +271,8 @@ class ModelBuilder {
         model_.weights_.push_back(std::move(weight));
       }
       if (layer.called && couples_samples(l)) model_.coupling_layers_.push_back(object.path);
+      if (layer.called && has_single_rows(l))
+        model_.coupling_layers_.push_back(object.path + " (the optimizer squares or clips the gradient of each token)");
     }
     return {};
   }
@@ -315,6 +284,14 @@ class ModelBuilder {
     if (!object.layer.replace_weights) return object.trainable && object.layer.couples_samples;
     return std::count_if(program_->calls.begin(), program_->calls.end(),
                          [&](const LayerCall& call) { return call.layer == layer; }) > 1;
+  }
+
+  // Penalties make the gradient of a table one of all its rows.
+  bool has_single_rows(size_t layer) const {
+    if (!parts_.tree.layers[layer].layer.reads_integers) return false;
+    const Weight& table = model_.weights_[program_->layers[layer].first_weight];
+    const bool penalized = table.l1 != 0 || table.l2 != 0 || table.regularizer.orthogonal != 0;
+    return table.trainable && !penalized && reads_single_rows(architecture_.optimizer());
   }
 
   static Status check_weight(const Weight& weight) {
@@ -376,7 +353,8 @@ Model Model::with_loss_scale() const {
 }
 
 bool Model::has_masked_losses() const {
-  return std::any_of(outputs_.begin(), outputs_.end(), [](const Port& port) { return port.masked; });
+  return !program_->several_masks &&
+         std::any_of(outputs_.begin(), outputs_.end(), [](const Port& port) { return port.masked; });
 }
 
 Status Model::check_batch(int64_t batch) const {

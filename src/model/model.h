@@ -43,8 +43,9 @@ struct Port {
   Shape sample;                   // without the batch dimension
   DType dtype = DType::kFloat32;  // declared by the model
   bool sparse_labels = false;     // outputs with a loss: the target is one integer per row
-  Shape target;                 // outputs with a loss: the target's shape for one sample ([] for one label per sample)
-  int64_t classes = 0;          // with sparse labels: labels must be below this
+  Shape target;  // outputs with a loss: the target's shape for one sample ([] for one label per sample)
+  // With sparse labels: labels must be below this. Inputs that an Embedding reads: ids must be; 0: no limit.
+  int64_t classes = 0;
   bool has_loss = false;        // outputs: whether a target is read
   double loss_weight = 1;       // outputs with a loss: the numerator of its loss factor
   bool loss_is_sum = false;     // outputs with a loss: its rows are added up; else the loss is a mean over rows
@@ -75,6 +76,7 @@ struct Tally {
   Shape shape;                    // of the sums: [] or [K]
   std::function<double(std::span<const double>)> result;
   std::function<double(double)> of_mean;
+  std::function<std::vector<double>(std::span<const double>)> elements;  // of a metric that is a vector
 
   size_t size() const { return static_cast<size_t>(shape.elements()); }
 };
@@ -127,8 +129,8 @@ class Model {
   const Optimizer& optimizer() const { return architecture_.optimizer(); }
   const Precision& policy() const { return architecture_.policy(); }
   Model with_loss_scale() const;  // adds loss scaling to an optimizer that has none
-  // Returns whether the denominators of the losses depend on the data (Port::masked). All losses then have the same
-  // mask.
+  // Returns whether the denominator of the losses depends on the data (Port::masked) and is applied at the end of a
+  // window: all losses have the same mask. Losses with different masks couple samples instead.
   bool has_masked_losses() const;
   bool couples_samples() const { return !coupling_layers_.empty(); }  // in training
   const std::vector<std::string>& coupling_layers() const { return coupling_layers_; }

@@ -49,13 +49,35 @@ bool collect(const Json& value, int depth, NodeArguments& out, Json& copy) {
   return true;
 }
 
-bool collect_named(const Json& kwargs, NodeArguments& out) {
+// Reads `mask`: a tensor, or a list of tensors and None. Returns false if it is something else.
+bool read_masks(const Json& value, NodeArguments& out) {
+  NodeArguments masks;
+  Json copy;
+  if (!collect(value.is_array() ? value : Json::array({value}), 0, masks, copy)) return false;
+  for (const Json& one : copy) {
+    const auto tensor = tensor_index(masks.call, one);
+    if (!tensor && !one.is_null()) return false;
+    out.masks.push_back(tensor ? std::optional(masks.tensors[*tensor]) : std::nullopt);
+  }
+  return true;
+}
+
+bool collect_named(const Json& kwargs, bool masks_apart, NodeArguments& out) {
   if (kwargs.is_null()) return true;
-  return kwargs.is_object() && collect(kwargs, 0, out, out.call.named);
+  if (!kwargs.is_object()) return false;
+  Json others = kwargs;
+  if (const Json* mask = member(kwargs, "mask"); masks_apart && mask) {
+    NodeArguments apart;
+    if (read_masks(*mask, apart)) {
+      out.masks = std::move(apart.masks);
+      others.erase("mask");
+    }
+  }
+  return collect(others, 0, out, out.call.named);
 }
 
 // The older form has one list per tensor, [layer, node, tensor, kwargs], and the same kwargs in each.
-std::optional<NodeArguments> read_old_node(const Json& list) {
+std::optional<NodeArguments> read_old_node(const Json& list, bool masks_apart) {
   NodeArguments arguments;
   bool good = !list.empty();
   Json first = Json::array();
@@ -67,7 +89,7 @@ std::optional<NodeArguments> read_old_node(const Json& list) {
     arguments.call.tensors.emplace_back();
   }
   for (const Json& one : list)
-    if (one.size() == 4) good = good && collect_named(one[3], arguments);
+    if (one.size() == 4) good = good && collect_named(one[3], masks_apart, arguments);
   // One tensor is the argument itself, several are a list.
   arguments.call.positional.push_back(first.size() == 1 ? Json(first[0]) : std::move(first));
   return good ? std::optional(arguments) : std::nullopt;
@@ -75,13 +97,13 @@ std::optional<NodeArguments> read_old_node(const Json& list) {
 
 }  // namespace
 
-std::optional<NodeArguments> read_node(const Json& node) {
-  if (node.is_array()) return read_old_node(node);
+std::optional<NodeArguments> read_node(const Json& node, bool masks_apart) {
+  if (node.is_array()) return read_old_node(node, masks_apart);
   const Json* args = member(node, "args");
   if (!args || !args->is_array()) return std::nullopt;
   NodeArguments arguments;
   bool good = collect(*args, 0, arguments, arguments.call.positional);
-  if (const Json* kwargs = member(node, "kwargs")) good = good && collect_named(*kwargs, arguments);
+  if (const Json* kwargs = member(node, "kwargs")) good = good && collect_named(*kwargs, masks_apart, arguments);
   return good ? std::optional(arguments) : std::nullopt;
 }
 

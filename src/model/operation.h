@@ -163,6 +163,9 @@ std::span<const OpClass> indexing_operations();
 std::span<const OpClass> linear_operations();
 std::span<const OpClass> network_operations();
 std::span<const OpClass> window_operations();
+std::span<const OpClass> image_operations();
+std::span<const OpClass> rearranging_operations();
+std::span<const OpClass> loss_operations();
 std::span<const OpClass> sequence_operations();
 
 // Element-wise functions, one row per class (operations_elementwise.cpp).

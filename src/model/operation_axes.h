@@ -1,6 +1,8 @@
 // The axes and results that several families of operations share.
 #pragma once
 
+#include <limits>
+
 #include "model/operation.h"
 
 namespace plimsoll::engine {
@@ -28,6 +30,10 @@ struct AxesAtEnd {
   AxesAtEnd(OpWriter& w, const Operand& x, const std::vector<size_t>& axes);
   Operand undo(OpWriter& w, const Operand& flat) const;
 };
+
+// Replaces NaN, and infinities by the ends of float32's range.
+Operand without_nan(OpWriter& w, const Operand& x, double nan, double high = std::numeric_limits<float>::max(),
+                    double low = std::numeric_limits<float>::lowest());
 
 // Sorts along the last axis; the second result holds the positions.
 Operands sorted(OpWriter& w, const Operand& x, bool descending);

@@ -18,7 +18,13 @@ constexpr std::string_view kDataShape = "the shape of its result depends on the 
 const std::vector<Refusal> kRefusals = {
     Refusal{kCouples,
             {"Ravel", "Vdot", "Outer", "Diag", "Diagflat", "Kron", "AllClose", "Corrcoef", "Meshgrid", "Correlate",
-             "Vander", "SegmentSum", "SegmentMax", "SegmentMin", "SegmentProd", "Scatter", "ScatterUpdate"}},
+             "Vander", "SegmentSum", "SegmentMax", "SegmentMin", "SegmentProd", "SegmentReduction", "Scatter",
+             "ScatterUpdate", "PSNR"}},
+    Refusal{"its result has no batch",
+            {"Arange", "Full", "Linspace", "Geomspace", "Logspace", "Ndim", "Size", "Eye", "Identity"}},
+    Refusal{"it samples images at computed positions",
+            {"AffineTransform", "ElasticTransform", "PerspectiveTransform", "MapCoordinates", "ScaleAndTranslate"}},
+    Refusal{"losses of sequences are not supported yet", {"CTCLoss"}},
     Refusal{kDataShape, {"Nonzero", "Unique", "Bincount", "Histogram", "CTCDecode"}},
     Refusal{"it computes with complex numbers",
             {"FFT", "FFT2", "IFFT2", "RFFT", "IRFFT", "STFT", "ISTFT", "Polar", "ViewAsComplex", "ViewAsReal", "Angle",
@@ -44,9 +50,10 @@ std::string_view refusal_of(std::string_view class_name) {
 std::function<Layer(Config&)> find_operation(std::string_view class_name) {
   if (auto parse = find_elementwise(class_name))
     return [parse = std::move(parse)](Config& c) { return operation_layer(c, parse); };
-  for (const auto& table : {selection_operations(), activation_operations(), reduction_operations(),
-                            statistics_operations(), shape_operations(), joining_operations(), indexing_operations(),
-                            linear_operations(), network_operations(), window_operations(), sequence_operations()})
+  for (const auto& table :
+       {selection_operations(), activation_operations(), reduction_operations(), statistics_operations(),
+        shape_operations(), joining_operations(), indexing_operations(), linear_operations(), network_operations(),
+        window_operations(), sequence_operations(), image_operations(), loss_operations(), rearranging_operations()})
     for (const OpClass& entry : table)
       if (entry.name == class_name) return [parse = entry.parse](Config& c) { return operation_layer(c, parse); };
   return nullptr;

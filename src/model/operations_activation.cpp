@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "model/activations.h"
 #include "model/operation.h"
 
 namespace plimsoll::engine {
@@ -135,6 +136,16 @@ Operand mish(OpWriter& w, const Operand& x) {
   return w.multiply(x, w.unary("tanh", w.unary("softplus", x)));
 }
 
+OpBody sparsemax(OpReader& r) {
+  const int64_t axis = r.config.integer("axis", -64, 64, -1);
+  return of(r, [axis](OpWriter& w, const Operand& x) {
+    const auto at = w.axis(axis, w.rank(x));
+    if (!at) return x;
+    const auto place = static_cast<int64_t>(*at);
+    return OpWriter::value(along_axes(w.call(), x.id, {&place, 1}, *named_activation("sparsemax")));
+  });
+}
+
 constexpr std::array kOperations = {
     OpClass{"Relu", [](OpReader& r) { return plain(r, "relu"); }},
     OpClass{"ReLU", relu_with_options},
@@ -166,6 +177,7 @@ constexpr std::array kOperations = {
     OpClass{"SparsePlus", [](OpReader& r) { return of(r, sparse_plus); }},
     OpClass{"SparseSigmoid", [](OpReader& r) { return of(r, sparse_sigmoid); }},
     OpClass{"LogSigmoid", [](OpReader& r) { return of(r, log_sigmoid); }},
+    OpClass{"Sparsemax", sparsemax},
     OpClass{"Mish", [](OpReader& r) { return of(r, mish); }},
 };
 

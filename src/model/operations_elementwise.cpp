@@ -96,6 +96,13 @@ Operand floor_divide(OpWriter& w, List x) {
   return w.unary("floor", w.divide(x[0], x[1]));
 }
 
+// The other operand where one is NaN.
+Operand extreme(OpWriter& w, List x, const char* op) {
+  const Operand nan1 = w.unary("is_nan", x[0]), nan2 = w.unary("is_nan", x[1]);
+  const Operand only1 = w.multiply(nan1, w.invert(nan2)), only2 = w.multiply(nan2, w.invert(nan1));
+  return w.select(only2, x[0], w.select(only1, x[1], w.binary(op, x[0], x[1])));
+}
+
 Operand not_equal(OpWriter& w, List x) {
   return w.invert(w.binary("equal", x[0], x[1]));
 }
@@ -113,6 +120,8 @@ constexpr Row kRows[] = {
     {"Power", 2, Rule::kNumbers, [](OpWriter& w, List x) { return w.power(x[0], x[1]); }},
     {"Maximum", 2, Rule::kNumbers, binary<"maximum">},
     {"Minimum", 2, Rule::kNumbers, binary<"minimum">},
+    {"Fmax", 2, Rule::kNumbers, [](OpWriter& w, List x) { return extreme(w, x, "maximum"); }},
+    {"Fmin", 2, Rule::kNumbers, [](OpWriter& w, List x) { return extreme(w, x, "minimum"); }},
     {"Arctan2", 2, Rule::kFloats, binary<"atan2">},
     {"Hypot", 2, Rule::kFloats, hypot},
     {"Heaviside", 2, Rule::kFloats, heaviside},

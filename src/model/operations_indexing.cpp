@@ -179,6 +179,38 @@ OpBody slice(OpReader& r) {
   };
 }
 
+// Replaces a block of a tensor by another tensor.
+OpBody slice_update(OpReader& r) {
+  const OpArgument x = r.operand("inputs", 0), update = r.operand("updates", 2);
+  const auto start = r.integers(r.arguments.value("start_indices", 1), "start_indices");
+  if (!start) {
+    r.refuse("start indices that are not known");
+    return nullptr;
+  }
+  return [=](OpWriter& w) -> Operands {
+    const Operands both = w.joint_floats(std::array{x.get(w), update.get(w)});
+    const std::vector<int64_t> to = w.dims(both[0]), from = w.dims(both[1]);
+    if (!both[0].batched || !both[1].batched || from.size() != to.size() || start->size() != to.size())
+      w.fail(fmt::format("[{}] of [{}] at {} indices", fmt::join(from, ","), fmt::join(to, ","), start->size()));
+    std::vector<int64_t> pads, one = from;
+    for (size_t d = 0; !w.failed() && d < to.size(); ++d) {
+      if (d == 0 && (*start)[0] != 0) w.refuse("a part of the batch: its start must be 0");
+      const int64_t before = (*start)[d], after = to[d] - from[d] - before;
+      if (before < 0 || after < 0)
+        w.fail(fmt::format("{} elements from {} of a dimension of {}", from[d], before, to[d]));
+      pads.insert(pads.end(), {before, after});
+    }
+    if (w.failed()) return {both[0]};
+    one[0] = 1;
+    const Attrs margins{{"pads", pads}, {"mode", std::string("constant")}, {"value", 0.0}};
+    Operand inside = OpWriter::number(1);
+    inside = OpWriter::value(w.materialize(inside, one, w.dtype(both[0])));
+    inside.batched = false;
+    const Operand made = w.select(w.move("pad", inside, margins), w.move("pad", both[1], margins), both[0]);
+    return {x.get(w).kind == TensorKind::kInteger ? w.integers(made) : made};
+  };
+}
+
 // Indices below 0 count from the end.
 Operand from_start(OpWriter& w, const Operand& ids, int64_t size) {
   const Operand numbers = w.floats(ids, w.call().precision);
@@ -331,6 +363,7 @@ OpBody is_in(OpReader& r) {
 constexpr std::array kOperations = {
     OpClass{"GetItem", get_item},
     OpClass{"Slice", slice},
+    OpClass{"SliceUpdate", slice_update},
     OpClass{"Take", take},
     OpClass{"TakeAlongAxis", take_along_axis},
     OpClass{"OneHot", [](OpReader& r) { return hot(r, "x", false); }},

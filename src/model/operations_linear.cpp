@@ -207,6 +207,25 @@ OpBody cross(OpReader& r) {
   };
 }
 
+// The distances of all rows of one matrix from all rows of another.
+OpBody distances(OpReader& r) {
+  const OpArgument first = r.operand("x", 0), second = r.operand("y", 1);
+  return [=](OpWriter& w) -> Operands {
+    const Operands both = w.joint_floats(std::array{first.get(w), second.get(w)});
+    std::vector<int64_t> x = w.dims(both[0]), y = w.dims(both[1]);
+    if (std::min(x.size(), y.size()) < 2 || x.back() != y.back())
+      w.fail("it needs two matrices with rows of the same length");
+    for (const Operand& one : both)
+      if (one.batched && w.rank(one) < 3) w.refuse("a matrix of which the batch is a dimension");
+    if (w.failed()) return {both[0].batched ? both[0] : both[1]};
+    x.insert(x.end() - 1, 1);
+    y.insert(y.end() - 2, 1);
+    const Operand difference = w.subtract(w.reshape(both[0], x), w.reshape(both[1], y));
+    if (w.failed()) return {difference};
+    return {w.unary("sqrt", w.sum(w.unary("square", difference), {w.rank(difference) - 1}, false))};
+  };
+}
+
 constexpr std::array kOperations = {
     OpClass{"Matmul", matmul_operation},
     OpClass{"Einsum", einsum_operation},
@@ -214,6 +233,7 @@ constexpr std::array kOperations = {
     OpClass{"Dot", [](OpReader& r) { return dot(r, false); }},
     OpClass{"Inner", [](OpReader& r) { return dot(r, true); }},
     OpClass{"Cross", cross},
+    OpClass{"CDist", distances},
 };
 
 }  // namespace

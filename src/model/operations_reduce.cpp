@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "model/operation.h"
 #include "model/operation_axes.h"
@@ -103,16 +104,22 @@ OpBody extreme(OpReader& r, Reduce reduce, const char* with_initial) {
   };
 }
 
-OpBody position(OpReader& r, const char* op) {
+// With `skipped`, NaN counts as that, and the position is -1 where all elements are NaN.
+OpBody position(OpReader& r, const char* op, std::optional<double> skipped = {}) {
   const Reduction reduction = read_reduction(r);
   return [=](OpWriter& w) -> Operands {
     const Operand in = reduction.x.get(w);
     const std::vector<size_t> axes = reduction.axes(w, w.rank(in));
     if (!w.failed() && axes.size() != 1) w.fail("it takes one axis");
     if (w.failed()) return {in};
-    Operand made = w.floats(in);
+    const Operand numbers = w.floats(in), nan = w.unary("is_nan", numbers);
+    Operand made = skipped ? w.select(nan, w.number(*skipped), numbers) : numbers;
     made.id = w.nodes(op, {made.id}, {{"axis", static_cast<int64_t>(axes[0])}})[0];
     made.kind = TensorKind::kInteger;
+    if (skipped) {
+      const Operand none = w.reduce("reduce_min", nan, axes, true);
+      made = w.integers(w.select(none, w.number(-1), w.floats(made, w.dtype(numbers))));
+    }
     return {reduction.keep ? made : w.without(made, axes)};
   };
 }
@@ -144,6 +151,8 @@ constexpr std::array kOperations = {
     OpClass{"Logsumexp", [](OpReader& r) { return reduction_with(r, Result::kFloats, log_sum_exp); }},
     OpClass{"Argmax", [](OpReader& r) { return position(r, "arg_max"); }},
     OpClass{"Argmin", [](OpReader& r) { return position(r, "arg_min"); }},
+    OpClass{"Nanargmax", [](OpReader& r) { return position(r, "arg_max", std::numeric_limits<float>::lowest()); }},
+    OpClass{"Nanargmin", [](OpReader& r) { return position(r, "arg_min", std::numeric_limits<float>::max()); }},
     OpClass{"CountNonzero", count_nonzero},
 };
 

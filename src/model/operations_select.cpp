@@ -4,8 +4,16 @@
 #include <limits>
 
 #include "model/operation.h"
+#include "model/operation_axes.h"
 
 namespace plimsoll::engine {
+
+Operand without_nan(OpWriter& w, const Operand& x, double nan, double high, double low) {
+  const Operand end = w.select(w.binary("less", x, w.number(0)), w.number(low), w.number(high));
+  const Operand made = w.select(w.unary("is_nan", x), w.number(nan), x);
+  return w.select(w.unary("is_inf", x), w.floats(end, w.dtype(x)), made);
+}
+
 namespace {
 
 // Chooses in the joint kind of the two.
@@ -93,11 +101,7 @@ OpBody nan_to_num(OpReader& r) {
                low = r.config.real("neginf", -largest);
   return [=](OpWriter& w) -> Operands {
     const Operand in = x.get(w);
-    if (in.kind != TensorKind::kFloat) return {in};
-    const Operand infinite = w.unary("is_inf", in);
-    const Operand end = w.select(w.binary("less", in, w.number(0)), w.number(low), w.number(high));
-    const Operand made = w.select(w.unary("is_nan", in), w.number(nan), in);
-    return {w.select(infinite, w.floats(end, w.dtype(in)), made)};
+    return {in.kind != TensorKind::kFloat ? in : without_nan(w, in, nan, high, low)};
   };
 }
 
@@ -126,6 +130,25 @@ OpBody cast(OpReader& r) {
   const auto kind = r.kind("dtype");
   const bool half = !r.half_cast.empty();
   return [=](OpWriter& w) -> Operands { return {kind ? cast_to(w, x.get(w), *kind, half) : x.get(w)}; };
+}
+
+// Cast, after what is outside of the integers' range was brought to its ends.
+OpBody saturate_cast(OpReader& r) {
+  const OpArgument x = r.operand("x", 0);
+  const auto kind = r.kind("dtype");
+  if (!r.half_cast.empty()) r.refuse("dtype=" + r.half_cast);
+  const Json* dtype = r.config.value("dtype");
+  if (dtype && *dtype == "int64") r.refuse("dtype=int64: integers have 32 bits here");
+  return [=](OpWriter& w) -> Operands {
+    Operand in = x.get(w);
+    if (!kind) return {in};
+    if (*kind == TensorKind::kInteger && in.kind == TensorKind::kFloat) {
+      constexpr double kLow = -2147483648.0, kHigh = 2147483520.0;  // the largest float below 2^31
+      in = w.binary("maximum", w.binary("minimum", in, w.number(kHigh)), w.number(kLow));
+    }
+    if (*kind == TensorKind::kTruth && in.kind == TensorKind::kFloat) w.refuse("dtype=bool of floats");
+    return {w.as_kind(in, *kind)};
+  };
 }
 
 OpBody convert(OpReader& r) {
@@ -181,6 +204,7 @@ constexpr std::array kOperations = {
     OpClass{"NanToNum", nan_to_num},
     OpClass{"Round", round_to},
     OpClass{"Cast", cast},
+    OpClass{"SaturateCast", saturate_cast},
     OpClass{"Array", cast},
     OpClass{"ConvertToTensor", convert},
     OpClass{"StopGradient", stop_gradient},

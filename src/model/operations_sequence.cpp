@@ -61,12 +61,14 @@ OpBody in_top_k(OpReader& r) {
   };
 }
 
-OpBody cumulative(OpReader& r, const char* op) {
+// NaN counts as `nan` if it is given; infinities are then the largest floats, as in nan_to_num.
+OpBody cumulative(OpReader& r, const char* op, std::optional<double> nan = {}) {
   const OpArgument x = r.operand("x", 0);
   const auto axis = r.axes("axis");
   const auto kind = r.kind("dtype");
   return [=](OpWriter& w) -> Operands {
     Operand in = x.get(w);
+    if (nan && in.kind == TensorKind::kFloat) in = without_nan(w, in, *nan);
     if (kind) in = w.as_kind(in, *kind);
     if (!axis || axis->size() != 1) w.refuse("axis=None, which includes the batch");
     const auto at = w.failed() ? std::nullopt : w.axis((*axis)[0], w.rank(in));
@@ -167,6 +169,8 @@ constexpr std::array kOperations = {
     OpClass{"InTopK", in_top_k},
     OpClass{"Cumsum", [](OpReader& r) { return cumulative(r, "cumsum"); }},
     OpClass{"Cumprod", [](OpReader& r) { return cumulative(r, "cumprod"); }},
+    OpClass{"Nancumsum", [](OpReader& r) { return cumulative(r, "cumsum", 0); }},
+    OpClass{"Nancumprod", [](OpReader& r) { return cumulative(r, "cumprod", 1); }},
     OpClass{"Diff", difference},
     OpClass{"Tril", [](OpReader& r) { return triangle(r, true); }},
     OpClass{"Triu", [](OpReader& r) { return triangle(r, false); }},

@@ -2,9 +2,12 @@
 // of the file instead of weights.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "model/operation.h"
+#include "ops/build.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -132,6 +135,63 @@ OpBody separable(OpReader& r) {
   return run_layer(r, fmt::format("SeparableConv{}D", *rank), config, x, {depth, point});
 }
 
+std::vector<float> bell(int64_t size, double sigma) {
+  std::vector<float> values;
+  float sum = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    const float x = (static_cast<float>(i) - static_cast<float>(size - 1) / 2) / static_cast<float>(sigma);
+    values.push_back(std::exp(-0.5F * x * x));
+    sum += values.back();
+  }
+  for (float& value : values) value /= sum;
+  return values;
+}
+
+// Each channel is convolved with the same kernel.
+OpBody gaussian_blur(OpReader& r) {
+  const OpArgument x = r.operand("images", 0);
+  const auto size = r.axes("kernel_size");
+  const Json* given = r.config.value("sigma");
+  std::vector<double> sigma;
+  for (const Json& one : given && given->is_array() ? *given : Json::array())
+    sigma.push_back(as_number(one).value_or(0));
+  const bool first = r.config.text("data_format", "channels_last") == "channels_first";
+  const auto dims = x.tensor ? r.arguments.call().tensors[*x.tensor].dims : std::vector<std::optional<int64_t>>();
+  const auto channels = dims.size() != 4 ? std::nullopt : first ? dims[1] : dims[3];
+  constexpr int64_t kMost = 1024;
+  if (!channels || !size || size->size() != 2 || sigma.size() != 2 || !(std::min(sigma[0], sigma[1]) > 0) ||
+      std::min((*size)[0], (*size)[1]) < 1 || std::max((*size)[0], (*size)[1]) > kMost || *channels < 1 ||
+      *channels > kMost || (*size)[0] * (*size)[1] * *channels > kMostConstants) {
+    r.refuse("an input that is not a batch of images, or a kernel_size or sigma that is not two positive numbers");
+    return nullptr;
+  }
+  const std::vector<float> across = bell((*size)[0], sigma[0]), down = bell((*size)[1], sigma[1]);
+  OpArgument kernel;
+  kernel.constant.shape = Shape{(*size)[0], (*size)[1], *channels, 1};
+  for (const float a : down)
+    for (const float b : across)
+      kernel.constant.values.insert(kernel.constant.values.end(), static_cast<size_t>(*channels), a * b);
+  Json config{{"kernel_size", *size}, {"padding", "same"}, {"use_bias", false}};
+  copy(r, config, {"data_format"});
+  return run_layer(r, "DepthwiseConv2D", config, x, {kernel});
+}
+
+OpBody resize(OpReader& r) {
+  const OpArgument x = r.operand("images", 0);
+  const auto size = r.axes("size");
+  const auto& tensors = r.arguments.call().tensors;
+  if (!size || size->size() != 2) r.reject("'size' must be two numbers");
+  if (x.tensor && tensors[*x.tensor].dims.size() != 4) r.refuse("an image whose first dimension is not the batch");
+  if (x.tensor && !tensors[*x.tensor].dtype.starts_with("float")) r.refuse("images of integers: cast them to floats");
+  Json config = Json::object();
+  copy(r, config,
+       {"interpolation", "antialias", "crop_to_aspect_ratio", "pad_to_aspect_ratio", "fill_mode", "fill_value",
+        "data_format"});
+  config["height"] = size && size->size() == 2 ? (*size)[0] : 1;
+  config["width"] = size && size->size() == 2 ? (*size)[1] : 1;
+  return run_layer(r, "Resizing", config, x, {});
+}
+
 constexpr std::array kOperations = {
     OpClass{"MaxPool", [](OpReader& r) { return pool(r, "MaxPooling"); }},
     OpClass{"AveragePool", [](OpReader& r) { return pool(r, "AveragePooling"); }},
@@ -140,6 +200,8 @@ constexpr std::array kOperations = {
     OpClass{"Conv", convolution},
     OpClass{"DepthwiseConv", depthwise},
     OpClass{"SeparableConv", separable},
+    OpClass{"GaussianBlur", gaussian_blur},
+    OpClass{"Resize", resize},
 };
 
 }  // namespace

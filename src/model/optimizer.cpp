@@ -58,37 +58,94 @@ std::vector<StateVariable> state_variables(const Optimizer& optimizer, const std
 
 namespace {
 
-// Returns the gradients clipped as in Keras, all computed before any weight changes. kNone stays kNone.
-std::vector<ValueId> clipped(GraphBuilder& b, const Optimizer& optimizer, const std::vector<TrainedWeight>& weights) {
+struct RowWeight : TrainedWeight {
+  std::vector<RowGradient> rows;  // the parts of the gradient, if it has no others
+};
+
+// Returns the parts of a gradient that is a sum of gradients of embeddings, or nothing if it has another part too.
+std::vector<RowGradient> row_parts(const Graph& graph, ValueId gradient) {
+  std::vector<RowGradient> parts;
+  std::vector<ValueId> rest{gradient};
+  while (!rest.empty()) {
+    const NodeId producer = rest.back() == kNone ? kNone : graph.value(rest.back()).producer;
+    if (producer == kNone) return {};
+    const Node& node = graph.node(producer);
+    rest.pop_back();
+    if (node.op == "embedding_grad")
+      parts.push_back({node.inputs[0], node.inputs[1]});
+    else if (node.op == "add")
+      rest.insert(rest.end(), node.inputs.rbegin(), node.inputs.rend());
+    else
+      return {};
+  }
+  return parts;
+}
+
+// Changes a gradient element by element: of an embedding table, that of each token.
+template <typename Change>
+void change_gradient(GraphBuilder& b, RowWeight& w, Change change) {
+  if (w.gradient == kNone) return;
+  const auto layer = b.in_layer(b.graph().value(w.weight).layer);
+  if (w.rows.empty()) {
+    w.gradient = change(w.gradient);
+    return;
+  }
+  const int64_t rows = b.graph().type(w.weight).shape[0];
+  ValueId sum = kNone;
+  for (RowGradient& part : w.rows) {
+    part.dy = change(part.dy);
+    const ValueId made = b.add1("embedding_grad", {part.dy, part.ids}, {{"rows", rows}});
+    sum = sum == kNone ? made : b.add1("add", {sum, made});
+  }
+  w.gradient = sum;
+}
+
+// The sum of the squares of a gradient's elements.
+ValueId squared_norm(GraphBuilder& b, const RowWeight& w) {
+  if (w.rows.empty()) return b.add1("squared_norm", {w.gradient});
+  ValueId sum = kNone;
+  for (const RowGradient& part : w.rows) {
+    const ValueId one = b.add1("squared_norm", {part.dy});
+    sum = sum == kNone ? one : b.add1("add", {sum, one});
+  }
+  return sum;
+}
+
+// Clips the gradients as in Keras, all before any weight changes.
+void clip(GraphBuilder& b, const Optimizer& optimizer, std::vector<RowWeight>& weights) {
   const auto category = b.in_category(Category::kGradients);
-  std::vector<ValueId> gradients;
-  for (const TrainedWeight& w : weights) gradients.push_back(w.gradient);
   const auto each = [&](auto change) {
-    for (size_t i = 0; i < gradients.size(); ++i) {
-      if (gradients[i] == kNone) continue;
-      const auto layer = b.in_layer(b.graph().value(weights[i].weight).layer);
-      gradients[i] = change(gradients[i]);
+    for (RowWeight& w : weights) {
+      if (w.gradient == kNone) continue;
+      const auto layer = b.in_layer(b.graph().value(w.weight).layer);
+      change(w);
     }
   };
   const auto factor = [&](ValueId squared, double limit) {
     return b.add1("clip_factor", {squared}, {{"limit", limit}});
   };
   if (optimizer.clipnorm) {
-    each([&](ValueId g) { return b.add1("scale", {g, factor(b.add1("squared_norm", {g}), *optimizer.clipnorm)}); });
+    each([&](RowWeight& w) {
+      const ValueId own = factor(squared_norm(b, w), *optimizer.clipnorm);
+      change_gradient(b, w, [&](ValueId g) { return b.add1("scale", {g, own}); });
+    });
   } else if (optimizer.global_clipnorm) {
     ValueId total = kNone;
-    each([&](ValueId g) {
-      const ValueId squared = b.add1("squared_norm", {g});
+    each([&](RowWeight& w) {
+      const ValueId squared = squared_norm(b, w);
       total = total == kNone ? squared : b.add1("add", {total, squared});
-      return g;
     });
-    if (total == kNone) return gradients;
+    if (total == kNone) return;
     const ValueId shared = factor(total, *optimizer.global_clipnorm);
-    each([&](ValueId g) { return b.add1("scale", {g, shared}); });
+    each([&](RowWeight& w) {
+      w.rows.clear();  // Keras's product with the factor adds up the tokens
+      change_gradient(b, w, [&](ValueId g) { return b.add1("scale", {g, shared}); });
+    });
   } else if (optimizer.clipvalue) {
-    each([&](ValueId g) { return b.add1("clip_value", {g}, {{"limit", *optimizer.clipvalue}}); });
+    each([&](RowWeight& w) {
+      change_gradient(b, w, [&](ValueId g) { return b.add1("clip_value", {g}, {{"limit", *optimizer.clipvalue}}); });
+    });
   }
-  return gradients;
 }
 
 }  // namespace
@@ -115,10 +172,10 @@ ValueId before_cast(const Graph& graph, ValueId gradient) {
 // finite.
 class Guard {
  public:
-  Guard(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight>& weights)
+  Guard(GraphBuilder& b, const Optimizer& optimizer, std::vector<RowWeight>& weights)
       : b_(b), scheduled_(!optimizer.schedule.is_null()) {
     std::vector<ValueId> looked_at;
-    for (const TrainedWeight& w : weights)
+    for (const RowWeight& w : weights)
       if (w.gradient != kNone) looked_at.push_back(before_cast(b.graph(), w.gradient));
     if (!optimizer.loss_scale || looked_at.empty()) return;
     growth_steps_ = optimizer.loss_scale->growth_steps;
@@ -127,11 +184,7 @@ class Guard {
     const auto no_layer = b.in_layer("");
     skipped_ = b.persistent(kSkippedUpdates, {DType::kInt64, Shape{}}, Category::kOptimizer);
     bad_ = b.add1("count_not_finite", std::move(looked_at));
-    for (TrainedWeight& w : weights) {
-      if (w.gradient == kNone) continue;
-      const auto layer = b.in_layer(b.graph().value(w.weight).layer);
-      w.gradient = b.add1("unscale", {w.gradient, scale_});
-    }
+    for (RowWeight& w : weights) change_gradient(b, w, [&](ValueId g) { return b.add1("unscale", {g, scale_}); });
   }
 
   // Returns how many times the optimizer was applied, this time included. Skipped updates are not counted.
@@ -157,7 +210,7 @@ class Guard {
     return bad_ == kNone ? value : b_.add1("keep_if", {value, old, bad_});
   }
   void update(ValueId persistent, ValueId value) const { b_.update(persistent, kept(value, persistent)); }
-  void update(const TrainedWeight& w, ValueId value) const { b_.update(w.weight, kept(value, w.current())); }
+  void update(const RowWeight& w, ValueId value) const { b_.update(w.weight, kept(value, w.current())); }
   // Must come last: nothing may read the scale or the counts afterwards.
   void finish() const {
     if (bad_ == kNone) return;
@@ -183,7 +236,7 @@ namespace {
 // class's update, moving averages, constraints.
 class Updater {
  public:
-  Updater(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight>& weights)
+  Updater(GraphBuilder& b, const Optimizer& optimizer, std::vector<RowWeight>& weights)
       : b_(b),
         optimizer_(optimizer),
         kind_(class_of(optimizer)),
@@ -195,11 +248,11 @@ class Updater {
   void run() {
     if (kind_.update_shared != nullptr) update_shared();
     const std::vector<ValueId> sums = accumulated();
-    const std::vector<ValueId> gradients = clipped(b_, optimizer_, weights_);
+    clip(b_, optimizer_, weights_);
     for (size_t i = 0; i < weights_.size(); ++i) {
       const Value held = b_.graph().value(weights_[i].weight);
       const auto layer = b_.in_layer(held.layer);
-      const ValueId updated = gradients[i] == kNone ? kNone : update(weights_[i], held, gradients[i]);
+      const ValueId updated = weights_[i].gradient == kNone ? kNone : update(weights_[i], held);
       finish_weight(weights_[i], held, updated);
       if (!sums.empty() && sums[i] != kNone)
         guard_.update(persistent(accumulator_value(held.name), held.type), sums[i]);
@@ -238,7 +291,7 @@ class Updater {
   std::vector<ValueId> accumulated() {
     std::vector<ValueId> sums;
     if (pending_.id() == kNone) return sums;
-    for (TrainedWeight& w : weights_) {
+    for (RowWeight& w : weights_) {
       sums.push_back(kNone);
       if (w.gradient == kNone) continue;
       const Value held = b_.graph().value(w.weight);
@@ -247,6 +300,7 @@ class Updater {
           Expression(b_, persistent(accumulator_value(held.name), held.type)) + Expression(b_, w.gradient);
       sums.back() = (sum * pending_).id();
       w.gradient = (sum / static_cast<double>(optimizer_.accumulation_steps)).id();
+      w.rows.clear();
     }
     return sums;
   }
@@ -259,9 +313,9 @@ class Updater {
   }
 
   // Returns the new weight.
-  ValueId update(const TrainedWeight& w, const Value& held, ValueId gradient) {
+  ValueId update(const RowWeight& w, const Value& held) {
     const NamedShape named{held.name, held.type.shape};
-    UpdateCall call{optimizer_, held.name, {b_, w.current()}, {b_, gradient}, decay_of(named), {}, step_};
+    UpdateCall call{optimizer_, held.name, {b_, w.current()}, {b_, w.gradient}, decay_of(named), {}, step_, w.rows};
     for (const StateSlot& slot : kind_.state(optimizer_, named))
       if (!slot.name.empty())
         call.state.emplace_back(b_, persistent(state_value(named, slot), {held.type.dtype, slot.shape}));
@@ -278,7 +332,7 @@ class Updater {
   }
 
   // Moving averages are of all weights, constraints are only for weights with a gradient. `updated` may be kNone.
-  void finish_weight(const TrainedWeight& w, const Value& held, ValueId updated) {
+  void finish_weight(const RowWeight& w, const Value& held, ValueId updated) {
     const bool moves = updated != kNone;
     if (optimizer_.ema_momentum) {
       const Expression now(b_, moves ? updated : w.current()), old(b_, persistent(average_value(held.name), held.type));
@@ -309,7 +363,7 @@ class Updater {
   GraphBuilder& b_;
   const Optimizer& optimizer_;
   const OptimizerClass& kind_;
-  std::vector<TrainedWeight>& weights_;
+  std::vector<RowWeight>& weights_;
   Guard guard_;
   DType dtype_;
   Expression pending_;
@@ -317,16 +371,17 @@ class Updater {
 };
 
 // Divides the gradients by a constant loss scale.
-void unscale(GraphBuilder& b, double factor, std::vector<TrainedWeight>& weights) {
+void unscale(GraphBuilder& b, double factor, std::vector<RowWeight>& weights) {
   const auto category = b.in_category(Category::kGradients);
-  for (TrainedWeight& w : weights) {
-    if (w.gradient == kNone) continue;
-    const auto layer = b.in_layer(b.graph().value(w.weight).layer);
-    w.gradient = (Expression(b, w.gradient) / factor).id();
-  }
+  for (RowWeight& w : weights) change_gradient(b, w, [&](ValueId g) { return (Expression(b, g) / factor).id(); });
 }
 
 }  // namespace
+
+bool reads_single_rows(const Optimizer& optimizer) {
+  const std::string_view name = class_of(optimizer).name;
+  return (name != "SGD" && name != "Lion") || optimizer.clipnorm || optimizer.global_clipnorm || optimizer.clipvalue;
+}
 
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {
   const bool any = std::any_of(weights.begin(), weights.end(), [](const auto& w) { return w.gradient != kNone; });
@@ -334,8 +389,13 @@ void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<Tra
     if (!any && w.current() != w.weight) b.update(w.weight, w.current());
   if (!any) return;
   const auto update = b.in_stage(Stage::kUpdate, Category::kTemporaries);
-  if (!optimizer.loss_scale && optimizer.loss_scale_factor != 1) unscale(b, optimizer.loss_scale_factor, weights);
-  Updater(b, optimizer, weights).run();
+  std::vector<RowWeight> with_rows;
+  for (TrainedWeight& w : weights) {
+    const std::vector<RowGradient> rows = row_parts(b.graph(), w.gradient);
+    with_rows.push_back({std::move(w), rows});
+  }
+  if (!optimizer.loss_scale && optimizer.loss_scale_factor != 1) unscale(b, optimizer.loss_scale_factor, with_rows);
+  Updater(b, optimizer, with_rows).run();
 }
 
 }  // namespace plimsoll::engine

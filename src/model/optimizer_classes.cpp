@@ -33,6 +33,18 @@ Expression UpdateCall::weight() const {
   return held - held * factor;
 }
 
+Expression UpdateCall::each(const char* op) const {
+  if (rows.empty()) return call(op, gradient);
+  GraphBuilder& b = gradient.builder();
+  Expression sum;
+  for (const RowGradient& part : rows) {
+    const ValueId made =
+        b.add1("embedding_grad", {call(op, Expression(b, part.dy)).id(), part.ids}, {{"rows", gradient.shape()[0]}});
+    sum = sum.id() == kNone ? Expression(b, made) : sum + Expression(b, made);
+  }
+  return sum;
+}
+
 namespace {
 
 using Type = OptimizerOption::Type;
@@ -86,8 +98,8 @@ Updated update_adam(const UpdateCall& u) {
   const Expression alpha = u.step.once("alpha", [&] {
     return u.step.rate() * sqrt_of(u.step.bias_correction(beta_2)) / u.step.bias_correction(beta_1);
   });
-  const Expression m = averaged(u.state[0], u.gradient, beta_1),
-                   v = averaged(u.state[1], square_of(u.gradient), beta_2), v_hat = maximum(u.state[2], v);
+  const Expression m = averaged(u.state[0], u.gradient, beta_1), v = averaged(u.state[1], u.each("square"), beta_2),
+                   v_hat = maximum(u.state[2], v);
   return {u.weight() - m * alpha / (sqrt_of(v_hat) + epsilon), m, v, v_hat};
 }
 
@@ -118,15 +130,14 @@ Updated update_nadam(const UpdateCall& u) {
     return next / (1 - step.shared() * next);
   });
   const Expression of_g = step.once("of g", [&] { return (1 - nadam_u(u.optimizer, step, 0)) / (1 - step.shared()); });
-  const Expression m = averaged(u.state[0], u.gradient, beta_1),
-                   v = averaged(u.state[1], square_of(u.gradient), beta_2);
+  const Expression m = averaged(u.state[0], u.gradient, beta_1), v = averaged(u.state[1], u.each("square"), beta_2);
   const Expression m_hat = m * of_m + u.gradient * of_g, v_hat = v / step.bias_correction(beta_2);
   return {u.weight() - m_hat * step.rate() / (sqrt_of(v_hat) + u.number("epsilon")), m, v};
 }
 
 Updated update_adamax(const UpdateCall& u) {
   const Expression m = averaged(u.state[0], u.gradient, u.number("beta_1"));
-  const Expression norm = maximum(u.state[1] * u.number("beta_2"), call("abs", u.gradient));
+  const Expression norm = maximum(u.state[1] * u.number("beta_2"), u.each("abs"));
   const Expression rate =
       u.step.once("rate", [&] { return u.step.rate() / u.step.bias_correction(u.number("beta_1")); });
   return {u.weight() - m * rate / (norm + u.number("epsilon")), m, norm};
@@ -141,7 +152,7 @@ std::vector<StateSlot> adagrad_state(const Optimizer& o, const NamedShape& w) {
 }
 
 Updated update_adagrad(const UpdateCall& u) {
-  const Expression sum = u.state[0] + square_of(u.gradient);
+  const Expression sum = u.state[0] + u.each("square");
   return {u.weight() - u.gradient * u.step.rate() / sqrt_of(sum + u.number("epsilon")), sum};
 }
 
@@ -151,7 +162,7 @@ std::vector<StateSlot> adadelta_state(const Optimizer&, const NamedShape& w) {
 
 Updated update_adadelta(const UpdateCall& u) {
   const double rho = u.number("rho"), epsilon = u.number("epsilon");
-  const Expression gradients = u.state[0] * rho + square_of(u.gradient) * (1 - rho);
+  const Expression gradients = u.state[0] * rho + u.each("square") * (1 - rho);
   const Expression delta = -(sqrt_of(u.state[1] + epsilon) * u.gradient / sqrt_of(gradients + epsilon));
   const Expression deltas = u.state[1] * rho + square_of(delta) * (1 - rho);
   return {u.weight() + delta * u.step.rate(), gradients, deltas};
@@ -166,7 +177,7 @@ std::vector<StateSlot> rmsprop_state(const Optimizer& o, const NamedShape& w) {
 
 Updated update_rmsprop(const UpdateCall& u) {
   const double rho = u.number("rho"), momentum = u.number("momentum");
-  const Expression v = u.state[0] * rho + square_of(u.gradient) * (1 - rho);
+  const Expression v = u.state[0] * rho + u.each("square") * (1 - rho);
   Updated updated{{}, v};
   Expression average, spread = v;
   if (u.flag("centered")) {
@@ -198,7 +209,7 @@ Updated update_ftrl(const UpdateCall& u) {
                shrinkage = u.number("l2_shrinkage_regularization_strength");
   StepNumbers& step = u.step;
   const Expression w = u.weight(), before = power(u.state[0], exponent);
-  const Expression sum = u.state[0] + square_of(u.gradient);
+  const Expression sum = u.state[0] + u.each("square");
   const Expression per_rate = step.once("1 / rate", [&] { return 1.0 / step.rate(); });
   const Expression strength = power(sum, exponent);
   const Expression gradient = shrinkage == 0 ? u.gradient : u.gradient + w * (2 * shrinkage);
@@ -227,7 +238,7 @@ Updated update_lion(const UpdateCall& u) {
 Updated update_lamb(const UpdateCall& u) {
   const double beta_1 = u.number("beta_1"), beta_2 = u.number("beta_2");
   const Expression w = u.weight(), m = averaged(u.state[0], u.gradient, beta_1),
-                   v = averaged(u.state[1], square_of(u.gradient), beta_2);
+                   v = averaged(u.state[1], u.each("square"), beta_2);
   const Expression update =
       m / u.step.bias_correction(beta_1) / (sqrt_of(v / u.step.bias_correction(beta_2)) + u.number("epsilon"));
   const Expression of_w = sqrt_of(sum_of_squares(w)), of_u = sqrt_of(sum_of_squares(update));
@@ -254,7 +265,7 @@ Updated update_adafactor(const UpdateCall& u) {
   const Expression root = step.once("rho", [&] { return minimum(step.rate(), call("rsqrt", step.number())); });
   const Expression rest = step.once("rest", [&] { return power(step.number(), u.number("beta_2_decay")); });
   const Expression beta = step.once("beta", [&] { return 1 - rest; });
-  const Expression squares = square_of(u.gradient) + u.number("epsilon_1");
+  const Expression squares = u.each("square") + u.number("epsilon_1");
   Updated updated{{}};
   Expression v;
   const auto rank = static_cast<int64_t>(w.shape().rank());
@@ -290,7 +301,7 @@ Updated update_schedule_free(const UpdateCall& u) {
   StepNumbers& step = u.step;
   const Expression rate =
       step.once("rate", [&] { return warmup > 0 ? step.rate() * minimum(step.number() / warmup, 1) : step.rate(); });
-  const Expression v = averaged(u.state[1], square_of(u.gradient), beta_2);
+  const Expression v = averaged(u.state[1], u.each("square"), beta_2);
   const Expression spread = sqrt_of(v / step.bias_correction(beta_2)) + u.number("epsilon");
   const Expression m = u.state[0] - u.gradient * rate / spread;
   const Expression share = step.once("share", [&] { return 1.0 / step.number(); });

@@ -12,6 +12,17 @@
 
 namespace plimsoll::engine {
 
+// A part of the gradient of an embedding table: row ids[i] has the gradient dy[i]. TensorFlow keeps such a gradient as
+// IndexedSlices, and Keras clips and squares them before the tokens of a row are added up (global_clipnorm adds them
+// up after it has their norm).
+struct RowGradient {
+  ValueId dy = kNone, ids = kNone;
+};
+
+// Returns whether the update of an embedding table depends on the tokens one by one, so that sums of gradients over
+// micro-batches would not be enough: it squares or clips them.
+bool reads_single_rows(const Optimizer& optimizer);
+
 // Scalars that all updates of a step share. Each is computed once.
 class StepNumbers {
  public:
@@ -40,8 +51,12 @@ struct UpdateCall {
   double decay;
   std::vector<Expression> state;
   StepNumbers& step;
+  const std::vector<RowGradient>& rows;  // of an embedding table
 
   Expression weight() const;
+  // An element-wise function of the gradient, "square" or "abs". For embedding tables it is applied before the tokens
+  // of a row are added up.
+  Expression each(const char* op) const;
   double number(std::string_view option) const { return optimizer.number(option); }
   bool flag(std::string_view option) const { return optimizer.flag(option); }
 };

@@ -61,6 +61,15 @@ std::vector<StateSlot> muon_state(const Optimizer& o, const NamedShape& weight) 
 }
 
 Updated plain_adam(const UpdateCall& u, const Expression& rate, double beta_1, double beta_2, double epsilon) {
+  if (!u.rows.empty()) {
+    StepNumbers& step = u.step;
+    const Expression alpha = step.once(fmt::format("alpha {} {}", beta_1, rate.id()), [&] {
+      return rate * call("sqrt", step.bias_correction(beta_2)) / step.bias_correction(beta_1);
+    });
+    const Expression m = u.state[0] + (u.gradient - u.state[0]) * (1 - beta_1);
+    const Expression v = u.state[1] + (u.each("square") - u.state[1]) * (1 - beta_2);
+    return {u.weight() - m * alpha / (call("sqrt", v) + epsilon), m, v};
+  }
   GraphBuilder& b = u.held.builder();
   // The op decays by its own rate. The rates differ only in Muon with adam_lr_ratio, where the weight is decayed
   // before.

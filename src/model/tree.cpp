@@ -2,17 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <span>
 
 #include "model/nodes.h"
 
 namespace plimsoll::engine {
-namespace {
 
-bool is_model_class(const std::string& name) {
-  return name == "Sequential" || name == "Functional" || name == "Model";
+bool is_model_class(std::string_view class_name) {
+  return class_name == "Sequential" || class_name == "Functional" || class_name == "Model";
 }
+
+namespace {
 
 // Operations of keras.ops may have the same names as layers ("Multiply"). Their module distinguishes them.
 bool is_layer_module(const std::string& module) {
@@ -204,6 +206,9 @@ Status Walk::child(const Json& object, const std::string& name, const std::vecto
     for (const NodeArguments& one : calls)
       for (const std::string& extra : extra_arguments(one.call))
         issues_.unknown(fmt::format("layer '{}': called with {}", join(names), extra));
+    for (const NodeArguments& one : calls)
+      if (std::any_of(one.masks.begin(), one.masks.end(), [](const auto& mask) { return mask.has_value(); }))
+        issues_.unknown(fmt::format("layer '{}': called with mask=a tensor", join(names)));
   } else if (keras.name == "InputLayer" && !keras.custom) {
     input(object, name, where, tree);
   } else {
@@ -254,7 +259,7 @@ Status Walk::sequential(const Json& config, const Json& object, const std::vecto
   if (tree.children[0].kind != Kind::kInput) return bad(fmt::format("{}: its InputLayer is not Keras's", where));
   std::vector<TensorRef> current{TensorRef{}};
   for (size_t i = 1; i < tree.children.size(); ++i) {
-    tree.calls.push_back({i, current});
+    tree.calls.push_back({i, current, {}, i});
     current.clear();
     for (size_t t = 0; t < outputs_of(tree, i, 0); ++t) current.push_back({i, 0, t});
   }
@@ -288,12 +293,19 @@ Status Walk::order_calls(const std::string& where, std::vector<Nodes>& nodes, Mo
     progress = false;
     for (size_t i = 0; i < nodes.size(); ++i) {
       for (; nodes[i].done < nodes[i].list.size(); ++nodes[i].done) {
-        ModelTree::Call call{i, {}};
+        const NodeArguments& arguments = nodes[i].list[nodes[i].done];
+        ModelTree::Call call{i, {}, {}};
         bool ready = true;
-        for (const NamedTensor& tensor : nodes[i].list[nodes[i].done].tensors) {
+        for (const NamedTensor& tensor : arguments.tensors) {
           PLIMSOLL_ASSIGN(const TensorRef ref, resolve(tensor, false, where, tree));
           ready = ready && ref.node < made[ref.child];
           call.inputs.push_back(ref);
+        }
+        for (const auto& mask : arguments.masks) {
+          call.masks.emplace_back();
+          if (!mask) continue;
+          PLIMSOLL_ASSIGN(call.masks.back(), resolve(*mask, false, where, tree));
+          ready = ready && call.masks.back()->node < made[call.masks.back()->child];
         }
         if (!ready) break;
         tree.calls.push_back(std::move(call));
@@ -354,8 +366,9 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
     nodes.emplace_back();
     std::vector<NodeArguments>& calls = nodes.back().list;
     const Json* unreadable = nullptr;
+    const bool operation = is_operation_module(text_member(object, "module"));
     for (const Json& one : *inbound) {
-      auto arguments = read_node(one);
+      auto arguments = read_node(one, !operation);
       if (arguments)
         calls.push_back(std::move(*arguments));
       else if (!unreadable)
@@ -369,7 +382,9 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
                              shown(*unreadable)));
   }
   PLIMSOLL_TRY(order_calls(where, nodes, tree));
-  return ports(config, where, tree);
+  PLIMSOLL_TRY(ports(config, where, tree));
+  rank_calls(tree);
+  return {};
 }
 
 Result<size_t> Walk::model(const Json& object, const std::vector<std::string>& names) {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "model/architecture.h"
@@ -43,6 +45,8 @@ struct ModelTree {
   struct Call {
     size_t child = 0;
     std::vector<TensorRef> inputs;
+    std::vector<std::optional<TensorRef>> masks;  // given as the argument `mask`
+    size_t rank = 0;                              // position in the order in which Keras runs the calls
   };
   std::string name;
   bool sequential = false;
@@ -68,6 +72,11 @@ struct ArchitectureParts {
   Objective objective;  // "accuracy" is resolved once shapes are known
   bool needs_loss = false;
 };
+
+// Sets the rank of each call of a Functional model, as keras/src/ops/function.py orders them.
+void rank_calls(ModelTree& tree);
+
+bool is_model_class(std::string_view class_name);
 
 // Unsupported features are listed in `issues`, and reading continues. A structure that cannot be read fails at once.
 Result<LayerTree> read_tree(const Json& config, Issues& issues);

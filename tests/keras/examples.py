@@ -1,4 +1,4 @@
-"""About twenty models in the spirit of the popular examples at keras.io, in our own words and small enough for a test.
+"""Over twenty models in the spirit of the popular examples at keras.io, in our own words and small enough for a test.
 
 `EXAMPLES`: name -> function(rng) that returns an Example: a compiled model with data for a few steps. Random layers have rate 0,
 because their numbers are not Keras's."""
@@ -292,6 +292,53 @@ def low_light_enhancement(rng):
     return Example(compiled(keras.Model(i, x), "mse"), images(rng, 12), images(rng, 12))
 
 
+def weather_forecasting(rng):
+    """A stack of recurrent layers over a window of measurements."""
+    i = keras.Input((24, 5))
+    x = L.Dropout(0.0)(L.LSTM(16, return_sequences=True)(i))
+    y = L.Dense(1)(L.GRU(8)(x))
+    return Example(compiled(keras.Model(i, y), "mse"), rng.standard_normal((N, 24, 5)).astype(np.float32), rng.random((N, 1), np.float32))
+
+
+def sequence_to_sequence(rng):
+    """An encoder whose last states begin the decoder, over letters."""
+    letters = lambda steps, kinds: np.eye(kinds, dtype=np.float32)[rng.integers(0, kinds, (N, steps))]
+    source, target = keras.Input((9, 6), name="source"), keras.Input((7, 5), name="target")
+    _, h, c = L.LSTM(12, return_state=True)(source)
+    y, _, _ = L.LSTM(12, return_sequences=True, return_state=True)(target, initial_state=[h, c])
+    y = L.Dense(5, activation="softmax")(y)
+    model = compiled(keras.Model([source, target], y), "categorical_crossentropy")
+    return Example(model, {"source": letters(9, 6), "target": letters(7, 5)}, letters(7, 5))
+
+
+def addition(rng):
+    """Adds numbers that are given as digits: an encoder, its result repeated, and a decoder."""
+    i = keras.Input((7, 12))
+    y = L.LSTM(16, return_sequences=True)(L.RepeatVector(4)(L.LSTM(16)(i)))
+    model = compiled(keras.Model(i, L.Dense(12, activation="softmax")(y)), "categorical_crossentropy")
+    return Example(model, np.eye(12, dtype=np.float32)[rng.integers(0, 12, (N, 7))], np.eye(12, dtype=np.float32)[rng.integers(0, 12, (N, 4))])
+
+
+def tagging(rng):
+    """A class for each step of sequences of different lengths, by a bidirectional LSTM under a mask."""
+    i = keras.Input((10, 6))
+    y = L.Dense(4, activation="softmax")(L.Bidirectional(L.LSTM(8, return_sequences=True))(L.Masking()(i)))
+    x = rng.standard_normal((N, 10, 6)).astype(np.float32)
+    for n in range(N):
+        x[n, rng.integers(1, 11) :] = 0
+    return Example(compiled(keras.Model(i, y), "sparse_categorical_crossentropy"), x, rng.integers(0, 4, (N, 10)).astype(np.int32))
+
+
+def next_frame(rng):
+    """The next frame of a video, by convolutional LSTMs."""
+    i = keras.Input((4, 10, 10, 1))
+    x = L.BatchNormalization()(L.ConvLSTM2D(6, 3, padding="same", return_sequences=True, activation="relu")(i))
+    x = L.ConvLSTM2D(4, 3, padding="same", return_sequences=True, activation="relu")(x)
+    y = L.Conv3D(1, 3, activation="sigmoid", padding="same")(x)
+    frames = rng.random((N, 5, 10, 10, 1), np.float32)
+    return Example(compiled(keras.Model(i, y), "binary_crossentropy"), frames[:, :-1], frames[:, 1:])
+
+
 def two_outputs(rng):
     """A class and a box from one trunk, with weighted losses."""
     i = keras.Input((16, 16, 3))
@@ -307,6 +354,7 @@ EXAMPLES = {
         classification_from_scratch, segmentation, siamese, autoencoder, variational_autoencoder, mlp_mixer, conv_mixer,
         classification_3d, point_cloud, anomaly_detection, time_series_classification, forecasting, graph_convolution, metric_learning,
         super_resolution, structured_data, imbalanced_tabular, gated_residual, low_light_enhancement, two_outputs,
+        weather_forecasting, sequence_to_sequence, addition, tagging, next_frame,
     )
 }  # fmt: skip
 EXAMPLES["transfer_frozen"] = lambda rng: transfer(rng, False)

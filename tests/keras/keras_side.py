@@ -50,7 +50,7 @@ def step_gradients(model, x, y, sample_weight=None):
     with tf.GradientTape() as tape:
         loss = model.compute_loss(x=x, y=y, y_pred=model(x, training=True), sample_weight=sample_weight, training=True)
     gradients = tape.gradient(loss, model.trainable_variables)
-    return float(loss), [None if g is None else np.array(g) for g in gradients]
+    return float(loss), [None if g is None else np.array(tf.convert_to_tensor(g)) for g in gradients]
 
 
 def take(data, piece):

@@ -130,7 +130,8 @@ def evaluate(model, data, *flags, **named):
 
 
 def plan(model, *flags, expect=0, **named):
-    return run("plan", model, "--json", *options(**named), *flags, expect=expect).json()
+    """The plan alone; tests of what `plan` advises run the command without --brief."""
+    return run("plan", model, "--json", "--brief", *options(**named), *flags, expect=expect).json()
 
 
 def arrays(folder, prefix="", **named):

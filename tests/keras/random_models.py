@@ -22,7 +22,7 @@ class Step:
 
 
 def new_layer(step):
-    scope = {"L": L, "keras": keras}
+    scope = {"L": L, "O": keras.ops, "keras": keras}
     if step.inner:
         return keras.Sequential([eval(text, scope) for text in step.inner])
     return eval(step.text, scope)
@@ -66,7 +66,7 @@ def used(steps, i):
 
 def text_of(steps):
     """The model as a Python program."""
-    lines, network = ["import keras", "L = keras.layers"], Network(steps)
+    lines, network = ["import keras", "L, O = keras.layers, keras.ops"], Network(steps)
     for k, step in enumerate(steps):
         arguments = ", ".join(f"t{i}" for i in step.inputs)
         if not step.inputs:
@@ -95,6 +95,7 @@ def layer_text(rng, shape):
     line = [
         f"L.Conv1D({units}, {pick(1, 2, 3)}, padding='{pick('same', 'causal', 'valid')}')", "L.MaxPooling1D(2)", "L.AveragePooling1D(2)",
         "L.UpSampling1D(2)", "L.ZeroPadding1D(1)", "L.GlobalAveragePooling1D()", "L.GlobalMaxPooling1D()", "L.Permute((2, 1))",
+        f"L.TimeDistributed(keras.Sequential([L.Dense({units}), L.LayerNormalization(), L.Activation('{act}')]))",
         f"L.SeparableConv1D({units}, 3, padding='same')", "L.Flatten()", f"L.TimeDistributed(L.Dense({units}))", "L.Cropping1D(1)",
     ]  # fmt: skip
     image = [
@@ -102,10 +103,28 @@ def layer_text(rng, shape):
         f"L.DepthwiseConv2D({pick(2, 3)}, padding='same')", "L.MaxPooling2D(2)", "L.AveragePooling2D(2)", "L.UpSampling2D(2)",
         "L.GlobalAveragePooling2D()", "L.GlobalMaxPooling2D(keepdims=True)", "L.ZeroPadding2D(1)", "L.Cropping2D(1)",
         f"L.Conv2DTranspose({units}, 3, strides=2, padding='same')", f"L.SeparableConv2D({units}, 3)", "L.Permute((2, 1, 3))",
+        f"L.TimeDistributed(keras.Sequential([L.Conv1D({units}, 2, padding='same'), L.BatchNormalization()]))",
         "L.GroupNormalization(1)", "L.Flatten()", "L.SpatialDropout2D(0.0)",
     ]  # fmt: skip
     vector = ["L.RepeatVector(3)", f"L.Dense({units})", f"L.Reshape(({shape[0]}, 1))"]
     return pick(*anywhere, *{1: vector, 2: line, 3: image}.get(len(shape), []))
+
+
+def op_text(rng, shape):
+    """A random function of keras.ops for a tensor of this shape, called as a layer."""
+    pick = lambda *values: values[rng.integers(len(values))]
+    anywhere = [
+        "O.tanh(x) * 0.5", "O.softmax(x, axis=1)", "O.cumsum(x, axis=1)", "O.flip(x, axis=1)", "O.sort(x)", "O.maximum(x, 0.1) - x",
+        "x + O.mean(x, axis=-1, keepdims=True)", "O.roll(x, 1, axis=1)", "O.sparsemax(x)", "O.normalize(x, axis=-1)",
+        "O.where(x > 0, x, 0.3 * x)", "O.logaddexp(x, -x)",
+    ]  # fmt: skip
+    line = ["O.extract_sequences(x, 2, 1)", "O.swapaxes(x, 1, 2)", "O.cdist(x, x * 0.5 + 0.3)", "x[:, ::-1]"]
+    image = [  # Where an image is reflected, an edge is 0 but for rounding, which a normalisation after it would enlarge: so + 0.5.
+        "O.image.extract_patches(x, 2)", "O.image.extract_patches(x, 2, strides=1, padding='same')", "O.image.sobel_edges(x) + 0.5",
+        "O.image.gaussian_blur(x, (3, 3), (0.8, 0.8))", "O.image.pad_images(x, 1, 0, 0, 1)", "O.image.crop_images(x, 1, 0, 0, 1)",
+        "O.max(x, axis=(1, 2))",
+    ]  # fmt: skip
+    return "lambda x: " + pick(*anywhere, *{2: line, 3: image}.get(len(shape), []))
 
 
 def merge_text(rng):
@@ -135,6 +154,8 @@ def draw(rng, most=30):
             called = [i for i, s in enumerate(network.steps) if fits(s) and s.shared is None]
             if called:
                 step = Step((at,), "", shared=int(called[rng.integers(len(called))]))
+        elif rng.random() < 0.12:
+            step = Step((at,), op_text(rng, shape))
         elif rng.random() < 0.1:
             step = Step((at,), "", inner=(f"keras.Input({shape})", layer_text(rng, shape), "L.Activation('tanh')"))
         try:

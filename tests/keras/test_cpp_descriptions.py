@@ -55,7 +55,8 @@ def test_layers_have_the_configuration_that_keras_gives_them(cases):
     for case in cases["layers"]:
         model = keras.models.model_from_json(json.dumps(case["model"]))
         want = evaluated(case["keras"])
-        want(model.input)  # LayerNormalization writes its axis once it is built
+        apart = isinstance(want, (layers.MultiHeadAttention, layers.GroupQueryAttention))
+        want(*model.input) if apart else want(model.input)  # some classes write more once they are built
         got = model.layers[-1]
         assert got.__class__ is want.__class__, case["keras"]
         if plain(got.get_config()) != plain(want.get_config()) or (case["named"] and got.name != want.name):
@@ -69,6 +70,8 @@ NOT_YET = {
     *("Conv3D", "Conv3DTranspose", "MaxPooling3D", "AveragePooling3D", "GlobalMaxPooling3D", "GlobalAveragePooling3D"),
     *("UpSampling3D", "ZeroPadding3D", "Cropping3D", "EinsumDense", "Permute", "RepeatVector", "Normalization"),
     *("GroupNormalization", "RMSNormalization", "UnitNormalization"),
+    *("CenterCrop", "Resizing", "RandomFlip", "RandomBrightness", "RandomContrast"),
+    *("RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
 }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 
+import program
 from one_step import check_step
 
 L = keras.layers
@@ -17,6 +18,12 @@ N = 5
 def frozen(layer):
     layer.trainable = False
     return layer
+
+
+def two_ways(trainable=True):
+    i = keras.Input((4,))
+    ways = [L.Dense(5, activation="tanh")(i), L.Dense(5, trainable=trainable)(i)]
+    return keras.Model(i, L.add(ways) * 0.5)
 
 
 # name: (shape of a sample, function that makes the layer)
@@ -126,6 +133,20 @@ CASES = {
     "time_distributed_batch_norm": (LINE, lambda: L.TimeDistributed(L.BatchNormalization(momentum=0.6))),
     "time_distributed_batch_norm_of_images": ((3, 4, 3, 4), lambda: L.TimeDistributed(L.BatchNormalization(momentum=0.6))),
     "time_distributed_frozen_batch_norm": (LINE, lambda: L.TimeDistributed(frozen(L.BatchNormalization()))),
+    "time_distributed_sequential": (
+        (3,) + ODD,
+        lambda: L.TimeDistributed(
+            keras.Sequential([L.Conv2D(6, 3, activation="relu"), L.MaxPooling2D(), L.Flatten(), L.Dense(4)])
+        ),
+    ),
+    "time_distributed_functional": (LINE, lambda: L.TimeDistributed(two_ways())),
+    "time_distributed_model_batch_norm": (
+        (3, 4, 3, 4),
+        lambda: L.TimeDistributed(keras.Sequential([L.Conv2D(3, 1), L.BatchNormalization(momentum=0.6), L.ReLU()])),
+    ),
+    "time_distributed_frozen_model": (LINE, lambda: L.TimeDistributed(frozen(two_ways()))),
+    "time_distributed_half_frozen_model": (LINE, lambda: L.TimeDistributed(two_ways(trainable=False))),
+    "time_distributed_nested_model": (LINE, lambda: L.TimeDistributed(keras.Sequential([two_ways(), L.Dense(2)]))),
     "time_distributed_dropout": (LINE, lambda: L.TimeDistributed(L.Dropout(0.0))),
     "time_distributed_twice": (IMAGE, lambda: L.TimeDistributed(L.TimeDistributed(L.Dense(5)))),
 }
@@ -181,3 +202,13 @@ def test_layer_at_the_input(tmp_path, rng):
     """The first layer needs no input gradient, but gradients of its weights."""
     i = keras.Input(ODD)
     check(tmp_path, rng, "first_layer", i, L.Conv2D(3, 3)(L.MaxPooling2D(2)(i)))
+
+
+def test_a_random_layer_over_many_steps(tmp_path, rng):
+    model = keras.Sequential([keras.Input((200, 2)), L.TimeDistributed(L.GaussianNoise(0.3)), L.Flatten(), L.Dense(1)])
+    model.compile("sgd", "mse")
+    model.save(tmp_path / "model.keras")
+    x, y = rng.standard_normal((N, 200, 2)).astype(np.float32), rng.standard_normal((N, 1)).astype(np.float32)
+    data = program.arrays(tmp_path, x=x, y=y)
+    trained = program.fit(tmp_path, tmp_path / "model.keras", data, batch_size=N, epochs=1, steps=1)
+    assert np.all(np.isfinite(trained.losses))

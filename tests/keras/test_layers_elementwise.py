@@ -228,7 +228,7 @@ RANDOM = [
         lambda: L.TimeDistributed(L.Dropout(0.3)),
         multiply,
         [SHAPE],
-        lambda draw, b: [np.stack([draw("mask", b, SHAPE[1:], call=len(RANDOM) + t * 2**17, rate=0.3) for t in range(SHAPE[0])], 1)],
+        lambda draw, b: [np.stack([draw("mask", b, SHAPE[1:], call=len(RANDOM) + t * 2**14, rate=0.3) for t in range(SHAPE[0])], 1)],
     ),
 ]
 

@@ -1,5 +1,8 @@
 """Every metric class with its options, in `evaluate` with several batches and in `fit` with micro-batches."""
 
+import csv
+import json
+
 import keras
 import numpy as np
 import pytest
@@ -26,6 +29,10 @@ CASES = {
             M.Recall(thresholds=0.4),
             M.Precision(class_id=1, name="of_one"),
             M.Recall(class_id=2, thresholds=0.7, name="of_two"),
+            M.FalsePositives(thresholds=[0.6, 0.3], name="turned"),
+            M.TrueNegatives(thresholds=[0.0, 0.5, 1.0], name="even"),
+            M.Precision(thresholds=[0.2, 0.5, 0.55], class_id=1, name="several"),
+            M.Recall(thresholds=[0.5, 0.5, 0.1], name="twice"),
         ],
     ),
     "curves": (
@@ -68,6 +75,8 @@ CASES = {
             M.Precision(top_k=2),
             M.Recall(top_k=3, class_id=1),
             M.F1Score(average="macro"),
+            M.F1Score(name="each"),
+            M.FBetaScore(beta=0.5, threshold=0.3, name="each_above"),
             M.F1Score(average="micro", threshold=0.2, name="micro"),
             M.FBetaScore(average="weighted", beta=2.0),
             M.OneHotIoU(7, [0, 3]),
@@ -103,6 +112,7 @@ CASES = {
         lambda: [
             M.RootMeanSquaredError(),
             M.R2Score(),
+            M.R2Score(class_aggregation=None, num_regressors=2, name="each"),
             M.R2Score(class_aggregation="variance_weighted_average", num_regressors=4, name="adjusted"),
             M.CosineSimilarity(),
             M.PearsonCorrelation(),
@@ -196,12 +206,31 @@ def test_ignored_class(tmp_path, rng):
     check(tmp_path, model, program.arrays(tmp_path, x=x, y=y), x=x, y=y)
 
 
-def test_vectors_are_skipped(tmp_path, rng):
-    """Keras reports a vector for these. They stay in the file."""
+def test_vectors_are_lists_in_logs(tmp_path, rng):
+    """In fit, over micro-batches: a list per epoch, in the log and in the table of --csv-log."""
     model = keras_side.randomize(network("sigmoid", 3))
-    model.compile("sgd", "binary_crossentropy", metrics=[M.Precision(thresholds=[0.2, 0.5]), M.F1Score()])
-    file = tmp_path / "model.keras"
+    model.compile("sgd", "binary_crossentropy", metrics=[M.F1Score(), M.Precision(thresholds=[0.5, 0.2])])
+    file, table = tmp_path / "model.keras", tmp_path / "table.csv"
     model.save(file)
     x, y = rng.standard_normal((N, 6)).astype(np.float32), rng.integers(0, 2, (N, 3)).astype(np.float32)
-    got = program.evaluate(file, program.arrays(tmp_path, x=x, y=y), batch_size=BATCH)
-    assert got["skipped_metrics"] == ["precision", "f1_score"]
+    data = program.arrays(tmp_path, x=x, y=y)
+    flags = ("--validation-data", data, "--micro-batch", 5, "--csv-log", table)
+    got = program.fit(tmp_path, file, data, *flags, batch_size=BATCH, epochs=2).of("epoch")
+    want = model.fit(x, y, BATCH, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history
+    rows = list(csv.DictReader(table.open()))
+    for epoch, event in enumerate(got):
+        for name in ("f1_score", "precision", "val_f1_score", "val_precision"):
+            value = np.array(event["metrics"][name])
+            compare.close("epoch metric", f"{name} of epoch {epoch}", value, np.array(want[name][epoch]), compare.LOSS)
+            assert json.loads(rows[epoch][name]) == event["metrics"][name]
+
+
+def test_a_vector_cannot_be_watched(tmp_path):
+    model = network("sigmoid", 3)
+    model.compile("sgd", "binary_crossentropy", metrics=[M.F1Score()])
+    model.save(tmp_path / "model.keras")
+    x, y = np.zeros((N, 6), np.float32), np.zeros((N, 3), np.float32)
+    data = program.arrays(tmp_path, x=x, y=y)
+    flags = ("--data", data, "--batch-size", 5, "--epochs", 1, "--early-stopping", "f1_score:2")
+    ended = program.run("fit", tmp_path / "model.keras", *flags, expect=2)
+    assert "'f1_score' is a vector" in ended.stderr

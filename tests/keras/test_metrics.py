@@ -51,12 +51,12 @@ def check(folder, model, data, flags=(), **named):
     path = folder / "model.keras"
     model.save(path)
     model.run_eagerly = True
-    want = {k: float(v) for k, v in model.evaluate(batch_size=BATCH, verbose=0, return_dict=True, **named).items()}
+    want = {k: np.array(v) for k, v in model.evaluate(batch_size=BATCH, verbose=0, return_dict=True, **named).items()}
     got = program.evaluate(path, data, *flags, batch_size=BATCH)
     compare.close("evaluate loss", folder.name, got["loss"], want.pop("loss"), compare.LOSS)
     assert set(got["metrics"]) == set(want)
     for name, value in want.items():
-        compare.close("metric", f"{folder.name}: {name}", got["metrics"][name], value, compare.LOSS)
+        compare.close("metric", f"{folder.name}: {name}", np.array(got["metrics"][name]), value, compare.LOSS)
 
 
 @pytest.mark.parametrize("weighted", ("metrics", "weighted_metrics"))
@@ -120,7 +120,9 @@ def test_accuracy_of_every_pixel(tmp_path, rng):
 
 def test_metrics_that_are_not_computed_load_again_in_keras(tmp_path):
     model = network("sigmoid", 1)
-    model.compile("adam", "binary_crossentropy", metrics=["accuracy", M.Recall([0.2, 0.7]), M.F1Score()])
+    many = [(i / 80) ** 2 for i in range(1, 80)]  # uneven
+    metrics = ["accuracy", M.AUC(thresholds=many), M.AUC(thresholds=many, curve="PR", name="curve")]
+    model.compile("adam", "binary_crossentropy", metrics=metrics)
     rng = np.random.default_rng(11)
     x, y = rng.standard_normal((N, 6)).astype(np.float32), rng.integers(0, 2, (N, 1)).astype(np.float32)
     model.save(tmp_path / "model.keras")
@@ -129,9 +131,9 @@ def test_metrics_that_are_not_computed_load_again_in_keras(tmp_path):
         run = program.fit(tmp_path, tmp_path / "model.keras", data, *flags, batch_size=BATCH)
         loaded = keras.models.load_model(run.saved)
         want = loaded.evaluate(x, y, batch_size=BATCH, verbose=0, return_dict=True)
-        assert set(want) == {"loss", "accuracy", "recall", "f1_score"}
-        kept = [m for m in loaded.get_compile_config()["metrics"] if isinstance(m, dict) and m["class_name"] == "Recall"]
-        assert kept[0]["config"]["thresholds"] == [0.2, 0.7]
+        assert set(want) == {"loss", "accuracy", "auc", "curve"}
+        kept = [m for m in loaded.get_compile_config()["metrics"] if isinstance(m, dict) and m["class_name"] == "AUC"]
+        np.testing.assert_allclose(kept[1]["config"]["thresholds"], many)
         got = program.evaluate(run.saved, data, batch_size=BATCH)
-        assert set(got["metrics"]) == {"accuracy"} and got["skipped_metrics"] == ["recall", "f1_score"]
+        assert set(got["metrics"]) == {"accuracy"} and got["skipped_metrics"] == ["auc", "curve"]
         compare.close("metric", "accuracy beside others", got["metrics"]["accuracy"], want["accuracy"], compare.LOSS)

@@ -33,6 +33,8 @@ ARITHMETIC = {
     "exponent": lambda t: 2.0**t.a,
     "negative": lambda t: -t.a,
     "absolute": lambda t: abs(t.a),
+    "fmax": lambda t: ops.fmax(t.a, t.b),
+    "fmin_nan": lambda t: ops.fmin(ops.stop_gradient(ops.log(t.a)), t.b),
     "maximum": lambda t: ops.maximum(t.a, t.b),
     "maximum_number": lambda t: ops.maximum(t.a, 0.25),
     "minimum": lambda t: ops.minimum(t.a, ROW),
@@ -100,6 +102,7 @@ LOGIC = {
     "signbit": lambda t: ops.signbit(t.a),
     "isin": lambda t: ops.isin(ops.floor(t.a), [0.0, -2.0]),
     "cast_truth": lambda t: ops.cast(t.a > 0, "float32") * t.b,
+    "saturate_cast": lambda t: ops.saturate_cast(-ops.abs(t.a) * 1e10, "int32"),  # Keras wraps round above
     "cast_to_truth": lambda t: ops.cast(ops.relu(t.a), "bool"),
     "cast_to_integer": lambda t: ops.cast(t.a * 3, "int32"),
     "truth_times_number": lambda t: (t.a > 0) * 2,

@@ -1,12 +1,16 @@
 """Functions of keras.ops that move, join, split, index and reduce, used as layers."""
 
+import json
+
 import keras
 import numpy as np
 import pytest
 
+import program
+from one_step import check_step
 from operation_group import check_group
 
-ops = keras.ops
+L, ops = keras.layers, keras.ops
 LINE, IMAGE = (6, 4), (4, 6, 8)
 
 REDUCTIONS = {
@@ -53,6 +57,8 @@ REDUCTIONS = {
     "quantile": lambda t: ops.quantile(t.a, 0.3, axis=-1),
     "quantile_both": lambda t: ops.quantile(t.a, 0.8, axis=(1, 2), keepdims=True),
     "trapezoid": lambda t: ops.trapezoid(t.a, dx=0.5, axis=1),
+    "nanargmax": lambda t: ops.nanargmax(ops.log(t.a), axis=-1),
+    "nanargmin": lambda t: ops.nanargmin(ops.log(t.a), axis=1, keepdims=True),
     "nansum": lambda t: ops.nansum(t.a, axis=-1),
     "nanmean": lambda t: ops.nanmean(t.a, axis=1),
     "nanmax": lambda t: ops.nanmax(t.a, axis=-1),
@@ -87,6 +93,7 @@ MOVES = {
     "repeat": lambda t: ops.repeat(t.a, 2, axis=1),
     "repeat_last": lambda t: ops.repeat(t.a, 3, axis=-1),
     "repeat_list": lambda t: ops.repeat(t.a, [2, 0, 1, 3], axis=1),
+    "extract_sequences": lambda t: ops.extract_sequences(t.a, 3, 2),
     "pad": lambda t: ops.pad(t.a, ((0, 0), (1, 2), (0, 0), (3, 0))),
     "pad_value": lambda t: ops.pad(t.a, ((0, 0), (1, 2), (0, 1), (0, 0)), constant_values=2.5),
     "pad_reflect": lambda t: ops.pad(t.a, ((0, 0), (1, 2), (2, 1), (0, 0)), mode="reflect"),
@@ -141,6 +148,8 @@ INDEXING = {
     "sort": lambda t: ops.sort(t.a, axis=1),
     "sort_last": lambda t: ops.sort(t.a),
     "argsort": lambda t: ops.argsort(t.a, axis=1),
+    "nancumsum": lambda t: ops.nancumsum(ops.log(t.positive - 0.4), axis=1),
+    "nancumprod": lambda t: ops.nancumprod(t.a, axis=-1),
     "cumsum": lambda t: ops.cumsum(t.a, axis=1),
     "cumsum_last": lambda t: ops.cumsum(t.a, axis=-1),
     "cumsum_integers": lambda t: ops.cumsum(t.ids, axis=1),
@@ -165,3 +174,31 @@ GROUPS = {
 def test_shape(group, tmp_path, rng):
     cases, shape = GROUPS[group]
     check_group(tmp_path, rng, cases, shape)
+
+
+PATTERNS = {
+    "b h w c -> b c (h w)": {},
+    "b (h p) (w q) c -> b (h w) (p q c)": {"p": 2, "q": 3},
+    "b h (w q) c -> b (c q) h w": {"w": 2},
+}
+
+
+def test_rearrange(tmp_path, rng):
+    """Keras 3.15.1 can use it as a layer only if the batch is known."""
+    x = keras.Input(batch_shape=(5, *IMAGE), name="x")
+    made = [ops.rearrange(L.Dense(8)(x), pattern, **sizes) for pattern, sizes in PATTERNS.items()]
+    model = keras.Model(x, L.Concatenate()([L.Flatten()(ops.tanh(one)) for one in made]), name="patterns")
+    inputs = rng.standard_normal((5, *IMAGE)).astype(np.float32)
+    check_step(tmp_path, model, inputs, rng.standard_normal(model.output_shape).astype(np.float32), "mse")
+
+
+def test_a_plan_names_slow_kernels(tmp_path):
+    """No slow path is taken in silence: sorting is far from what the CPU's memory allows, a product is not."""
+    x = keras.Input((64, 512), name="x")
+    sorted_rows = L.Dense(2, name="out")(L.Flatten()(L.Dense(512, name="product")(ops.sort(x))))
+    keras.Model(x, sorted_rows).save(tmp_path / "model.keras")
+    flags = ("--batch-size", 64, "--optimizer", "sgd", "--loss", "mse", "--device", "cpu")
+    slow = json.loads(program.run("plan", tmp_path / "model.keras", *flags, "--json").stdout)["slow_kernels"]
+    assert [one["op"] for one in slow] == ["sort"] and slow[0]["seconds"] >= 4 * slow[0]["limit_seconds"]
+    told = program.run("plan", tmp_path / "model.keras", *flags)
+    assert "slow kernel: sort of " in told.stdout + told.stderr

@@ -79,8 +79,6 @@ def special(kind, name, d):
         "Tversky": {"axis": lambda: d.one_of(None, -1, (1,)), "alpha": lambda: d.real(0.1, 0.9), "beta": lambda: d.real(0.1, 0.9)},
         "F1Score": {"threshold": lambda: d.one_of(None, d.real(0.2, 0.8))},
         "FBetaScore": {"threshold": lambda: d.one_of(None, d.real(0.2, 0.8))},
-        "Precision": {"thresholds": lambda: d.one_of(None, d.real(0.1, 0.9))},
-        "Recall": {"thresholds": lambda: d.one_of(None, d.real(0.1, 0.9))},
         "BinaryIoU": {"target_class_ids": lambda: d.one_of([0], [1], [0, 1])},
         "SGD": {"momentum": lambda: d.one_of(0.0, d.real(0.1, 0.95))},
         "RMSprop": {"momentum": lambda: d.one_of(0.0, d.real(0.1, 0.95))},
