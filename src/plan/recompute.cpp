@@ -19,6 +19,9 @@ namespace {
 constexpr double kNoSeconds = 1e-9;  // replaces a predicted cost of 0, so that ratios stay finite
 constexpr int kMostLooks = 64;       // how many values of the heap are looked at again for one flip
 constexpr size_t kFewUnits = 128;    // up to so many, replacing each value by others is tried
+constexpr size_t kMostLevels = 8;    // of graphs on top of each other
+// Graphs with more nodes get one level: planning must hold no more memory than the plan, and each level holds a graph.
+constexpr size_t kMostNestedNodes = 2000;
 // How far below the cap bytes still count, as shares of the live set. Nearer the cap, the peak counts for more; but the
 // choice can get stuck where all values that would lower the peak raise it elsewhere.
 constexpr double kMargins[] = {0, 0.03, 0.1, 0.3};
@@ -33,16 +36,14 @@ constexpr auto kPercents = [] {
 
 const std::span<const int64_t> kRecomputePercents = kPercents;
 
-struct RecomputePath::State {
-  State(const LoweredGraph& from, const Device& on, bool uses_inside)
-      : original(from),
-        inside(uses_inside ? compute_inside_readers(from, on) : InsideReaders()),
-        ordered(inside.values > 0 ? inside.graph : from),
-        device(on),
-        units(ordered, on),
-        choice(units) {
-    for (const RecomputeUnit& unit : units.units)
-      if (unit.droppable && !unit.is_behind()) largest_bytes = std::max(largest_bytes, unit.bytes);
+struct RecomputePath::Level {
+  // On the caller's graph.
+  Level(const LoweredGraph& from, const Device& on, bool uses_inside)
+      : Level(&from, uses_inside ? compute_inside_readers(from, on) : InsideReaders(), 0, on) {}
+  // On a graph that recomputes `below` values already.
+  Level(std::unique_ptr<const LoweredGraph> own, int64_t below, const Device& on)
+      : Level(own.get(), InsideReaders(), below, on) {
+    base = std::move(own);
   }
 
   // Bytes freed per second. Keeping a value again costs no time, so it comes first if it frees bytes.
@@ -122,44 +123,99 @@ struct RecomputePath::State {
     }
   }
 
+  RewrittenPhase graph_of(const RecomputeChoice& chosen) const {
+    int64_t values = values_below;
+    for (size_t u = 0; u < units.units.size(); ++u) values += chosen.recomputed_at(u).empty() ? 0 : 1;
+    return {with_recomputed(ordered, units, chosen, device), values};
+  }
+
+ private:
+  Level(const LoweredGraph* from, InsideReaders readers, int64_t below, const Device& on)
+      : original(*from),
+        inside(std::move(readers)),
+        ordered(inside.values > 0 ? inside.graph : original),
+        device(on),
+        values_below(below + inside.values),
+        units(ordered, on),
+        choice(units) {
+    for (const RecomputeUnit& unit : units.units)
+      if (unit.droppable && !unit.is_behind()) largest_bytes = std::max(largest_bytes, unit.bytes);
+  }
+
+  std::unique_ptr<const LoweredGraph> base;  // null: the graph belongs to the caller
+
+ public:
   const LoweredGraph& original;
   const InsideReaders inside;
   const LoweredGraph& ordered;
   const Device& device;
+  const int64_t values_below;  // values that `ordered` recomputes already
   const RecomputeUnits units;
   RecomputeChoice choice;
   Bytes largest_bytes = 0;  // of one value that can be dropped
-  bool at_its_end = false;
 };
 
-RecomputePath::RecomputePath(const LoweredGraph& ordered, const Device& device)
-    : state_(std::make_unique<State>(ordered, device, true)) {}
+RecomputePath::RecomputePath(const LoweredGraph& ordered, const Device& device) : device_(device) {
+  levels_.push_back(std::make_unique<Level>(ordered, device, true));
+}
 RecomputePath::RecomputePath(RecomputePath&&) noexcept = default;
 RecomputePath::~RecomputePath() = default;
 
 bool RecomputePath::reach(Bytes cap) {
-  if (state_->at_its_end) return false;
-  bool reached = state_->flip_until_below(cap);
-  if (!reached && state_->inside.values > 0) {
-    // What readers compute inside must be there for them. Without that, more can be dropped.
-    state_ = std::make_unique<State>(state_->original, state_->device, false);
-    reached = state_->flip_until_below(cap);
+  if (at_its_end_) return false;
+  const RecomputeChoice before = levels_.back()->choice;
+  if (!levels_.back()->flip_until_below(cap)) {
+    levels_.back()->choice = before;
+    at_its_end_ = !go_deeper(cap);
+    if (at_its_end_) return false;
   }
-  state_->at_its_end = !reached;
-  if (!reached) return false;
-  state_->keep_what_may_be_kept();
-  state_->replace_what_is_dear(cap);
+  levels_.back()->keep_what_may_be_kept();
+  levels_.back()->replace_what_is_dear(cap);
   return true;
 }
 
-int64_t RecomputePath::values() const {
-  int64_t count = state_->inside.values;
-  for (size_t u = 0; u < state_->units.units.size(); ++u) count += state_->choice.recomputed_at(u).empty() ? 0 : 1;
-  return count;
+// Adds a level whose choice reaches the cap, the faster of two. Returns false if there is none.
+bool RecomputePath::go_deeper(Bytes cap) {
+  const Level& last = *levels_.back();
+  std::unique_ptr<Level> found;
+  // What readers compute inside must be there for them. Without that, more can be dropped.
+  if (last.inside.values > 0) found = std::make_unique<Level>(last.original, device_, false);
+  if (found && !found->flip_until_below(cap)) found = nullptr;
+  const bool nests = levels_.size() < kMostLevels && last.ordered.kernels.size() <= kMostNestedNodes;
+  if (RewrittenPhase reached = nests ? last.graph_of(last.choice) : RewrittenPhase(); !reached.graph.kernels.empty()) {
+    auto nested = std::make_unique<Level>(std::make_unique<const LoweredGraph>(std::move(reached.graph)),
+                                          reached.values, device_);
+    const bool is_reached = nested->flip_until_below(cap);
+    if (is_reached && (!found || nested->choice.seconds() < found->choice.seconds())) found = std::move(nested);
+  }
+  if (!found) return false;
+  // A large graph's first level is made once more if a plan needs it.
+  if (last.ordered.kernels.size() > kMostNestedNodes) levels_.back() = nullptr;
+  levels_.push_back(std::move(found));
+  return true;
 }
 
-LoweredGraph RecomputePath::graph() const {
-  return with_recomputed(state_->ordered, state_->units, state_->choice, state_->device);
+RecomputePath::Mark RecomputePath::mark() const {
+  return {levels_.size() - 1, levels_.back()->choice.dropped()};
+}
+
+double RecomputePath::seconds() const {
+  return levels_.back()->choice.seconds();
+}
+
+Bytes RecomputePath::live() const {
+  return levels_.back()->choice.peak();
+}
+
+RewrittenPhase RecomputePath::graph_of(const Mark& mark) const {
+  std::unique_ptr<const Level> again;
+  if (!levels_[mark.level]) again = std::make_unique<const Level>(levels_.back()->original, device_, true);
+  const Level& level = again ? *again : *levels_[mark.level];
+  RecomputeChoice choice(level.units);
+  // Readers before what they read, so that no flip changes what another one did.
+  for (size_t u = mark.dropped.size(); u-- > 0;)
+    if (choice.dropped()[u] != mark.dropped[u]) choice.flip(u);
+  return level.graph_of(choice);
 }
 
 std::optional<RewrittenPhase> recompute_percent(const OrderedPhase& phase, const Device& device, int64_t percent) {
@@ -171,7 +227,7 @@ std::optional<RewrittenPhase> recompute_percent(const OrderedPhase& phase, const
     if (cap < phase.live && !path.reach(cap)) return std::nullopt;
     if (step == percent) break;
   }
-  RewrittenPhase result{path.graph(), path.values()};
+  RewrittenPhase result = path.graph_of(path.mark());
   if (result.graph.kernels.empty()) return std::nullopt;
   return result;
 }

@@ -17,8 +17,7 @@ bool frees_at(const RecomputeUnit& unit, int node) {
 
 }  // namespace
 
-std::optional<double> least_recompute_seconds(const LoweredGraph& ordered, const Device& device, Bytes cap) {
-  const RecomputeUnits all(ordered, device);
+std::optional<double> least_recompute_seconds(const RecomputeUnits& all, Bytes cap) {
   std::vector<const RecomputeUnit*> cheapest_first;
   double always = 0;  // dropping some values saves time, whatever the cap
   for (const RecomputeUnit& unit : all.units) {
@@ -45,6 +44,23 @@ std::optional<double> least_recompute_seconds(const LoweredGraph& ordered, const
     bound = std::max(bound, seconds);
   }
   return bound + always;
+}
+
+Bytes least_live_bytes(const RecomputeUnits& units) {
+  std::vector<Bytes> change(units.live.size() + 1, 0);  // of the bytes that can be freed, per node
+  for (const RecomputeUnit& unit : units.units) {
+    if (!unit.droppable || unit.is_behind()) continue;
+    const int first = unit.used_until + 1, end = unit.fused ? unit.gone_until : unit.before;
+    if (first >= end) continue;
+    change[static_cast<size_t>(first)] += unit.bytes;
+    change[static_cast<size_t>(end)] -= unit.bytes;
+  }
+  Bytes freed = 0, most = 0;
+  for (size_t n = 0; n < units.live.size(); ++n) {
+    freed += change[n];
+    most = std::max(most, units.live[n] - freed);
+  }
+  return most;
 }
 
 }  // namespace plimsoll::engine

@@ -6,8 +6,6 @@
 
 #include "levers/relu_pooling.h"
 #include "plan/order.h"
-#include "plan/recompute.h"
-#include "plan/recompute_units.h"
 #include "search/micro_batch.h"
 #include "search/prefetch.h"
 
@@ -54,31 +52,30 @@ double Compiler::seconds_of_copies(int64_t offload_percent) const {
   return bytes / request_->device->host_bytes_per_second();
 }
 
-std::vector<RecomputePoint> Compiler::recompute_points() const {
+std::vector<RecomputePoint> Compiler::recompute_points() {
   const Bytes most = most_live(training_);
-  std::vector<RecomputePath> paths;
   std::vector<RecomputePoint> phases;  // the present state of each phase
   for (const LoweredPhase& phase : training_) {
-    paths.emplace_back(phase.graph, *request_->device);
+    steps_.push_back({RecomputePath(phase.graph, *request_->device), {}});
     phases.push_back({0, phase.graph.seconds(), phase.live});
   }
-  // Looking at every percent of a large graph would take long, and its budgets are large too.
-  const int64_t stride = nodes() < 1500 ? 1 : nodes() < 3000 ? 2 : 4;
   std::vector<RecomputePoint> points;
+  bool reached = true;
   for (const int64_t percent : kRecomputePercents) {
     const Bytes cap = share_kept(most, percent);
     RecomputePoint point{percent, 0, 0};
-    for (size_t i = 0; i < training_.size(); ++i) {
+    for (size_t i = 0; reached && i < training_.size(); ++i) {
       if (training_[i].samples > 0 && training_[i].live > cap) {
-        if (!paths[i].reach(cap)) return points;
-        if (percent % stride != 0) continue;
-        const LoweredGraph graph = paths[i].graph();
-        phases[i] = {percent, graph.seconds(), live_set_of(graph)};
+        RecomputePath& path = steps_[i].path;
+        reached = path.reach(cap);
+        if (!reached) break;
+        steps_[i].marks[percent] = path.mark();
+        phases[i] = {percent, path.seconds(), path.live()};
       }
       point.compute_seconds += training_[i].repeats * phases[i].compute_seconds;
       point.live = std::max(point.live, phases[i].live);
     }
-    if (percent % stride != 0) continue;
+    if (!reached) break;
     point.compute_seconds = rounded_seconds(point.compute_seconds);
     while (!points.empty() && points.back().compute_seconds >= point.compute_seconds &&
            points.back().live >= point.live)
@@ -94,45 +91,66 @@ int64_t Compiler::nodes() const {
   return static_cast<int64_t>(count);
 }
 
-double Compiler::least_seconds() const {
+const std::vector<RecomputeUnits>& Compiler::units() {
+  if (units_.empty())
+    for (const LoweredPhase& phase : training_) units_.emplace_back(phase.graph, *request_->device);
+  return units_;
+}
+
+double Compiler::least_seconds() {
   double seconds = 0;
-  for (const LoweredPhase& phase : training_)
-    seconds += phase.repeats * RecomputeUnits(phase.graph, *request_->device).least_seconds();
+  for (size_t i = 0; i < training_.size(); ++i) seconds += training_[i].repeats * units()[i].least_seconds();
   return rounded_seconds(seconds);
 }
 
-double Compiler::least_seconds_for(const Plan& plan) const {
+Bytes Compiler::least_live() {
+  Bytes live = 0;
+  for (size_t i = 0; i < training_.size(); ++i)
+    live = std::max(live, training_[i].samples > 0 ? least_live_bytes(units()[i]) : training_[i].live);
+  return live;
+}
+
+double Compiler::least_seconds_for(const Plan& plan) {
   double seconds = 0;
   for (size_t i = 0; i < training_.size(); ++i) {  // the training phases are the plan's first
     const Bytes cap = plan.phases[i].live_set_bytes - plan.persistent_bytes;
-    const LoweredGraph& graph = training_[i].graph;
-    seconds +=
-        training_[i].repeats * (graph.seconds() + least_recompute_seconds(graph, *request_->device, cap).value_or(0));
+    seconds += training_[i].repeats * (units()[i].seconds + least_recompute_seconds(units()[i], cap).value_or(0));
   }
   return std::min(rounded_seconds(seconds), plan.compute_seconds);
 }
 
-bool Compiler::keep_recomputed(int64_t percent) {
-  if (percent == 0) return true;
-  std::swap(phases_, training_);
-  const LeverSettings settings = LeverSettings().with(kRecompute, percent);
-  const bool reached = rewrite_ordered(settings);
-  std::swap(phases_, training_);
-  kept_ = settings;
-  for (const auto& [lever, count] : std::exchange(counted_, {})) counted_in_training_[lever] = count;
-  return reached;
-}
-
-Result<std::optional<Plan>> Compiler::compile(const LeverSettings& settings, bool last) {
+std::optional<Compiler::Outline> Compiler::outline(const LeverSettings& settings, bool last) {
   plan_ = {};
   settings_ = settings;
   counted_ = counted_in_training_;
   phases_ = last ? std::move(training_) : training_;
-  if (!rewrite_ordered(settings)) return std::optional<Plan>();
+  if (!rewrite_ordered(settings)) return std::nullopt;
+  Outline outline;
+  BoundCounts counts;
+  int64_t samples = 0;
+  for (const LoweredPhase& phase : phases_) {
+    outline.compute_seconds += phase.repeats * phase.graph.seconds();
+    counts += {static_cast<int64_t>(phase.graph.graph.nodes.size()), phase.graph.primitives()};
+    samples = std::max(samples, phase.samples);
+  }
+  outline.compute_seconds = rounded_seconds(outline.compute_seconds);
+  outline.peak_bytes = std::max(
+      least_arena(most_live(phases_)) + request_->device->overhead_bound(counts) + least_data_bytes(*request_, samples),
+      request_->device->planning_bound(counts.nodes));
+  return outline;
+}
+
+Result<Plan> Compiler::pack() {
   plan_phases();
   PLIMSOLL_TRY(add_inference(request_->evaluate_batch, request_->evaluate_samples, evaluate_phase));
   PLIMSOLL_TRY(add_inference(request_->predict_batch, request_->predict_samples, predict_phase));
-  return std::optional<Plan>(finish());
+  return finish();
+}
+
+Result<std::optional<Plan>> Compiler::compile(const LeverSettings& settings, bool last) {
+  if (!outline(settings, last)) return std::optional<Plan>();
+  PLIMSOLL_ASSIGN(Plan plan, pack());
+  return std::optional<Plan>(std::move(plan));
 }
 
 // The order of the nodes does not depend on the settings of the kOrderedGraph levers, so it is computed once.
@@ -148,12 +166,18 @@ void Compiler::order_phases() {
 bool Compiler::rewrite_ordered(const LeverSettings& settings) {
   for (const Lever& lever : *request_->levers) {
     const int64_t setting = settings.of(lever.name);
-    if (lever.stage != LeverStage::kOrderedGraph || setting == 0 || setting == kept_.of(lever.name)) continue;
+    if (lever.stage != LeverStage::kOrderedGraph || setting == 0) continue;
     const Bytes most = most_live(phases_);
-    for (LoweredPhase& phase : phases_) {
+    for (size_t i = 0; i < phases_.size(); ++i) {
+      LoweredPhase& phase = phases_[i];
       if (phase.samples == 0) continue;
-      auto rewritten = lever.rewrite_ordered({phase.graph, phase.live, most}, *request_->device, setting);
+      // The path has the graph too. One copy less is held while the rewritten graph is made.
+      const bool from_path =
+          lever.name == kRecompute && i < steps_.size() && !training_.empty() && phase.live > share_kept(most, setting);
+      if (from_path) phase.graph = {};
+      auto rewritten = rewrite_phase(lever, i, most, setting);
       if (!rewritten) return false;
+      if (rewritten->values == 0 && from_path) phase.graph = training_[i].graph;
       if (rewritten->values == 0) continue;
       phase.graph = std::move(rewritten->graph);
       phase.live = live_set_of(phase.graph);
@@ -162,6 +186,19 @@ bool Compiler::rewrite_ordered(const LeverSettings& settings) {
     }
   }
   return true;
+}
+
+std::optional<RewrittenPhase> Compiler::rewrite_phase(const Lever& lever, size_t phase, Bytes most,
+                                                      int64_t setting) const {
+  const LoweredPhase& lowered = phases_[phase];
+  if (lever.name == kRecompute && phase < steps_.size() && lowered.live > share_kept(most, setting)) {
+    // The path need not be taken once more.
+    const auto mark = steps_[phase].marks.find(setting);
+    if (mark == steps_[phase].marks.end()) return std::nullopt;
+    RewrittenPhase made = steps_[phase].path.graph_of(mark->second);
+    return made.graph.kernels.empty() ? std::nullopt : std::optional(std::move(made));
+  }
+  return lever.rewrite_ordered({lowered.graph, lowered.live, most}, *request_->device, setting);
 }
 
 Status Compiler::add(Result<Phase> made, double repeats) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "plan/recompute.h"
 #include "search/search.h"
 
 namespace plimsoll::engine {
@@ -40,24 +41,31 @@ class Compiler {
   double seconds_of_copies(int64_t offload_percent) const;
 
   // Returns the settings of recompute that are worth a plan, those with smaller live sets last. They do not depend on a
-  // budget.
-  std::vector<RecomputePoint> recompute_points() const;
-  // Recomputes in the lowered phases, for all plans that are compiled from now on. Returns false if that is not
-  // possible.
-  bool keep_recomputed(int64_t percent);
+  // budget. The bytes and seconds of all but the last are what the path expects; packed plans may differ a little.
+  std::vector<RecomputePoint> recompute_points();
 
-  int64_t nodes() const;         // of all training phases
-  double least_seconds() const;  // lower bound on the seconds of a step, whatever is recomputed
+  int64_t nodes() const;   // of all training phases
+  double least_seconds();  // lower bound on the seconds of a step, whatever is recomputed
+  Bytes least_live();      // lower bound on the largest live set, whatever is recomputed
 
   // Returns a lower bound on the kernels' seconds of a step that keeps no more bytes live than this plan of the
   // compiler, whatever is recomputed, in this order, with these kernels and this micro-batch.
-  double least_seconds_for(const Plan& plan) const;
+  double least_seconds_for(const Plan& plan);
 
-  // Returns a lower bound on the peak of a plan with this live set.
-  Bytes least_peak(Bytes live) const { return layout_.bytes + live + request_->device->overhead_bound({}); }
+  // Returns a lower bound on the arena, or on the peak, of a plan with this live set.
+  Bytes least_arena(Bytes live) const { return layout_.bytes + live; }
+  Bytes least_peak(Bytes live) const { return least_arena(live) + request_->device->overhead_bound({}); }
 
-  // The `last` plan takes the lowered phases with it instead of copying them.
-  Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last);
+  // What a plan takes at least. It is known before packing, which takes longest.
+  struct Outline {
+    double compute_seconds = 0;
+    Bytes peak_bytes = 0;
+  };
+  // Applies the settings to the phases. Returns none if a lever cannot reach its setting. The `last` plan takes the
+  // lowered phases with it instead of copying them.
+  std::optional<Outline> outline(const LeverSettings& settings, bool last = false);
+  Result<Plan> pack();  // makes the plan that was outlined
+  Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last = false);
 
   // Compiles one more phase for a plan with this layout of persistent values.
   static Result<std::optional<PhasePlan>> compile_phase(const SearchRequest& request, const LeverSettings& settings,
@@ -71,6 +79,8 @@ class Compiler {
   Status lay_out_persistent();
   void order_phases();
   bool rewrite_ordered(const LeverSettings& settings);
+  std::optional<RewrittenPhase> rewrite_phase(const Lever& lever, size_t phase, Bytes most, int64_t setting) const;
+  const std::vector<RecomputeUnits>& units();
   void plan_phases();
   Bytes highest() const;
   template <typename MakePhase>
@@ -83,8 +93,14 @@ class Compiler {
   LeverSettings settings_;
   std::map<std::string_view, int64_t> counted_in_training_;  // per joint-graph lever, the most in any phase
   std::vector<LoweredPhase> training_, phases_;
-  LeverSettings kept_;  // settings of kOrderedGraph levers that training_ has already
   PersistentLayout layout_;
+  std::vector<RecomputeUnits> units_;  // of training_; empty until they are asked for
+  // Of each phase in training_: its path, and where it was at each setting.
+  struct Steps {
+    RecomputePath path;
+    std::map<int64_t, RecomputePath::Mark> marks;
+  };
+  std::vector<Steps> steps_;  // empty until recompute_points() is called
   // State of the plan that is being compiled.
   std::map<std::string_view, int64_t> counted_;
   Plan plan_;

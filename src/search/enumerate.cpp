@@ -5,7 +5,9 @@
 #include "search/enumerate.h"
 
 #include <algorithm>
+#include <memory>
 
+#include "levers/recompute_steps.h"
 #include "levers/split_batch.h"
 #include "plan/recompute.h"
 #include "search/compile.h"
@@ -14,6 +16,12 @@
 namespace plimsoll::engine {
 namespace {
 
+// Returns whether a loop over time is trained: the weights of its cell include one for the state.
+bool has_loops(const Model& model) {
+  return std::any_of(model.weights().begin(), model.weights().end(),
+                     [](const Weight& weight) { return weight.name.ends_with("/recurrent_kernel"); });
+}
+
 // Returns all combinations of settings of the levers that have no loop below. Each combination is tried with everything
 // that the loops try.
 std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request) {
@@ -21,6 +29,7 @@ std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request
   for (const Lever& lever : *request.levers) {
     const bool has_a_loop =
         lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload || lever.name == kSplit;
+    if (lever.name == kRecomputeSteps && !has_loops(*request.model)) continue;
     if (has_a_loop || !lever.is_searched() || lever.stage == LeverStage::kData || request.forbids(lever.name)) continue;
     const size_t before = list.size();
     for (size_t i = 0; i < before; ++i)
@@ -31,6 +40,7 @@ std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request
 
 // A candidate to try with offload.
 struct OffloadTrial {
+  Compiler* compiler;
   LeverSettings settings;
   double least_seconds;  // lower bound for a step: the step without copies, or the copies alone, whichever is longer
 };
@@ -44,11 +54,17 @@ class Enumeration {
     std::vector<int64_t> list = micro_batches(request_, Cuts::kFourfold);
     smallest_ = list.back();
     for (size_t i = 0; i < list.size(); ++i) {
-      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, list[i], others_)));
-      if (i == 0) list = micro_batches(request_, cuts_for(compiler.nodes()));
-      PLIMSOLL_TRY(try_micro_batch(list[i], compiler));
+      PLIMSOLL_ASSIGN(Compiler made, Compiler::create(request_, cut_into(request_, list[i], others_)));
+      auto compiler = std::make_unique<Compiler>(std::move(made));
+      if (i == 0) list = micro_batches(request_, cuts_for(compiler->nodes()));
+      PLIMSOLL_TRY(try_micro_batch(list[i], *compiler));
+      // Only a device with its own memory offloads. Its budget does not limit the memory in which plans are made.
+      if (!trials_.empty() && trials_.back().compiler == compiler.get()) compilers_.push_back(std::move(compiler));
     }
     for (const OffloadTrial& trial : trials_) PLIMSOLL_TRY(try_offload(trial));
+    trials_.clear();
+    compilers_.clear();
+    PLIMSOLL_TRY(seek_least_between());
     return try_pieces();
   }
 
@@ -117,73 +133,127 @@ class Enumeration {
       whole_seconds_ = seconds;
       whole_nodes_ = compiler.nodes();
     }
-    const Bytes peak = whole->peak_bytes();
+    const Bytes peak = whole->peak_bytes(), beside = peak - whole->arena_bytes;
     consider(std::move(*whole));
-    add_trial(micro, settings, seconds, peak);
+    add_trial(micro, compiler, settings, seconds, peak);
     const bool seeks_least = find_least_ && at_an_end(micro) && least_selectable_ == 0;
     const bool recomputes = request_.batch > 0 && !request_.forbids(kRecompute);
+    if (recomputes && find_least_ && !seeks_least && least_selectable_ == 0)
+      floors_.emplace_back(micro, compiler.least_peak(compiler.least_live()));
     if (!recomputes || (!seeks_least && !selection_.may_select(compiler.least_seconds()))) return {};
 
     std::vector<RecomputePoint> points = compiler.recompute_points();
     if (points.empty()) return {};
+    for (const RecomputePoint& point : points)
+      selection_.outline(
+          {settings.with(kRecompute, point.percent), compiler.least_arena(point.live) + beside, point.compute_seconds});
     const RecomputePoint deepest = points.back();
     const auto much = std::find_if(points.begin(), points.end(), [&](const RecomputePoint& point) {
       return point.compute_seconds > kMuchRecompute * seconds;
     });
     if (much != points.end() && much->percent != deepest.percent)
-      add_trial(micro, settings.with(kRecompute, much->percent), much->compute_seconds,
+      add_trial(micro, compiler, settings.with(kRecompute, much->percent), much->compute_seconds,
                 compiler.least_peak(much->live));
-    add_trial(micro, settings.with(kRecompute, deepest.percent), deepest.compute_seconds,
+    add_trial(micro, compiler, settings.with(kRecompute, deepest.percent), deepest.compute_seconds,
               compiler.least_peak(deepest.live));
 
     std::stable_sort(points.begin(), points.end(), [](const RecomputePoint& a, const RecomputePoint& b) {
       return a.compute_seconds < b.compute_seconds;
     });
-    bool is_tried = false;
     for (const RecomputePoint& point : points) {
       if (!selection_.may_select(point.compute_seconds)) break;
-      if (request_.budget > 0 && compiler.least_peak(point.live) > request_.budget) continue;
-      is_tried = is_tried || point.percent == deepest.percent;
-      PLIMSOLL_TRY(try_recompute(compiler, settings, point.percent));
+      const bool is_last = point.percent == deepest.percent;  // if it fits depends on its plan alone
+      if (request_.budget > 0 && !is_last && compiler.least_peak(point.live) > request_.budget) continue;
+      PLIMSOLL_TRY(try_recompute(compiler, settings, point.percent, true));
     }
-    return seeks_least && !is_tried ? try_recompute(compiler, settings, deepest.percent) : Status();
+    if (seeks_least) PLIMSOLL_TRY(seek_least(compiler, settings, points));
+    return {};
   }
 
-  Status try_recompute(Compiler& compiler, const LeverSettings& settings, int64_t percent) {
-    PLIMSOLL_ASSIGN(std::optional<Plan> plan, compiler.compile(settings.with(kRecompute, percent), false));
-    if (!plan) return {};
-    const double least = compiler.least_seconds_for(*plan);
-    consider(std::move(*plan), least);
+  // Packs the points whose live sets leave room for a plan smaller than all others, from the smallest live set on.
+  Status seek_least(Compiler& compiler, const LeverSettings& settings, std::vector<RecomputePoint>& points) {
+    std::stable_sort(points.begin(), points.end(),
+                     [](const RecomputePoint& a, const RecomputePoint& b) { return a.live < b.live; });
+    for (const RecomputePoint& point : points)
+      if (selection_.least() == 0 || compiler.least_peak(point.live) < selection_.least())
+        PLIMSOLL_TRY(try_recompute(compiler, settings, point.percent, false));
+    return {};
+  }
+
+  // In between, a smaller micro-batch mostly needs less. Those that may need less than the smallest plan are looked at.
+  Status seek_least_between() {
+    for (const auto& [micro, floor] : floors_) {
+      if (floor >= selection_.least()) continue;
+      const LeverSettings settings = cut_into(request_, micro, others_);
+      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, settings));
+      std::vector<RecomputePoint> points = compiler.recompute_points();
+      PLIMSOLL_TRY(seek_least(compiler, settings, points));
+    }
+    return {};
+  }
+
+  // Whether a plan with this outline is worth packing: it may be selected, or be the smallest.
+  bool may_count(const Compiler::Outline& outline, bool selectable) const {
+    const bool fits = request_.budget == 0 || outline.peak_bytes <= request_.budget;
+    return (selectable && fits && selection_.may_select(outline.compute_seconds)) ||
+           (find_least_ && (selection_.least() == 0 || outline.peak_bytes < selection_.least()));
+  }
+
+  Status try_recompute(Compiler& compiler, const LeverSettings& settings, int64_t percent, bool selectable) {
+    const auto outline = compiler.outline(settings.with(kRecompute, percent));
+    if (!outline || !may_count(*outline, selectable)) return {};
+    PLIMSOLL_ASSIGN(Plan plan, compiler.pack());
+    const double least = compiler.least_seconds_for(plan);
+    consider(std::move(plan), least);
     return {};
   }
 
   // Plans that fit need no offload: it would only make them slower.
-  void add_trial(int64_t micro, const LeverSettings& settings, double seconds, Bytes peak) {
+  void add_trial(int64_t micro, Compiler& compiler, const LeverSettings& settings, double seconds, Bytes peak) {
     const bool too_large = request_.budget > 0 && peak > request_.budget;
     if (!can_offload(micro) || (!too_large && !find_least_)) return;
     const int64_t runs = batch_of(request_.batch, settings).accumulation_steps();
     const double copies = too_large ? static_cast<double>(peak - request_.budget) * static_cast<double>(runs) /
                                           request_.device->host_bytes_per_second()
                                     : 0;
-    trials_.push_back({settings, std::max(seconds, copies)});
+    trials_.push_back({&compiler, settings, std::max(seconds, copies)});
   }
 
-  // Offloads more and more, until that takes too long or cannot be reached.
+  // Offloads more and more, until that takes too long or cannot be reached. Then, for the smallest plan, tries what was
+  // left out from the smallest live set on: what is packed first is mostly smaller than all others can be.
   Status try_offload(const OffloadTrial& trial) {
     bool selectable = selection_.may_select(trial.least_seconds);
-    if (!selectable && !find_least_) return {};
-    PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, trial.settings));
-    if (!compiler.keep_recomputed(trial.settings.of(kRecompute))) return {};
-    if (trial.settings.of(kRecompute) > 0)  // so that the price of offload alone is known
-      PLIMSOLL_TRY(try_recompute(compiler, trial.settings, trial.settings.of(kRecompute)));
-    for (const int64_t& percent : kOffloadPercents) {
-      selectable = selectable && selection_.may_select(compiler.seconds_of_copies(percent));
-      if (!selectable && !find_least_) break;
-      const bool last = &percent == std::end(kOffloadPercents) - 1;
-      PLIMSOLL_ASSIGN(auto plan, compiler.compile(trial.settings.with(kOffload, percent), last));
-      if (!plan) break;
-      selection_.consider(std::move(*plan), selectable);
+    std::vector<int64_t> left_out;
+    for (const int64_t percent : kOffloadPercents) {
+      selectable = selectable && selection_.may_select(trial.compiler->seconds_of_copies(percent));
+      if (selectable) {
+        PLIMSOLL_ASSIGN(const bool reached, try_offload(trial, percent, true));
+        if (!reached) break;
+      } else if (find_least_) {
+        left_out.push_back(percent);
+      }
     }
+    for (auto percent = left_out.rbegin(); percent != left_out.rend(); ++percent)
+      PLIMSOLL_TRY(try_offload(trial, *percent, false));
+    return {};
+  }
+
+  // Returns whether the setting can be reached.
+  Result<bool> try_offload(const OffloadTrial& trial, int64_t percent, bool selectable) {
+    const auto outline = trial.compiler->outline(trial.settings.with(kOffload, percent));
+    if (!outline) return false;
+    if (!may_count(*outline, selectable)) return true;
+    PLIMSOLL_ASSIGN(Plan plan, trial.compiler->pack());
+    if (selectable || !selection_.found()) PLIMSOLL_TRY(price_recompute(trial));
+    selection_.consider(std::move(plan), selectable);
+    return true;
+  }
+
+  // Makes the plan without offload, so that the price of offload alone is known.
+  Status price_recompute(const OffloadTrial& trial) {
+    if (selection_.has(trial.settings) || !trial.compiler->outline(trial.settings)) return {};
+    PLIMSOLL_ASSIGN(const Plan plan, trial.compiler->pack());
+    selection_.record(plan);
     return {};
   }
 
@@ -195,6 +265,8 @@ class Enumeration {
   double whole_seconds_ = 0, least_selectable_ = 0;
   int64_t whole_nodes_ = 0;
   std::vector<OffloadTrial> trials_;
+  std::vector<std::unique_ptr<Compiler>> compilers_;  // of the trials
+  std::vector<std::pair<int64_t, Bytes>> floors_;     // sizes of micro-batches with a lower bound on their peaks
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "levers/recompute_steps.h"
 #include "levers/split_batch.h"
 #include "plan/recompute.h"
 #include "search/half_precision.h"
@@ -22,6 +23,12 @@ const LeverTable& lever_table() {
        .stage = LeverStage::kJointGraph,
        .values = kSplitValues,
        .rewrite = [](Graph graph, const Device&, int64_t pieces) { return split_batch(std::move(graph), pieces); }},
+      // Setting: 1, the loops over time keep the states before some steps instead of everything.
+      {.name = kRecomputeSteps,
+       .effect = Effect::kRounding,
+       .stage = LeverStage::kJointGraph,
+       .values = kRecomputeStepsValues,
+       .rewrite = [](Graph graph, const Device&, int64_t) { return recompute_steps(std::move(graph)); }},
       // Setting: percent of the live set that is recomputed instead of kept.
       {.name = kRecompute,
        .stage = LeverStage::kOrderedGraph,
@@ -41,13 +48,13 @@ const LeverTable& lever_table() {
        .flag = "--batchnorm",
        .values = kPerMicroBatchNormValues,
        .widens = kMicroBatch,
-       .add_remedy = add_batchnorm_remedy},
+       .remedy = batchnorm_remedy},
       // The setting is the plan's `precision`, which names the dtypes of weights and computation.
       {.name = kHalfPrecision,
        .effect = Effect::kTraining,
        .stage = LeverStage::kProgram,
        .flag = "--precision",
-       .add_remedy = add_precision_remedy},
+       .remedy = precision_remedy},
   };
   return table;
 }

@@ -11,6 +11,7 @@ namespace plimsoll::engine {
 
 struct SearchRequest;
 struct SearchResult;
+struct Remedy;
 
 // Where in the pipeline a lever acts. Levers of one stage are applied in the table's order.
 enum class LeverStage : uint8_t {
@@ -45,8 +46,8 @@ struct Lever {
   // effect.
   std::string_view widens = {};
 
-  // Adds a remedy to the error of a plan that does not fit: what the plan would need if the lever were turned on.
-  void (*add_remedy)(const SearchRequest& request, const SearchResult& result, Error& error) = nullptr;
+  // Returns a remedy for a model that does not fit, if turning the lever on is one.
+  std::optional<Remedy> (*remedy)(const SearchRequest& request, const SearchResult& result) = nullptr;
 
   bool is_searched() const { return flag.empty(); }
   bool is_priced() const { return count != nullptr || rewrite != nullptr || rewrite_ordered != nullptr; }

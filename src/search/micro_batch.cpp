@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <bit>
 
-#include "search/remedies.h"
-
 namespace plimsoll::engine {
 namespace {
 
@@ -14,19 +12,6 @@ std::vector<std::string> layer_list(const std::vector<std::string>& names) {
   std::vector<std::string> list(names.begin(), names.begin() + std::min<long>(3, static_cast<long>(names.size())));
   if (names.size() > list.size()) list.push_back(fmt::format("{} others", names.size() - list.size()));
   return list;
-}
-
-// Returns whether a remedy was added.
-bool add_remedy_with(Freed freed, const SearchResult& result, Error& error) {
-  freed.request.per_micro_batch_norm = true;
-  freed.free_micro_batch();
-  const auto other = search(freed.request);
-  if (!other || other->least_bytes >= result.least_bytes) return false;
-  const auto text = remedy_words(freed, "--batchnorm per-micro-batch", *other, result);
-  if (text)
-    error.remedy(fmt::format("{}   needs {}, changes training: statistics per micro-batch", *text,
-                             format_bytes(other->least_bytes)));
-  return text.has_value();
 }
 
 // The powers of 2 are among the results.
@@ -81,12 +66,19 @@ int64_t accumulation_steps(const Plan& plan) {
   return plan.batch.micro < plan.batch.effective ? plan.batch.accumulation_steps() : 0;
 }
 
-void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error) {
-  if (request.batch <= 1 || !request.model->couples_samples() || request.per_micro_batch_norm) return;
+std::optional<Remedy> batchnorm_remedy(const SearchRequest& request, const SearchResult& result) {
+  if (request.batch <= 1 || !request.model->couples_samples() || request.per_micro_batch_norm) return std::nullopt;
   Freed freed(request);
-  if (add_remedy_with(freed, result, error)) return;
-  freed.free_levers();
-  add_remedy_with(freed, result, error);
+  freed.request.per_micro_batch_norm = true;
+  freed.free_micro_batch();
+  const std::string flags = "--batchnorm per-micro-batch";
+  auto remedy = remedy_of(freed, flags, result);
+  if (!remedy) {
+    freed.free_levers();
+    remedy = remedy_of(std::move(freed), flags, result);
+  }
+  if (remedy) remedy->changes = "training: statistics per micro-batch";
+  return remedy;
 }
 
 }  // namespace plimsoll::engine

@@ -1,7 +1,7 @@
 // The levers that split the batch: micro-batches, and BatchNormalization statistics per micro-batch.
 #pragma once
 
-#include "search/search.h"
+#include "search/remedies.h"
 
 namespace plimsoll::engine {
 
@@ -24,6 +24,6 @@ int64_t micro_batch_of(const SearchRequest& request, const LeverSettings& settin
 Status check_micro_batch(const SearchRequest& request);
 
 int64_t accumulation_steps(const Plan& plan);  // 0: the batch is not split
-void add_batchnorm_remedy(const SearchRequest& request, const SearchResult& result, Error& error);
+std::optional<Remedy> batchnorm_remedy(const SearchRequest& request, const SearchResult& result);
 
 }  // namespace plimsoll::engine

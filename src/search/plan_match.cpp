@@ -128,7 +128,7 @@ class Comparison {
   void compare_data_bytes() {
     const Bytes staged = staged_bytes(request_, plan_.phases);
     // If the device has its own memory, the readers are in host memory and do not count.
-    const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed;
+    const Bytes fixed = request_.device->info().own_memory ? 0 : request_.data.fixed + request_.data.readers;
     if (fixed + plan_.settings.of(kPrefetch) * staged > plan_.data_bytes)
       facts_.push_back(fmt::format("data buffers: {} in the plan, {} in this run", format_bytes(plan_.data_bytes),
                                    format_bytes(fixed + staged)));

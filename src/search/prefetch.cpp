@@ -9,19 +9,31 @@ namespace {
 // 1 MiB.
 constexpr double kReadBytesPerSecond = 8e9;
 
+int64_t largest_phase(std::span<const PhasePlan> phases) {
+  int64_t samples = 0;
+  for (const PhasePlan& phase : phases) samples = std::max(samples, phase.samples);
+  return samples;
+}
+
+Bytes staged_bytes(const SearchRequest& request, int64_t samples) {
+  return align_up(request.data.per_sample * samples);
+}
+
 }  // namespace
 
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
-  int64_t largest = 0;
-  for (const PhasePlan& phase : phases) largest = std::max(largest, phase.samples);
-  return align_up(request.data.per_sample * largest);
+  return staged_bytes(request, largest_phase(phases));
+}
+
+Bytes least_data_bytes(const SearchRequest& request, int64_t samples) {
+  const DataDemand& data = request.data;
+  const Bytes staged = staged_bytes(request, samples);
+  if (request.device->info().own_memory) return data.held_before + (staged > 0 ? staged + data.padding : 0);
+  return data.held_before + data.readers + (data.reads_ahead ? data.fixed : 0);
 }
 
 Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases) {
-  const DataDemand& data = request.data;
-  const Bytes staged = staged_bytes(request, phases);
-  if (request.device->info().own_memory) return data.held_before + (staged > 0 ? staged + data.padding : 0);
-  return data.held_before + (data.reads_ahead ? data.fixed : 0);
+  return least_data_bytes(request, largest_phase(phases));
 }
 
 void choose_prefetch(const SearchRequest& request, Plan& plan) {

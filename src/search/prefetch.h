@@ -13,8 +13,9 @@ inline constexpr int64_t kPrefetchValues[] = {1};
 
 // Bytes of one staged input batch, for the largest phase.
 Bytes staged_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
-// The smallest number of bytes that data need. A device with its own memory always stages a batch there, and its
-// readers are in host memory. On other devices prefetch can be turned off.
+// The smallest number of bytes that data need, for phases of at most this many samples. A device with its own memory
+// always stages a batch there, and its readers are in host memory. On other devices prefetch can be turned off.
+Bytes least_data_bytes(const SearchRequest& request, int64_t samples);
 Bytes least_data_bytes(const SearchRequest& request, std::span<const PhasePlan> phases);
 
 // Rounds to picoseconds, so that the same kernels in another order have the same time: the rounding error of a sum is

@@ -1,10 +1,10 @@
 // The error if no plan fits: describes the smallest plan and what would make it fit.
+#include "search/remedies.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
-
-#include "search/remedies.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -46,6 +46,13 @@ bool on_device(const SearchRequest& request, Bytes bytes) {
   return !device.own_memory || bytes <= device.memory_bytes;
 }
 
+void describe(const Plan& plan, const SearchResult& limited, Remedy& remedy) {
+  const double before = limited.unlevered_step_seconds();
+  remedy.peak_bytes = plan.peak_bytes();
+  remedy.step_seconds = plan.step_seconds;
+  remedy.times = before > 0 ? plan.step_seconds / before : 0;
+}
+
 }  // namespace
 
 void Freed::free_micro_batch() {
@@ -61,37 +68,101 @@ void Freed::free_levers() {
   if (request.host_budget_asked) request.host_budget = 0;
 }
 
-std::optional<std::string> remedy_words(const Freed& freed, const std::string& flags, const SearchResult& found,
-                                        const SearchResult& limited) {
-  std::vector<std::string> words;
-  if (!flags.empty()) words.push_back(flags);
-  if (!found.fits) {
-    if (!on_device(freed.request, found.least_bytes) || in_mib(found.least_bytes) >= in_mib(limited.least_bytes))
+std::optional<Remedy> remedy_of(Freed freed, const std::string& flags, const SearchResult& limited) {
+  Remedy remedy;
+  remedy.flags = flags;
+  remedy.leave_out = freed.without;
+  auto found = search(freed.request);
+  if (!found) return std::nullopt;
+  if (!found->fits) {
+    if (!on_device(freed.request, found->least_bytes) || in_mib(found->least_bytes) >= in_mib(limited.least_bytes))
       return std::nullopt;
-    words.push_back(fmt::format("--budget {}MiB", in_mib(found.least_bytes)));
+    remedy.budget = in_mib(found->least_bytes) * kMiB;
+    freed.request.budget = remedy.budget;
+    found = search(freed.request);  // a budget of whole MiB may have room for a faster plan
+    if (!found || !found->fits) return std::nullopt;
   }
-  std::string text = fmt::format("{}", fmt::join(words, " "));
-  if (!freed.without.empty())
-    text += fmt::format("{}leave {} out", text.empty() ? "" : ", and ", fmt::join(freed.without, ", "));
-  return text;
+  describe(found->plan, limited, remedy);
+  return remedy;
 }
 
 namespace {
 
-// Adds the remedy of removing the user's limits: --forbid, --allow, --micro-batch and --host-budget.
-void add_freedom_remedy(Freed freed, const SearchResult& result, Error& error) {
-  freed.free_micro_batch();
-  freed.free_levers();
-  if (freed.without.empty()) return;
-  const auto other = search(freed.request);
-  if (!other || other->least_bytes >= result.least_bytes) return;
-  if (const auto text = remedy_words(freed, "", *other, result))
-    error.remedy(fmt::format("{}   needs {}", *text, format_bytes(other->least_bytes)));
+// A plan that takes longer than this, compared with a step without levers, is only proposed if nothing else fits.
+constexpr double kMuchLonger = 1.5;
+// How much larger than its live set a packed arena is expected to be.
+constexpr double kPackingLoss = 1.02;
+
+// Returns the result of a search with this budget.
+std::optional<Remedy> larger_budget(const SearchRequest& request, const SearchResult& result, Bytes needed) {
+  SearchRequest larger = request;
+  larger.budget = in_mib(needed) * kMiB;
+  larger.find_least = false;
+  if (!on_device(request, needed)) return std::nullopt;
+  const auto found = search(larger);
+  if (!found || !found->fits) return std::nullopt;
+  Remedy remedy;
+  remedy.budget = larger.budget;
+  describe(found->plan, result, remedy);
+  return remedy;
+}
+
+// Returns about the smallest number of bytes that a plan needs that does not take much longer.
+std::optional<Bytes> bytes_of_fast_plan(const SearchResult& result) {
+  std::optional<Bytes> least;
+  const auto add = [&](double seconds, Bytes bytes) {
+    if (seconds <= kMuchLonger * result.unlevered_seconds) least = std::min(bytes, least.value_or(bytes));
+  };
+  for (const Candidate& candidate : result.candidates) add(candidate.seconds, candidate.peak_bytes);
+  for (const PathPoint& point : result.path)
+    add(point.seconds, static_cast<Bytes>(kPackingLoss * static_cast<double>(point.peak_bytes)));
+  return least;
+}
+
+// Adds the budget of the smallest plan, and if that takes much longer, also a larger budget that saves time.
+void add_budgets(const SearchRequest& request, const SearchResult& result, std::vector<Remedy>& list) {
+  auto smallest = larger_budget(request, result, result.least_bytes);
+  if (!smallest) return;
+  smallest->what = "enough for the smallest plan";
+  const bool is_slow = smallest->times > kMuchLonger;
+  const Bytes budget = smallest->budget;
+  list.push_back(std::move(*smallest));
+  const auto faster = is_slow ? bytes_of_fast_plan(result) : std::nullopt;
+  if (!faster || *faster <= budget) return;
+  if (auto remedy = larger_budget(request, result, *faster); remedy && remedy->times < list.back().times)
+    list.push_back(std::move(*remedy));
 }
 
 }  // namespace
 
-Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
+std::vector<Remedy> remedies(const SearchRequest& request, const SearchResult& result) {
+  std::vector<Remedy> list;
+  add_budgets(request, result, list);
+  for (const Lever& lever : *request.levers)
+    if (lever.remedy != nullptr)
+      if (auto remedy = lever.remedy(request, result)) list.push_back(std::move(*remedy));
+  Freed freed(request);  // of --forbid, --allow, --micro-batch and --host-budget
+  freed.free_micro_batch();
+  freed.free_levers();
+  if (!freed.without.empty())
+    if (auto remedy = remedy_of(std::move(freed), "", result)) list.push_back(std::move(*remedy));
+  return list;
+}
+
+std::string to_text(const Remedy& remedy) {
+  std::vector<std::string> words;
+  if (!remedy.flags.empty()) words.push_back(remedy.flags);
+  if (remedy.budget > 0) words.push_back(fmt::format("--budget {}MiB", in_mib(remedy.budget)));
+  std::string text = fmt::format("{}", fmt::join(words, " "));
+  if (!remedy.leave_out.empty())
+    text += fmt::format("{}leave {} out", text.empty() ? "" : ", and ", fmt::join(remedy.leave_out, ", "));
+  std::vector<std::string> facts = {fmt::format("needs {}", format_bytes(remedy.peak_bytes))};
+  if (remedy.times > 0) facts.push_back(fmt::format("{:.2f}x the time without levers", remedy.times));
+  if (!remedy.changes.empty()) facts.push_back("changes " + remedy.changes);
+  return fmt::format("{}   {}{}{}", text, remedy.what, remedy.what.empty() ? "" : ": ", fmt::join(facts, ", "));
+}
+
+Error shortage(const SearchRequest& request, const SearchResult& result) {
   Error error{ErrorCode::kDoesNotFit,
               request.batch > 0 ? fmt::format("this model does not fit in {} with batch {}",
                                               format_bytes(request.budget), request.batch)
@@ -113,14 +184,15 @@ Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
   if (request.batch > 0)
     error.fact(fmt::format("without levers the arena needs {} + {} per sample", format_bytes(result.fixed_bytes),
                            format_bytes(result.bytes_per_sample)));
-  if (on_device(request, result.least_bytes))
-    error.remedy(fmt::format("--budget {}MiB   enough for the smallest plan", in_mib(result.least_bytes)));
-  else
+  if (!on_device(request, result.least_bytes))
     error.fact(
         fmt::format("{} has {}", request.device->info().name, format_bytes(request.device->info().memory_bytes)));
-  for (const Lever& lever : *request.levers)
-    if (lever.add_remedy != nullptr) lever.add_remedy(request, result, error);
-  add_freedom_remedy(Freed(request), result, error);
+  return error;
+}
+
+Error does_not_fit(const SearchRequest& request, const SearchResult& result) {
+  Error error = shortage(request, result);
+  for (const Remedy& remedy : remedies(request, result)) error.remedy(to_text(remedy));
   return error;
 }
 

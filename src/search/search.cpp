@@ -64,6 +64,7 @@ Result<SearchResult> search(const SearchRequest& request) {
   result.fits = selection.found();
   if (request.find_least) result.least_bytes = selection.least();
   result.plan = selection.take();
+  if (request.only_price) return result;
   PLIMSOLL_TRY(fill_growth(request, result));
   result.least_compute_seconds = selection.chosen().least_seconds;
   price_levers(*request.levers, selection.chosen(), result);

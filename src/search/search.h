@@ -7,6 +7,7 @@
 // find the smallest plan.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <set>
 
@@ -22,6 +23,7 @@ struct DataDemand {
   Bytes padding = 0;         // alignment of the arrays in a staged batch
   bool reads_ahead = false;  // the caller has a Prefetcher (data/prefetcher.h)
   Bytes fixed = 0;           // part of prefetch that does not grow with the batch
+  Bytes readers = 0;         // host memory of readers that decode or parse: their buffers, indices and libraries
   Bytes held_before = 0;     // device memory that the calling program already holds; it counts against the budget
 };
 
@@ -49,7 +51,8 @@ struct SearchRequest {
   // Persistent values of an arena that this plan shares with other plans of the model (Session::kept). The plan keeps
   // their places. Empty: the plan has its own arena.
   std::vector<PersistentSlot> arena;
-  bool find_least = true;  // find the smallest plan even if some plan fits
+  bool find_least = true;   // find the smallest plan even if some plan fits
+  bool only_price = false;  // the caller reads only the plan's bytes and seconds: no growth, no prices of levers
 
   bool forbids(std::string_view lever) const { return forbidden.count(std::string(lever)) != 0; }
   // Samples of the largest piece if the user splits the batch by accumulation_steps.
@@ -66,10 +69,18 @@ struct Candidate {
   double least_seconds = 0;
 };
 
+// A setting of recompute on the path of one micro-batch size. It is not packed, so its bytes are an estimate.
+struct PathPoint {
+  LeverSettings settings;
+  Bytes peak_bytes = 0;  // of the process if packing loses nothing
+  double seconds = 0;    // of the kernels of a step
+};
+
 struct SearchResult {
   Plan plan;  // the fastest plan that fits, or the smallest plan if none fits
   bool fits = false;
   std::vector<Candidate> candidates;
+  std::vector<PathPoint> path;      // of the micro-batch sizes whose settings of recompute were looked at
   Bytes least_bytes = 0;            // of the whole process, for the smallest candidate; 0 if not requested
   Bytes fixed_bytes = 0;            // arena without levers: the part that does not grow with the batch
   Bytes bytes_per_sample = 0;       // arena without levers: the bytes that one more sample adds
@@ -80,6 +91,9 @@ struct SearchResult {
   // or offload as well.
   double least_compute_seconds = 0;
   double seconds = 0;  // duration of the search
+
+  // Seconds of a step of the whole batch without levers, its data included.
+  double unlevered_step_seconds() const { return std::max(unlevered_seconds, plan.input_seconds); }
 };
 
 Result<SearchResult> search(const SearchRequest& request);
@@ -88,7 +102,10 @@ Result<SearchResult> search(const SearchRequest& request);
 // arena. If that does not fit, tries stronger settings of the levers that the plan uses.
 Result<PhasePlan> plan_tail(const SearchRequest& request, const Plan& plan, PhaseKind kind, int64_t samples);
 
-// Returns the error for a result that does not fit. It says how much is missing and which remedies would help.
+// Returns the error for a result that does not fit. It says how much is missing and which remedies would help
+// (remedies.h).
 Error does_not_fit(const SearchRequest& request, const SearchResult& result);
+// The same without remedies, which take time to plan.
+Error shortage(const SearchRequest& request, const SearchResult& result);
 
 }  // namespace plimsoll::engine

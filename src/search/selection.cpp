@@ -22,6 +22,12 @@ Bytes least_bytes_of(const SearchRequest& request, const Plan& plan) {
 
 }  // namespace
 
+bool Selection::has(const LeverSettings& settings) const {
+  return std::any_of(result_.candidates.begin(), result_.candidates.end(), [&](const Candidate& candidate) {
+    return candidate.settings.with(kPrefetch, 0) == settings.with(kPrefetch, 0);
+  });
+}
+
 void Selection::record(const Plan& plan, double least_seconds) {
   result_.candidates.push_back({plan.settings, plan.bytes_in(Space::kHost), plan.arena_bytes, plan.peak_bytes(),
                                 plan.compute_seconds, least_seconds});

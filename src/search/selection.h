@@ -17,6 +17,10 @@ class Selection {
   // Adds a candidate that counts for nothing but the prices of levers.
   void record(const Plan& plan, double least_seconds = 0);
 
+  // Adds a point of the path that is not packed.
+  void outline(PathPoint point) { result_.path.push_back(std::move(point)); }
+
+  bool has(const LeverSettings& settings) const;  // whether a candidate has these settings, prefetch aside
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
   bool found() const { return found_; }  // whether a candidate fits
   // Returns whether a plan that takes at least `seconds` could still be selected.

@@ -306,7 +306,7 @@ TEST(Recompute, IsNearTheBestOfAllChoicesAndNeverBelowTheBound) {
       double best = INFINITY;
       for (const auto& [live, seconds] : all)
         if (live <= cap) best = std::min(best, seconds);
-      const auto bound = least_recompute_seconds(lowered, device, cap);
+      const auto bound = least_recompute_seconds(RecomputeUnits(lowered, device), cap);
       if (std::isinf(best)) continue;
       ASSERT_TRUE(bound);
       EXPECT_LE(lowered.seconds() + *bound, best + 1e-12) << percent;

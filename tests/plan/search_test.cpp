@@ -270,7 +270,7 @@ TEST(Search, OneSampleKnowsWhatTheNextWouldAdd) {
 
 TEST(Search, EachSettingOfRecomputeLeavesLessForMoreTime) {
   Problem problem(normalised_convolutions(), 32);
-  const Compiler compiler = require(Compiler::create(problem.request, {}));
+  Compiler compiler = require(Compiler::create(problem.request, {}));
   Bytes live = INT64_MAX;
   double seconds = 0;
   int count = 0;
