@@ -250,7 +250,9 @@ Result<BoundBatch> BatchReader::bind(const Batch& batch, int64_t most, bool targ
   const auto& inputs = model_.inputs();
   for (size_t i = 0; i < bound.inputs.size(); ++i) {
     const std::string label = inputs.size() == 1 ? "Batch::x" : fmt::format("Batch::x '{}'", inputs[i].name);
-    PLIMSOLL_TRY(check_elements(bound.inputs[i], {label, bound.inputs[i].dtype, inputs[i].sample}, bound.samples));
+    CheckedArray array{label, bound.inputs[i].dtype, inputs[i].sample, false, inputs[i].classes};
+    array.is_ids = inputs[i].classes > 0;
+    PLIMSOLL_TRY(check_elements(bound.inputs[i], array, bound.samples));
   }
   size_t next = 0;
   const std::vector<Wanted> ports = wanted_outputs(model_, "Batch::y");

@@ -167,12 +167,26 @@ class Writer {
 
   // Keras reads two forms. The other form repeats the shape of every tensor, which is unknown here.
   json arguments(const CallNode& call) const {
+    if (call.layer->takes_tensors_apart || !call.layer->call_arguments.empty()) return named_arguments(call);
     json list = json::array();
     for (const auto& input : call.inputs) {
       list.push_back(reference(input.node.get(), input.index, 0));
       list.back().push_back(json::object());
     }
     return list;
+  }
+
+  // Keras replaces the shapes by those of the tensors that it finds.
+  json named_arguments(const CallNode& call) const {
+    json tensors = json::array();
+    for (const auto& input : call.inputs)
+      tensors.push_back({{"class_name", "__keras_tensor__"},
+                         {"config",
+                          {{"shape", json::array({nullptr})},
+                           {"dtype", "float32"},
+                           {"keras_history", reference(input.node.get(), input.index, 0)}}}});
+    if (!call.layer->takes_tensors_apart) tensors = json::array({std::move(tensors)});
+    return {{"args", std::move(tensors)}, {"kwargs", call.layer->call_arguments}};
   }
 
   const CallGraph& graph_;

@@ -24,6 +24,18 @@ Layer layer(const char* class_name, const Options& options, Fields fields) {
   return Access::layer(engine::DescribedLayer{class_name, std::move(config), options.name});
 }
 
+// The same for layers that are called on a query, a value and perhaps a key: as arguments of their own, or in a list.
+template <typename Options>
+Layer attention(const char* class_name, const Options& options, bool apart, Fields fields) {
+  json config = json_object(fields);
+  config["trainable"] = options.trainable;
+  config["dtype"] = engine::policy_json(options.dtype);
+  engine::DescribedLayer described{class_name, std::move(config), options.name};
+  described.takes_tensors_apart = apart;
+  if (options.use_causal_mask) described.call_arguments["use_causal_mask"] = true;
+  return Access::layer(std::move(described));
+}
+
 template <typename Options>
 Layer image_layer(const char* class_name, const Options& options, json config) {
   config["data_format"] = "channels_last";
@@ -312,6 +324,48 @@ Layer Rescaling(double scale, double offset, const LayerOptions& options) {
 }
 Layer Masking(double mask_value, const LayerOptions& options) {
   return layer("Masking", options, {{"mask_value", mask_value}});
+}
+Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options) {
+  return layer("Embedding", options,
+               {{"input_dim", input_dim},
+                {"output_dim", output_dim},
+                {"embeddings_initializer", value(options.embeddings_initializer)},
+                {"embeddings_regularizer", value(options.embeddings_regularizer)},
+                {"mask_zero", options.mask_zero}});
+}
+Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options) {
+  return attention("MultiHeadAttention", options, true,
+                   {{"num_heads", num_heads},
+                    {"key_dim", key_dim},
+                    {"value_dim", options.value_dim > 0 ? options.value_dim : key_dim},
+                    {"dropout", options.dropout},
+                    {"use_bias", options.use_bias},
+                    {"output_shape", options.output_shape.empty() ? json() : json(options.output_shape)},
+                    {"attention_axes", options.attention_axes.empty() ? json() : json(options.attention_axes)},
+                    {"kernel_initializer", value(options.kernel_initializer)},
+                    {"bias_initializer", value(options.bias_initializer)},
+                    {"kernel_regularizer", value(options.kernel_regularizer)},
+                    {"bias_regularizer", value(options.bias_regularizer)}});
+}
+Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
+                          const GroupQueryAttentionOptions& options) {
+  return attention("GroupQueryAttention", options, true,
+                   {{"head_dim", head_dim},
+                    {"num_query_heads", num_query_heads},
+                    {"num_key_value_heads", num_key_value_heads},
+                    {"dropout", options.dropout},
+                    {"use_bias", options.use_bias},
+                    {"kernel_initializer", value(options.kernel_initializer)},
+                    {"bias_initializer", value(options.bias_initializer)}});
+}
+Layer Attention(const AttentionOptions& options) {
+  return attention(
+      "Attention", options, false,
+      {{"use_scale", options.use_scale}, {"score_mode", options.score_mode}, {"dropout", options.dropout}});
+}
+Layer AdditiveAttention(const AdditiveAttentionOptions& options) {
+  return attention("AdditiveAttention", options, false,
+                   {{"use_scale", options.use_scale}, {"dropout", options.dropout}});
 }
 
 Layer Add(const LayerOptions& options) {

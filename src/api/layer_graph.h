@@ -21,6 +21,8 @@ struct DescribedLayer {
   size_t outputs = 1;
   int depth = 1;                                          // nesting depth of layers that wrap other layers
   std::shared_ptr<const DescribedModel> model = nullptr;  // set for a nested model
+  bool takes_tensors_apart = false;  // each tensor of a call is an argument of its own, not an element of a list
+  nlohmann::json call_arguments = nlohmann::json::object();  // further arguments of every call
 
   bool is_input() const { return class_name == kInputLayer; }
 };

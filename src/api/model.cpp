@@ -58,6 +58,18 @@ Result<void> Model::accumulate(const Batch& batch) {
 Result<Logs> Model::apply() {
   return on(state_, [&](engine::ModelState& state) { return state.apply(); });
 }
+Result<Logs> Model::test(const Batch& batch) {
+  return on(state_, [&](engine::ModelState& state) { return state.test(batch); });
+}
+Result<Logs> Model::metrics() const {
+  return on(state_, [&](engine::ModelState& state) -> Result<Logs> { return state.metrics(); });
+}
+Result<void> Model::reset_metrics() {
+  return on(state_, [&](engine::ModelState& state) -> Result<void> {
+    state.reset_metrics();
+    return {};
+  });
+}
 Result<Logs> Model::evaluate(const Data& data) {
   return on(state_, [&](engine::ModelState& state) { return state.evaluate(data); });
 }
@@ -89,6 +101,18 @@ Result<void> Model::set_learning_rate(double rate) {
 }
 int64_t Model::iterations() const {
   return state_ ? state_->run().optimizer().iteration : 0;
+}
+Result<void> Model::set_iterations(int64_t iterations) {
+  return on(state_, [&](engine::ModelState& state) { return state.set_iterations(iterations); });
+}
+std::vector<WeightInfo> Model::optimizer_variables() const {
+  return state_ ? state_->optimizer_variables() : std::vector<WeightInfo>();
+}
+Result<Array> Model::optimizer_variable(const std::string& name) const {
+  return on(state_, [&](engine::ModelState& state) { return state.optimizer_variable(name); });
+}
+Result<void> Model::set_optimizer_variable(const std::string& name, const ArrayView& values) {
+  return on(state_, [&](engine::ModelState& state) { return state.set_optimizer_variable(name, values); });
 }
 
 Result<void> Model::save(const std::string& path) const {

@@ -92,28 +92,42 @@ Result<Logs> ModelState::evaluate(const Data& data) {
   return evaluate_all(data, nullptr);
 }
 
+Status ModelState::check_evaluates() const {
+  if (session().plan().phase(PhaseKind::kEvaluate) != nullptr) return {};
+  return fail(
+      Error{ErrorCode::kUsage, "this model has no loss to evaluate", {}, {"Description::compile({.loss = ...})"}});
+}
+
+Status ModelState::evaluate_batch(const BoundBatch& batch, const std::atomic<bool>* stop, EpochSums& sums) {
+  const int64_t piece = session().plan().phase(PhaseKind::kEvaluate)->samples;
+  PLIMSOLL_TRY(run_->prepare(PhaseKind::kEvaluate, batch.samples));
+  for (int64_t first = 0; first < batch.samples; first += piece) {
+    if (stop != nullptr && stop->load()) return fail(ErrorCode::kInterrupted, "interrupted while evaluating");
+    const int64_t count = std::min(piece, batch.samples - first);
+    PLIMSOLL_TRY(session().evaluate(count, [&](const BatchBuffers& into) -> Status {
+      reader_.copy(batch, first, count, 0, into);
+      return {};
+    }));
+    PLIMSOLL_ASSIGN(const Sums* one, session().collect());
+    sums.add(session().tallies(), *one, count);
+  }
+  return {};
+}
+
 Result<Logs> ModelState::evaluate_all(const Data& data, const std::atomic<bool>* stop) {
-  const PhasePlan* phase = session().plan().phase(PhaseKind::kEvaluate);
-  if (phase == nullptr)
-    return fail(
-        Error{ErrorCode::kUsage, "this model has no loss to evaluate", {}, {"Description::compile({.loss = ...})"}});
-  const int64_t piece = phase->samples;
+  PLIMSOLL_TRY(check_evaluates());
   EpochSums sums(session().tallies());
-  const Status evaluated = for_each_batch(data, true, [&](const BoundBatch& batch) -> Status {
-    PLIMSOLL_TRY(run_->prepare(PhaseKind::kEvaluate, batch.samples));
-    for (int64_t first = 0; first < batch.samples; first += piece) {
-      if (stop != nullptr && stop->load()) return fail(ErrorCode::kInterrupted, "interrupted while evaluating");
-      const int64_t count = std::min(piece, batch.samples - first);
-      PLIMSOLL_TRY(session().evaluate(count, [&](const BatchBuffers& into) -> Status {
-        reader_.copy(batch, first, count, 0, into);
-        return {};
-      }));
-      PLIMSOLL_ASSIGN(const Sums* one, session().collect());
-      sums.add(session().tallies(), *one, count);
-    }
-    return {};
-  });
-  PLIMSOLL_TRY(evaluated);
+  PLIMSOLL_TRY(for_each_batch(data, true, [&](const BoundBatch& batch) { return evaluate_batch(batch, stop, sums); }));
+  return logs_of(sums.means(session().tallies()));
+}
+
+Result<Logs> ModelState::test(const Batch& batch) {
+  PLIMSOLL_TRY(check_between("test()"));
+  PLIMSOLL_TRY(check_evaluates());
+  PLIMSOLL_ASSIGN(const BoundBatch bound, reader_.bind(batch, 0, true));
+  EpochSums sums(session().tallies());
+  PLIMSOLL_TRY(evaluate_batch(bound, nullptr, sums));
+  running_.add(sums);
   return logs_of(sums.means(session().tallies()));
 }
 
@@ -169,6 +183,10 @@ Result<std::vector<Array>> ModelState::predict(const Data& data) {
 Status ModelState::check_monitor(const char* option, const std::string& metric, bool validates) const {
   std::vector<std::string> reported;
   for (const Tally& tally : session().tallies()) {
+    if (tally.elements && (metric == tally.name || metric == "val_" + tally.name))
+      return fail(
+          ErrorCode::kUsage,
+          fmt::format("FitOptions::{} watches '{}', which is a vector, and vectors have no order", option, metric));
     reported.push_back(tally.name);
     if (validates) reported.push_back("val_" + tally.name);
   }
@@ -276,7 +294,8 @@ Result<History> ModelState::fit(plimsoll::Model& self, const Data& data, const p
   const auto metrics_of = [](Result<Logs> logs) -> Result<std::vector<Metric>> {
     PLIMSOLL_TRY(logs);
     std::vector<Metric> list;
-    for (const plimsoll::MetricValue& metric : logs->metrics()) list.push_back({metric.name, metric.value});
+    for (const plimsoll::MetricValue& metric : logs->metrics())
+      list.push_back({metric.name, metric.value, metric.elements});
     return list;
   };
   const Data rest = options.validation_split > 0 ? rows_of(data, split, all.samples) : Data();

@@ -23,6 +23,9 @@ Status check(const plimsoll::Options& options) {
   PLIMSOLL_TRY(at_least(options.gradient_accumulation_steps, 1, "gradient_accumulation_steps"));
   PLIMSOLL_TRY(at_least(options.micro_batch, 0, "micro_batch"));
   PLIMSOLL_TRY(at_least(options.inference_batch_size, 0, "inference_batch_size"));
+  PLIMSOLL_TRY(at_least(options.samples, 0, "samples"));
+  PLIMSOLL_TRY(at_least(options.validation_samples, 0, "validation_samples"));
+  PLIMSOLL_TRY(at_least(options.reserved_bytes, 0, "reserved_bytes"));
   PLIMSOLL_TRY(at_least(options.threads, 0, "threads"));
   if (options.micro_batch > options.batch_size)
     return fail(ErrorCode::kUsage, fmt::format("Options::micro_batch {} is larger than batch_size {}",
@@ -98,14 +101,18 @@ Result<RunOptions> run_options(const plimsoll::Options& options) {
   run.memory_growth = choose_memory_growth(options.memory_growth, std::getenv(kForceGrowth)).on;
   run.per_micro_batch_norm = options.batchnorm == "per-micro-batch";
   PLIMSOLL_ASSIGN(run.forbidden, forbidden_levers(options.forbid, options.allow));
+  run.calibration = options.calibration == "none" ? "" : options.calibration;
   run.threads = options.threads;
   run.seed = options.seed;
   run.find_least = true;
   run.enforce_overhead = false;
+  run.refuse_divergence = options.refuse_divergence;
   run.note = options.on_note;
   run.data.reads_ahead = false;  // the caller already holds the batch in memory
   run.data.sample_weights = options.sample_weights;
+  run.data.samples = options.trains ? options.samples : options.validation_samples;
   run.data.validates = options.trains;
+  run.data.validation_samples = options.validation_samples;
   run.data.predicts = true;
   run.data.validation_batch = options.inference_batch_size;
   run.data.keeps_windows = options.trains && options.gradient_accumulation_steps > 1;

@@ -10,6 +10,7 @@
 #include "api/model_options.h"
 #include "api/saved_config.h"
 #include "api/words.h"
+#include "base/checked.h"
 #include "base/digest.h"
 #include "base/suggest.h"
 #include "data/checks.h"
@@ -52,18 +53,22 @@ Result<OpenModel> open_described(const DescribedModel& described, const ModelOpt
 
 Logs logs_of(const std::vector<Metric>& metrics) {
   std::vector<plimsoll::MetricValue> list;
-  for (const Metric& metric : metrics) list.push_back({metric.name, metric.value});
+  for (const Metric& metric : metrics) list.push_back({metric.name, metric.value, metric.elements});
   return Logs(std::move(list));
 }
 
 ModelState::ModelState(std::unique_ptr<Run> run)
-    : run_(std::move(run)), reader_(run_->model(), run_->request().graph.data) {}
+    : run_(std::move(run)), reader_(run_->model(), run_->request().graph.data), running_(run_->session().tallies()) {}
 
 Result<std::unique_ptr<Run>> ModelState::plan_run(const DescribedModel& described, const plimsoll::Options& options,
                                                   Bytes resident_before, WrapBackend wrap_backend) {
   PLIMSOLL_ASSIGN(RunOptions made, run_options(options));
-  made.resident_before = resident_before;
+  const auto held = checked_add(resident_before, options.reserved_bytes);
+  if (!held) return fail(ErrorCode::kUsage, "Options::reserved_bytes is too large to count");
+  made.resident_before = *held;
   made.wrap_backend = std::move(wrap_backend);
+  const nlohmann::json* compiled_loss = member(described.description.compile_config, "loss");
+  made.overrides.needs_loss = options.trains || (compiled_loss != nullptr && !compiled_loss->is_null());
   PLIMSOLL_ASSIGN(OpenModel open, open_described(described, made.overrides));
   if (!options.trains) {
     // A model without a loss cannot be evaluated. If there is no file, the caller sets the weights.
@@ -209,15 +214,24 @@ Status ModelState::run_batch(const BoundBatch& batch) {
   return status;
 }
 
+Logs ModelState::report(const Sums& sums, int64_t samples) {
+  running_.add(session().tallies(), sums, samples);
+  EpochSums own(session().tallies());
+  own.add(session().tallies(), sums, samples);
+  return logs_of(own.means(session().tallies()));
+}
+
+Logs ModelState::metrics() const {
+  return logs_of(running_.means(session().tallies()));
+}
+
 Result<Logs> ModelState::finish() {
   const int64_t samples = window_;
   window_ = done_ = 0;
   PLIMSOLL_TRY(run_->apply());
   PLIMSOLL_ASSIGN(const Sums* sums, session().collect());
-  EpochSums own(session().tallies());
-  own.add(session().tallies(), *sums, samples);
-  Logs logs = logs_of(own.means(session().tallies()));
-  if (std::isfinite(logs.loss())) return logs;
+  Logs logs = report(*sums, samples);
+  if (std::isfinite(logs.loss()) || !run_->options().refuse_divergence) return logs;
   return fail(Error{ErrorCode::kDataNotFinite,
                     fmt::format("the loss is {}: training has diverged", logs.loss()),
                     {"every element of the batch is finite", "the weights are no longer usable"},
@@ -252,30 +266,38 @@ std::vector<WeightInfo> ModelState::weights() const {
   return list;
 }
 
+Result<Array> ModelState::copy_of(const std::string& value, const Shape& shape) const {
+  PLIMSOLL_ASSIGN(const HostView values, session().look());
+  const TensorView view = values[value];
+  return Array::copy_of({view.data, view.elements(), keras_name(view.type.dtype), shape.dims});
+}
+
+Status ModelState::set_value(const std::string& value, const Shape& shape, const std::string& label,
+                             const ArrayView& values) {
+  if (!values.given()) return fail(ErrorCode::kDataShape, label + ": no array is given");
+  PLIMSOLL_ASSIGN(const DType dtype, check_view(values, label));
+  if (values.shape() != shape.dims)
+    return fail(ErrorCode::kDataShape, fmt::format("{} has the shape {}, the array has {}", label,
+                                                   shape_text(shape.dims), shape_text(values.shape())));
+  if (const auto at = first_not_finite(dtype, values.data(), values.elements()))
+    return fail(ErrorCode::kDataNotFinite,
+                fmt::format("{}: element {} is {}", label, *at, element_text(dtype, values.data(), *at)));
+  return session().store(value, [&](const TensorView& view) -> Status {
+    convert_elements(dtype, values.data(), view.type.dtype, view.data, view.elements());
+    return {};
+  });
+}
+
 Result<Array> ModelState::weight(const std::string& name) const {
   const Weight* weight = find_weight(name);
   if (weight == nullptr) return fail(no_weight(name, run_->model()));
-  PLIMSOLL_ASSIGN(const HostView values, session().look());
-  const TensorView view = values[name];
-  return Array::copy_of({view.data, view.elements(), keras_name(view.type.dtype), weight->shape.dims});
+  return copy_of(name, weight->shape);
 }
 
 Status ModelState::set_weight(const std::string& name, const ArrayView& values) {
   const Weight* weight = find_weight(name);
   if (weight == nullptr) return fail(no_weight(name, run_->model()));
-  const std::string label = fmt::format("weight '{}'", name);
-  if (!values.given()) return fail(ErrorCode::kDataShape, label + ": no array is given");
-  PLIMSOLL_ASSIGN(const DType dtype, check_view(values, label));
-  if (values.shape() != weight->shape.dims)
-    return fail(ErrorCode::kDataShape, fmt::format("{} has the shape {}, the array has {}", label,
-                                                   shape_text(weight->shape.dims), shape_text(values.shape())));
-  if (const auto at = first_not_finite(dtype, values.data(), values.elements()))
-    return fail(ErrorCode::kDataNotFinite,
-                fmt::format("{}: element {} is {}", label, *at, element_text(dtype, values.data(), *at)));
-  return session().store(name, [&](const TensorView& view) -> Status {
-    convert_elements(dtype, values.data(), view.type.dtype, view.data, view.elements());
-    return {};
-  });
+  return set_value(name, weight->shape, fmt::format("weight '{}'", name), values);
 }
 
 double ModelState::learning_rate() const {
@@ -295,6 +317,48 @@ Status ModelState::set_learning_rate(double rate) {
     return fail(ErrorCode::kUsage, fmt::format("a learning rate is a number above or equal to 0, got {}", rate));
   run_->optimizer().learning_rate = rate;
   return {};
+}
+
+Status ModelState::set_iterations(int64_t iterations) {
+  PLIMSOLL_TRY(check_trains());
+  if (iterations < 0)
+    return fail(ErrorCode::kUsage, fmt::format("set_iterations({}): the number cannot be negative", iterations));
+  run_->optimizer().iteration = iterations;
+  return {};
+}
+
+std::vector<WeightInfo> ModelState::optimizer_variables() const {
+  std::vector<WeightInfo> list;
+  if (run_->options().mode != Mode::kTrain) return list;
+  for (const StateVariable& variable : state_of(session())) {
+    const PersistentSlot* slot = variable.value.empty() ? nullptr : session().slot(variable.value);
+    if (slot == nullptr)
+      list.push_back({"", variable.shape.dims, variable.value.empty() ? "int32" : "float32", false});
+    else
+      list.push_back({variable.value, variable.shape.dims, std::string(keras_name(slot->type.dtype)), false});
+  }
+  return list;
+}
+
+Result<StateVariable> ModelState::find_state(const std::string& name) const {
+  PLIMSOLL_TRY(check_trains());
+  if (!name.empty() && session().has_persistent(name))
+    for (StateVariable& variable : state_of(session()))
+      if (variable.value == name) return std::move(variable);
+  return fail(Error{ErrorCode::kUsage,
+                    fmt::format("the optimizer has no variable '{}'", name),
+                    {},
+                    {"optimizer_variables() lists their names"}});
+}
+
+Result<Array> ModelState::optimizer_variable(const std::string& name) const {
+  PLIMSOLL_ASSIGN(const StateVariable variable, find_state(name));
+  return copy_of(name, variable.shape);
+}
+
+Status ModelState::set_optimizer_variable(const std::string& name, const ArrayView& values) {
+  PLIMSOLL_ASSIGN(const StateVariable variable, find_state(name));
+  return set_value(name, variable.shape, fmt::format("optimizer variable '{}'", name), values);
 }
 
 Status ModelState::save(const std::string& path) const {

@@ -4,6 +4,7 @@
 #include "api/batch.h"
 #include "api/described.h"
 #include "api/run.h"
+#include "execute/progress.h"
 #include "plimsoll/model.h"
 
 namespace plimsoll::engine {
@@ -28,6 +29,9 @@ class ModelState {
   Status begin(int64_t samples);
   Status accumulate(const Batch& batch);
   Result<Logs> apply();
+  Result<Logs> test(const Batch& batch);
+  Logs metrics() const;
+  void reset_metrics() { running_.reset(); }
   Result<Logs> evaluate(const Data& data);
   Status predict(const Data& data, const TakeRows& take);
   Result<std::vector<Array>> predict(const Data& data);
@@ -37,6 +41,10 @@ class ModelState {
   Status set_weight(const std::string& name, const ArrayView& values);
   double learning_rate() const;
   Status set_learning_rate(double rate);
+  Status set_iterations(int64_t iterations);
+  std::vector<WeightInfo> optimizer_variables() const;
+  Result<Array> optimizer_variable(const std::string& name) const;
+  Status set_optimizer_variable(const std::string& name, const ArrayView& values);
   Status save(const std::string& path) const;
   Status save_checkpoint(const std::string& path) const;
   Status load_checkpoint(const std::string& path);
@@ -59,7 +67,15 @@ class ModelState {
   Status run_batch(const BoundBatch& batch);
   Result<Logs> finish();
   const Weight* find_weight(const std::string& name) const;
+  Result<StateVariable> find_state(const std::string& name) const;
+  // A value of the arena, which has `shape` in Keras.
+  Result<Array> copy_of(const std::string& value, const Shape& shape) const;
+  Status set_value(const std::string& value, const Shape& shape, const std::string& label, const ArrayView& values);
+  // Adds sums to metrics() and returns the means of these sums alone.
+  Logs report(const Sums& sums, int64_t samples);
   nlohmann::json identity() const;
+  Status check_evaluates() const;
+  Status evaluate_batch(const BoundBatch& batch, const std::atomic<bool>* stop, EpochSums& sums);
   // Evaluates without a check of the order of calls, because fit() validates with it.
   Result<Logs> evaluate_all(const Data& data, const std::atomic<bool>* stop);
   Status check_fit(const Data& data, const plimsoll::FitOptions& options) const;
@@ -70,6 +86,7 @@ class ModelState {
 
   std::unique_ptr<Run> run_;
   BatchReader reader_;
+  EpochSums running_;  // of metrics()
   // The current window: its number of samples (0 between windows) and how many of them were accumulated.
   int64_t window_ = 0, done_ = 0;
   bool fitting_ = false;  // fit() is running, so a call may come from a callback

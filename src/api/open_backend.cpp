@@ -36,11 +36,11 @@ Result<std::unique_ptr<Backend>> open_gpu(const RunOptions& options) {
 
 std::string canonical_device(const std::string& device) {
   std::string name = lower_case(device);
-  for (const std::string prefix : {"/device:", "device:", "/"})
-    if (name.starts_with(prefix)) {
-      name = name.substr(prefix.size());
-      break;
-    }
+  // TensorFlow's full name is "/job:localhost/replica:0/task:0/device:GPU:0".
+  if (const size_t at = name.find("device:"); at != std::string::npos)
+    name = name.substr(at + std::string_view("device:").size());
+  else if (name.starts_with('/'))
+    name = name.substr(1);
   if (name == "cuda" || name.starts_with("cuda:")) name = "gpu" + name.substr(4);
   return name == "cpu:0" ? "cpu" : name;
 }

@@ -71,9 +71,11 @@ Result<OpenModel> open_description(const Description& description, const std::st
   return OpenModel{file, std::nullopt, std::move(text), std::move(model), !overrides.optimizer};
 }
 
-Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights) {
-  if (const auto builtin = builtin_model(name)) {
-    if (weights.empty()) return open_description(*builtin, name, overrides);
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights,
+                             const WhatIf& what_if) {
+  if (auto builtin = builtin_model(name)) {
+    PLIMSOLL_ASSIGN(const Description changed, change(std::move(*builtin), what_if));
+    if (weights.empty()) return open_description(changed, name, overrides);
     return fail(Error{ErrorCode::kUsage,
                       fmt::format("--weights cannot be combined with the built-in model {}", name),
                       {},
@@ -97,6 +99,7 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   Description description{std::move(archive->config), nlohmann::json()};
   if (description.config.is_object() && description.config.contains("compile_config"))
     description.compile_config = description.config.at("compile_config");
+  PLIMSOLL_ASSIGN(description, change(std::move(description), what_if));
   auto model = Model::create(description, overrides);
   if (!model) {
     Error error = model.error();
@@ -120,14 +123,27 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
   return open;
 }
 
+Result<Description> description_of(const OpenModel& open) {
+  if (auto builtin = open.archive ? std::nullopt : builtin_model(open.file)) return *builtin;
+  PLIMSOLL_ASSIGN(nlohmann::json config, parse_json(open.config_text, open.file));
+  Description description{std::move(config), nlohmann::json()};
+  if (description.config.is_object() && description.config.contains("compile_config"))
+    description.compile_config = description.config.at("compile_config");
+  return description;
+}
+
 Result<OpenModel> open_model(const RunOptions& options) {
   ModelOptions overrides = options.overrides;
   if (!options.data.data.empty())
     overrides.data_shape = [&](const std::string& input, bool only) {
-      return sample_shape(options.data.data, input, only, split_of(options.mode));
+      DataSpec with;
+      with.split = split_of(options.mode);
+      with.read = options.data.read;
+      return sample_shape(options.data.data, input, only, with);
     };
-  PLIMSOLL_ASSIGN(OpenModel open, within_limit(options, reading_limit(options),
-                                               [&] { return open_model(options.model, overrides, options.weights); }));
+  PLIMSOLL_ASSIGN(OpenModel open, within_limit(options, reading_limit(options), [&] {
+                    return open_model(options.model, overrides, options.weights, options.what_if);
+                  }));
   PLIMSOLL_TRY(check_input_shape(overrides, open.model));
   const auto& skipped = open.model.skipped_metrics();
   if (!skipped.empty()) open.notes.push_back(note_of_metrics(skipped));

@@ -24,10 +24,14 @@ struct OpenModel {
   bool has_weights() const { return archive && archive->tensors() != nullptr; }
 };
 
-// `weights`: the file of --weights, or "".
-Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights = "");
+// `weights`: the file of --weights, or "". `what_if`: changes of the model, of which only a plan can be made.
+Result<OpenModel> open_model(const std::string& name, const ModelOptions& overrides, const std::string& weights = "",
+                             const WhatIf& what_if = {});
 Result<OpenModel> open_description(const Description& description, const std::string& file,
                                    const ModelOptions& overrides);
+
+// Returns Keras's description of an open model, before any change by `what_if`.
+Result<Description> description_of(const OpenModel& open);
 
 // Opens the model that the options name, within their memory limit. The data determine input sizes that the model
 // leaves open. Fails with P402 if --input-shape contradicts the data.

@@ -8,8 +8,10 @@
 #include <set>
 #include <string>
 
+#include "data/read_options.h"
 #include "device/kernel.h"
 #include "model/model.h"
+#include "model/what_if.h"
 
 namespace plimsoll::engine {
 
@@ -17,6 +19,7 @@ namespace plimsoll::engine {
 struct DataOptions {
   std::string data, validation_data, class_weight;  // the values of the flags with these names; empty: not given
   double validation_split = 0;
+  ReadOptions read;
   int64_t validation_batch = 0;  // also used for predictions of a training run; 0: the batch size
   bool shuffle = true;
   bool reads_ahead = true;  // prefetch the next batch during computation: `plimsoll fit` does, the C++ Model does not
@@ -46,6 +49,7 @@ struct RunOptions {
   std::string model;    // a file or a built-in name
   std::string weights;  // a file of weights that replaces the model's own; "": none
   ModelOptions overrides;
+  WhatIf what_if;  // changes of the model that only a plan can price
   DataOptions data;
   int64_t batch_size = 32;
   bool automatic_batch = false;  // --batch-size auto: batch_size is ignored
@@ -76,6 +80,8 @@ struct RunOptions {
   bool limit_process = false;
   // Fail with P303 if the process exceeds the overhead bound. False inside the process of another program.
   bool enforce_overhead = true;
+  // The C++ Model's steps fail with P403 if the loss is not finite. False: they report it.
+  bool refuse_divergence = true;
   bool weights_from_caller = false;  // a model without weights may evaluate and predict, because the caller sets them
   std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
 

@@ -104,6 +104,7 @@ Result<SearchRequest> make_request(const RunOptions& options, const Model& model
   request.graph.data = data.types;
   request.data = data_demand(model, data.types, data.reads_ahead);
   request.data.held_before = held_before(options, backend);
+  request.data.readers = data.reader_bytes;
   if (options.data.keeps_windows && !device.info().own_memory) {
     const auto window = checked_multiply(options.batch_size, options.accumulation_steps);
     const auto bytes = window ? checked_multiply(*window, request.data.per_sample) : std::nullopt;
@@ -133,20 +134,23 @@ Result<SearchRequest> make_request(const RunOptions& options, const Model& model
 }
 
 Result<AutomaticBatch> automatic_batch(const RunOptions& options, const Model& model, const Backend& backend,
-                                       const DataOutline& data, const Budget& budget) {
+                                       const Device& device, const DataOutline& data, const Budget& budget) {
   const int64_t samples = data.samples;
   if (options.mode != Mode::kTrain)
     return AutomaticBatch{
         static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::min(samples, kLargestAutomaticBatch)))), ""};
-  PLIMSOLL_ASSIGN(const SearchRequest any, make_request(options, model, backend, data, budget));
+  PLIMSOLL_ASSIGN(SearchRequest any, make_request(options, model, backend, data, budget));
+  any.device = &device;
   const auto request_of = [&](int64_t batch_size) {
     SearchRequest request = any;
     ask_for_training(options, batch_size, data, request);
     return request;
   };
-  AutomaticBatch chosen;
-  PLIMSOLL_ASSIGN(chosen.size, largest_batch(request_of, samples));
-  if (samples > 0 && samples / options.accumulation_steps / 2 < chosen.size)
+  PLIMSOLL_ASSIGN(const BestBatch best, best_batch(request_of, samples));
+  AutomaticBatch chosen{best.size, ""};
+  if (best.next_times > 0)
+    chosen.why = fmt::format(", the fastest per sample: {} would take {:.2f}x as long", 2 * best.size, best.next_times);
+  else if (samples > 0 && samples / options.accumulation_steps / 2 < chosen.size)
     chosen.why = fmt::format(", the largest power of two that {} samples make", samples);
   else if (samples == 0 && chosen.size == kLargestAutomaticBatch)
     chosen.why = ", the maximum without --data";

@@ -27,13 +27,14 @@ Status check_cut(const RunOptions& options);
 Result<SearchRequest> make_request(const RunOptions& options, const Model& model, const Backend& backend,
                                    const DataOutline& data, const Budget& budget);
 
-// The result of --batch-size auto: the largest batch that fits without micro-batches, and for the user the reason why
-// it is not larger.
+// The result of --batch-size auto: the batch that is fastest per sample, and for the user the reason why it is not
+// larger.
 struct AutomaticBatch {
   int64_t size = 0;
   std::string why;
 };
+// `device`: what plans are made for; the backend's device, or that with a calibration.
 Result<AutomaticBatch> automatic_batch(const RunOptions& options, const Model& model, const Backend& backend,
-                                       const DataOutline& data, const Budget& budget);
+                                       const Device& device, const DataOutline& data, const Budget& budget);
 
 }  // namespace plimsoll::engine

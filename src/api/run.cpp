@@ -85,7 +85,8 @@ Status Run::choose_batch() {
   const bool trains = options_.mode == Mode::kTrain;
   if (trains) PLIMSOLL_TRY(check_cut(options_));
   if (options_.automatic_batch) {
-    PLIMSOLL_ASSIGN(const AutomaticBatch chosen, automatic_batch(options_, model(), *backend_, data_.outline, budget_));
+    PLIMSOLL_ASSIGN(const AutomaticBatch chosen,
+                    automatic_batch(options_, model(), *backend_, planned_device(), data_.outline, budget_));
     options_.batch_size = chosen.size;
     if (trains) options_.tell(fmt::format("--batch-size auto: {}{}", chosen.size, chosen.why));
   }
@@ -119,8 +120,10 @@ Status Run::plan(const GivenPlan* given) {
 }
 
 Status Run::bind() {
+  // Readers of data were opened before and are counted as data, not as overhead.
+  const Bytes readers = backend_->device().info().own_memory ? 0 : data_.outline.reader_bytes;
   PLIMSOLL_ASSIGN(session_, Session::create(model(), found_.plan, *backend_, request_->graph,
-                                            held_before(options_, *backend_), options_.enforce_overhead));
+                                            held_before(options_, *backend_) + readers, options_.enforce_overhead));
   return {};
 }
 

@@ -37,9 +37,17 @@ struct Opened {
   }
 };
 
+ReadOptions read_options(const RunOptions& run) {
+  ReadOptions read = run.data.read;
+  read.note = run.note;
+  return read;
+}
+
 Result<Opened> open_files(const RunOptions& run, const Model& model) {
   const DataOptions& options = run.data;
-  const DataSpec spec = data_spec(model, true);
+  DataSpec spec = data_spec(model, true);
+  spec.read = read_options(run);
+  if (options.validation_data.empty() && options.validation_split > 0) spec.split_seed = run.seed;
   Opened opened;
   opened.train.shuffle = options.shuffle;
   opened.train.seed = run.seed;
@@ -51,10 +59,12 @@ Result<Opened> open_files(const RunOptions& run, const Model& model) {
   }
   if (!options.validation_data.empty()) {
     DataSpec held = spec;
+    held.split_seed.reset();
     held.split = Split::kValidation;
     PLIMSOLL_ASSIGN(opened.validation, open_data(options.validation_data, held));
   } else if (options.validation_split > 0 && opened.data) {
-    PLIMSOLL_ASSIGN(opened.train.end, validation_split_at(opened.data->samples, options.validation_split));
+    PLIMSOLL_ASSIGN(opened.train.end,
+                    validation_split_at(opened.data->samples, options.validation_split, opened.data->folder));
     opened.held_out.begin = opened.train.end;
     opened.validation = opened.data;
   }
@@ -75,6 +85,8 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
   outline.validates = validation || options.data.validation_split > 0 || options.data.validates;
   outline.validation_samples = options.data.validation_samples;
   outline.reads_ahead = reads_ahead(options);
+  const DataSet none;
+  outline.reader_bytes = row_source_bytes({data ? &*data : &none, validation ? &*validation : &none});
   if (data) {
     PLIMSOLL_ASSIGN(run.source, make_source(std::move(*data), weights, train));
     outline.samples = run.source->samples();
@@ -90,7 +102,7 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
 
 DataSpec data_spec(const Model& model, bool needs_targets) {
   DataSpec spec;
-  for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, 0, {}});
+  for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
   for (const Port& port : model.outputs())
     if (port.has_loss)
       spec.outputs.push_back(
@@ -137,8 +149,10 @@ Result<RunData> open_run_data(const RunOptions& options, const Model& model) {
   }
   DataSpec spec = data_spec(model, targets);
   spec.split = split_of(options.mode);
+  spec.read = read_options(options);
   PLIMSOLL_ASSIGN(DataSet data, open_data(options.data.data, spec));
   run.outline.types = data_types(data, targets && !data.weights.empty());
+  run.outline.reader_bytes = row_source_bytes({&data});
   PLIMSOLL_ASSIGN(run.source, make_source(std::move(data), false, {}));
   run.outline.samples = run.source->samples();
   return run;

@@ -26,6 +26,7 @@ struct DataOutline {
   bool validates = false;
   int64_t validation_samples = 0;  // 0: unknown
   bool reads_ahead = false;
+  Bytes reader_bytes = 0;  // what readers of records hold: buffers, indices, decoders
 };
 
 struct RunData {

@@ -56,4 +56,14 @@ std::vector<PeakValue> peak_values(const Plan& plan) {
   return list;
 }
 
+std::vector<PeakLayer> peak_layers(const Plan& plan) {
+  std::map<std::pair<std::string, Category>, Bytes> sums;
+  for (const PeakValue& value : peak_values(plan))
+    sums[{value.value->layer.empty() ? value.value->name : value.value->layer, value.value->category}] += value.bytes;
+  std::vector<PeakLayer> list;
+  for (const auto& [key, bytes] : sums) list.push_back({key.first, key.second, bytes});
+  std::stable_sort(list.begin(), list.end(), [](const PeakLayer& a, const PeakLayer& b) { return a.bytes > b.bytes; });
+  return list;
+}
+
 }  // namespace plimsoll::engine

@@ -21,4 +21,12 @@ struct PeakValue {
 };
 std::vector<PeakValue> peak_values(const Plan& plan);
 
+// The values of a layer in one category at the peak, together; largest first. A value of no layer counts by its name.
+struct PeakLayer {
+  std::string layer;
+  Category category;
+  Bytes bytes;
+};
+std::vector<PeakLayer> peak_layers(const Plan& plan);
+
 }  // namespace plimsoll::engine

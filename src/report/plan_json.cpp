@@ -23,9 +23,16 @@ Json peak_json(const Plan& plan) {
                                      {"dtype", std::string(keras_name(peak.value->type.dtype))},
                                      {"bytes", peak.bytes}}));
   }
+  Json layers = Json::array();
+  for (const PeakLayer& layer : peak_layers(plan))
+    layers.push_back(ordered_object(
+        {{"layer", layer.layer}, {"category", std::string(name_of(layer.category))}, {"bytes", layer.bytes}}));
   const Node& node = phase->graph.node(phase->peak_node);
-  return ordered_object(
-      {{"phase", to_text(phase->name)}, {"node", node.op}, {"layer", node.layer}, {"values", values}});
+  return ordered_object({{"phase", to_text(phase->name)},
+                         {"node", node.op},
+                         {"layer", node.layer},
+                         {"layers", layers},
+                         {"values", values}});
 }
 
 Json layers_json(const Model& model, const Plan& plan) {
@@ -50,6 +57,73 @@ Json slow_kernels_json(const Plan& plan, const DeviceInfo& device) {
                                    {"seconds", slow.seconds},
                                    {"limit_seconds", slow.limit_seconds}}));
   return list;
+}
+
+Json batches_json(const Advice& advice) {
+  Json list = Json::array();
+  for (const BatchPrice& row : advice.batches)
+    list.push_back(ordered_object({{"batch", row.batch},
+                                   {"micro", row.micro},
+                                   {"fits", row.fits},
+                                   {"peak_bytes", row.peak_bytes},
+                                   {"step_seconds", row.step_seconds},
+                                   {"sample_seconds", row.step_seconds / static_cast<double>(row.batch)}}));
+  return list;
+}
+
+Json precisions_json(const Advice& advice) {
+  Json list = Json::array();
+  for (const PrecisionPrice& row : advice.precisions)
+    list.push_back(ordered_object({{"precision", row.precision},
+                                   {"fits", row.fits},
+                                   {"peak_bytes", row.peak_bytes},
+                                   {"step_seconds", row.step_seconds}}));
+  return list;
+}
+
+Json remedies_json(const Advice& advice) {
+  Json list = Json::array();
+  for (const PricedRemedy& remedy : advice.remedies)
+    list.push_back(ordered_object({{"remedy", remedy.name},
+                                   {"flags", remedy.flags},
+                                   {"note", remedy.note},
+                                   {"fits", remedy.fits},
+                                   {"peak_bytes", remedy.peak_bytes},
+                                   {"saves_bytes", remedy.saves_bytes},
+                                   {"step_ratio", remedy.step_ratio},
+                                   {"effect", std::string(name_of(remedy.effect))}}));
+  return list;
+}
+
+Json frontier_json(const Advice& advice) {
+  Json list = Json::array();
+  for (const FrontierPoint& point : advice.frontier)
+    list.push_back(ordered_object({{"budget_bytes", point.budget_bytes},
+                                   {"peak_bytes", point.peak_bytes},
+                                   {"step_ratio", point.step_ratio},
+                                   {"levers", point.levers},
+                                   {"chosen", point.chosen}}));
+  return list;
+}
+
+void add_advice(const PlanReport& report, Json& json) {
+  const Advice& advice = *report.advice;
+  json["batches"] = batches_json(advice);
+  json["precisions"] = precisions_json(advice);
+  json["remedies"] = remedies_json(advice);
+  if (!advice.frontier.empty()) json["frontier"] = frontier_json(advice);
+  if (advice.keras) {
+    json["keras"] = ordered_object({{"peak_bytes", advice.keras->peak_bytes()},
+                                    {"step_bytes", advice.keras->step_bytes},
+                                    {"library_bytes", advice.keras->library_bytes},
+                                    {"estimate", true}});
+    if (report.budget > 0) json["keras"]["fits"] = advice.keras->peak_bytes() <= report.budget;
+  }
+  if (!advice.command.empty())
+    json["next"] = ordered_object({{"command", advice.command},
+                                   {"changes", advice.command_changes},
+                                   {"note", advice.command_note},
+                                   {"peak_bytes", advice.command_peak_bytes}});
 }
 
 int64_t parameters_of(const Model& model) {
@@ -128,12 +202,28 @@ Json plan_json(const PlanReport& report) {
   json["layers"] = layers_json(*report.model, plan);
   json["levers"] = levers;
   json["slow_kernels"] = slow_kernels_json(plan, report.device);
+  if (report.advice != nullptr) add_advice(report, json);
   json["step_seconds"] = plan.step_seconds;
   json["compute_seconds"] = plan.compute_seconds;
   json["input_seconds"] = plan.input_seconds;
   if (result.least_compute_seconds > 0) json["least_compute_seconds"] = result.least_compute_seconds;
   json["solver"] = ordered_object({{"seconds", result.seconds}, {"candidates", result.candidates.size()}});
   return json;
+}
+
+Json cards_json(const std::vector<CardPrice>& cards) {
+  Json list = Json::array();
+  for (const CardPrice& card : cards) {
+    list.push_back(ordered_object({{"device", card.profile},
+                                   {"name", card.name},
+                                   {"memory_bytes", card.memory_bytes},
+                                   {"measured", card.measured},
+                                   {"fits", card.fits},
+                                   {"peak_bytes", card.peak_bytes},
+                                   {"largest_batch", card.largest_batch}}));
+    if (card.fits) list.back()["step_seconds"] = card.step_seconds;
+  }
+  return ordered_object({{"schema", "plimsoll.cards/1"}, {"cards", list}});
 }
 
 Json error_json(const Error& error) {

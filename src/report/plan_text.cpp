@@ -1,139 +1,242 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "report/layers.h"
 #include "report/plan_report.h"
 #include "report/slow_kernels.h"
+#include "report/text_table.h"
 
 namespace plimsoll::engine {
 namespace {
 
-constexpr size_t kMostLayers = 24;  // --json lists all of them
-
-// Columns are as wide as their widest cell. The first column is left-aligned, the others are right-aligned.
-class Table {
- public:
-  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-
-  std::string text() const {
-    std::vector<size_t> widths;
-    for (const auto& cells : rows_)
-      for (size_t i = 0; i < cells.size(); ++i) {
-        if (widths.size() <= i) widths.push_back(0);
-        widths[i] = std::max(widths[i], cells[i].size());
-      }
-    std::string text;
-    for (const auto& cells : rows_) {
-      std::string line = "  ";
-      for (size_t i = 0; i < cells.size(); ++i)
-        line += i == 0 ? fmt::format("{:<{}}", cells[i], widths[i]) : fmt::format("  {:>{}}", cells[i], widths[i]);
-      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::vector<std::string>> rows_;
-};
-
-std::string with_commas(int64_t number) {
-  std::string digits = fmt::format("{}", number);
-  for (auto at = static_cast<int>(digits.size()) - 3; at > 0; at -= 3) digits.insert(static_cast<size_t>(at), ",");
-  return digits;
+std::string pieces_text(int64_t batch, int64_t micro) {
+  if (micro >= batch || micro == 0) return "one piece";
+  const int64_t whole = batch / micro, rest = batch % micro;
+  return fmt::format("{} pieces of {}{}", whole, micro, rest == 0 ? "" : fmt::format(" and one of {}", rest));
 }
 
-std::string shape_text(const Shape& shape) {
-  return shape.rank() == 0 ? "scalar" : fmt::format("{}", fmt::join(shape.dims, " x "));
-}
-
-std::string milliseconds(double seconds) {
-  return fmt::format("{:.{}f} ms", seconds * 1e3, seconds < 0.01 ? 2 : 0);
-}
-
-std::string pieces_text(const BatchPlan& batch) {
-  const int64_t whole = batch.effective / batch.micro, rest = batch.effective % batch.micro;
-  return rest == 0
-             ? fmt::format("{} micro-batches of {}", whole, batch.micro)
-             : fmt::format("{} micro-batch{} of {} and one of {}", whole, whole > 1 ? "es" : "", batch.micro, rest);
-}
-
-std::string heading(const PlanReport& report) {
+std::string epoch_text(const PlanReport& report) {
+  const int64_t samples = report.advice != nullptr ? report.advice->epoch_samples : 0;
   const Plan& plan = report.result->plan;
-  std::string text = fmt::format("{} on {}, {}\n", plan.model, report.device.name, plan.precision);
-  if (plan.batch.effective > 0) {
-    text += fmt::format("batch {}", plan.batch.effective);
-    if (plan.batch.micro < plan.batch.effective) text += ", run as " + pieces_text(plan.batch);
-    text += "\n";
-  }
-  if (report.device.memory_growth)
-    text += "memory growth: each phase takes its memory when it first runs; all memory is released at the end\n";
-  if (report.budget == 0) return text + fmt::format("needs {}; no budget was set\n\n", format_bytes(plan.peak_bytes()));
+  if (samples == 0 || plan.batch.effective == 0) return "";
+  const int64_t steps = (samples + plan.batch.effective - 1) / plan.batch.effective;
+  return fmt::format(", an epoch of {} steps about {}", steps,
+                     duration_text(plan.step_seconds * static_cast<double>(steps)));
+}
+
+}  // namespace
+
+std::string plan_batch(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  if (plan.batch.effective == 0 || !report.result->fits) return "";
+  return fmt::format("Batch {} runs in {}; a step takes about {}{}.", plan.batch.effective,
+                     pieces_text(plan.batch.effective, plan.batch.micro), duration_text(plan.step_seconds),
+                     epoch_text(report));
+}
+
+std::string plan_answer(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  const std::string peak = format_bytes(plan.peak_bytes());
+  if (report.budget == 0) return fmt::format("Needs {}; no budget was set.", peak);
+  const std::string budget = format_bytes(report.budget);
   if (report.result->fits)
-    text += fmt::format(
-        "fits: {} of {}{}\n\n", format_bytes(plan.peak_bytes()), format_bytes(report.budget),
-        report.margin > 0 ? fmt::format(" (the free memory minus a margin of {})", format_bytes(report.margin)) : "");
-  else
-    text += fmt::format("does not fit: it needs {}, but the budget is {}\n\n", format_bytes(plan.peak_bytes()),
-                        format_bytes(report.budget));
+    return fmt::format("Fits: {} of {}{}.", peak, budget,
+                       report.margin > 0 ? ", the free memory less " + format_bytes(report.margin) : "");
+  return fmt::format("Does not fit: even the smallest plan needs {} for batch {}, {} more than {}.", peak,
+                     plan.batch.effective, format_bytes(plan.peak_bytes() - report.budget), budget);
+}
+
+std::string keras_answer(const PlanReport& report) {
+  if (report.advice == nullptr || !report.advice->keras) return "";
+  const KerasEstimate& keras = *report.advice->keras;
+  const double times = static_cast<double>(keras.peak_bytes()) / static_cast<double>(report.result->plan.peak_bytes());
+  std::string text = fmt::format("Keras would need about {} for the same step", format_bytes(keras.peak_bytes()));
+  if (times >= 1.05) text += fmt::format(", {:.{}f} times as much", times, times < 9.95 ? 1 : 0);
+  if (report.budget > 0) text += keras.peak_bytes() <= report.budget ? "; it fits too" : "; it does not fit";
+  return text + ".";
+}
+
+namespace {
+
+std::string lines_of(const std::string& sentence) {
+  return sentence.empty() ? "" : wrapped(sentence);
+}
+
+int64_t parameters_of(const Model& model) {
+  int64_t sum = 0;
+  for (const Weight& weight : model.weights()) sum += weight.shape.elements();
+  return sum;
+}
+
+std::string header_text(const PlanReport& report) {
+  std::string text = wrapped(fmt::format("{}, {} parameters, {}, on {}", report.result->plan.model,
+                                         with_commas(parameters_of(*report.model)), report.result->plan.precision,
+                                         report.device.name));
+  if (report.device.memory_growth) text += "memory growth: a phase takes its memory when it first runs\n";
+  if (!report.result->plan.calibration.empty())
+    text += fmt::format("Times come from calibration {}.\n", report.result->plan.calibration);
+  return "\n" + text;
+}
+
+// ---- Where the bytes are
+
+std::vector<PeakLayer> layers_of(const Plan& plan, Category category) {
+  std::vector<PeakLayer> list = peak_layers(plan);
+  std::erase_if(list, [&](const PeakLayer& layer) { return layer.category != category; });
+  return list;
+}
+
+std::string_view people_name(Category category) {
+  return category == Category::kOptimizer       ? "optimizer state"
+         : category == Category::kInputs        ? "inputs and labels"
+         : category == Category::kWorkspace     ? "workspace of kernels"
+         : category == Category::kFragmentation ? "gaps between tensors"
+                                                : name_of(category);
+}
+
+void add_bytes(TextTable& table, const std::string& name, Bytes bytes) {
+  table.row({name, with_commas(bytes), format_bytes(bytes)});
+}
+
+void add_categories(const Plan& plan, TextTable& table) {
+  constexpr size_t kLargest = 6;
+  constexpr Bytes kNoticeable = 20;  // of the arena: a twentieth
+  std::vector<CategoryBytes> categories = categories_at_peak(plan);
+  std::stable_sort(categories.begin(), categories.end(),
+                   [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  for (const CategoryBytes& entry : categories) {
+    if (entry.bytes == 0) continue;
+    add_bytes(table, std::string(people_name(entry.category)), entry.bytes);
+    const std::vector<PeakLayer> layers = layers_of(plan, entry.category);
+    if (entry.bytes * kNoticeable < plan.arena_bytes || layers.size() < 2 || entry.category == Category::kInputs)
+      continue;
+    Bytes others = entry.bytes;
+    for (size_t i = 0; i < layers.size() && i < kLargest; ++i) {
+      add_bytes(table, "  " + layers[i].layer, layers[i].bytes);
+      others -= layers[i].bytes;
+    }
+    if (layers.size() > kLargest) add_bytes(table, fmt::format("  {} other layers", layers.size() - kLargest), others);
+  }
+}
+
+std::string peak_text(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  const PhasePlan* peak = peak_phase(plan);
+  std::string moment;
+  if (peak != nullptr && !peak->nodes.empty()) {
+    const Node& node = peak->graph.node(peak->peak_node);
+    moment = fmt::format(", while {}{}{} runs", node.op, node.layer.empty() ? "" : " of ", node.layer);
+  }
+  TextTable table;
+  add_categories(plan, table);
+  add_bytes(table, "all tensors, in one block (the arena)", plan.arena_bytes);
+  add_bytes(table, "program and libraries, at most", plan.overhead_at_peak());
+  const Bytes data = plan.data_bytes - report.held_before;
+  if (data > 0) add_bytes(table, "reading the next batch", data);
+  if (report.held_before > 0) add_bytes(table, "held by the program before", report.held_before);
+  add_bytes(table, "the whole process", plan.peak_bytes());
+  for (const PlanMemory& memory : plan.beside)
+    add_bytes(table, memory.space == Space::kHost ? "and on the host, pinned" : "and in memory " + memory.name,
+              memory.bytes);
+  return "\n" + wrapped("Where the bytes are at the peak" + moment) + table.text();
+}
+
+// ---- How it fits
+
+std::string lever_name(const LeverUse& lever) {
+  const std::string& name = lever.name;
+  if (name == kMicroBatch) return fmt::format("gradient accumulation over {} pieces", lever.count);
+  if (name == "split") return fmt::format("the batch in {} pieces inside one step", lever.count);
+  if (name == "recompute") return fmt::format("gradient checkpointing (recompute) of {} tensors", lever.count);
+  if (name == "offload") return fmt::format("offload of {} tensors to the host's memory", lever.count);
+  return fmt::format("{}: {}", name, lever.count);
+}
+
+std::string levers_text(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  std::string text;
+  for (const LeverUse& lever : plan.levers)
+    text += wrapped(
+        fmt::format("  {}: {} {}, {:+.1f} ms per step; {}", lever_name(lever), lever.saves_bytes < 0 ? "adds" : "saves",
+                    format_bytes(std::abs(lever.saves_bytes)), lever.costs_seconds * 1e3, words_of(lever.effect)),
+        4);
+  return text.empty() ? text : "\nHow memory is saved\n" + text;
+}
+
+// ---- What else there is
+
+std::string batches_text(const PlanReport& report) {
+  if (report.advice == nullptr || report.advice->batches.empty()) return "";
+  const std::vector<BatchPrice>& batches = report.advice->batches;
+  const std::string budget = report.budget > 0 ? " in " + format_bytes(report.budget) : "";
+  if (std::none_of(batches.begin(), batches.end(), [](const BatchPrice& row) { return row.fits; }))
+    return "\n" + wrapped(fmt::format("None of the batches fits{} that were tried: batch {} needs {} at least.", budget,
+                                      batches.front().batch, format_bytes(batches.front().peak_bytes)));
+  TextTable table(true);
+  table.row({"batch", "memory", "per step", "per sample", "runs in"});
+  for (const BatchPrice& row : batches) {
+    const std::string name = fmt::format("{}{}", row.batch, row.asked ? " *" : "");
+    if (row.fits)
+      table.row({name, format_bytes(row.peak_bytes), duration_text(row.step_seconds),
+                 duration_text(row.step_seconds / static_cast<double>(row.batch)), pieces_text(row.batch, row.micro)});
+    else
+      table.row({name, format_bytes(row.peak_bytes), "", "", "does not fit"});
+  }
+  return fmt::format("\nWhich batch fits{} (* this plan)\n", budget) + table.text();
+}
+
+std::string precisions_text(const PlanReport& report) {
+  if (report.advice == nullptr || report.advice->precisions.size() < 2) return "";
+  TextTable table(true);
+  table.row({"--precision", "memory", "per step", ""});
+  for (const PrecisionPrice& row : report.advice->precisions)
+    table.row(
+        {row.precision, format_bytes(row.peak_bytes), duration_text(row.step_seconds), row.fits ? "" : "does not fit"});
+  return "\nWhich precision\n" + table.text();
+}
+
+// Two lines: the price and what it is, then the flags.
+std::string remedy_text(const PricedRemedy& remedy) {
+  const std::string note = remedy.note.empty() ? "" : fmt::format(" ({})", remedy.note);
+  std::string text =
+      wrapped(fmt::format("  {:>8}  {:>5.2f}x  {:<9}  {}{}", format_bytes(remedy.peak_bytes), remedy.step_ratio,
+                          remedy.effect == Effect::kBitwise    ? "identical"
+                          : remedy.effect == Effect::kRounding ? "rounding"
+                                                               : "changed",
+                          remedy.name, note),
+              30);
+  return text + (remedy.flags.empty() ? "" : std::string(30, ' ') + remedy.flags + "\n");
+}
+
+std::string remedies_text(const PlanReport& report) {
+  if (report.advice == nullptr || report.advice->remedies.empty()) return "";
+  const std::vector<PricedRemedy>& remedies = report.advice->remedies;
+  std::string text = "\nWhat else changes the memory: add the flags to this command\n";
+  const std::string head = "    memory    time  results    (time per sample, beside this plan)\n";
+  bool fitting = false, failing = false;
+  for (const PricedRemedy& remedy : remedies) {
+    if (remedy.fits && !std::exchange(fitting, true)) text += head;
+    if (!remedy.fits && !std::exchange(failing, true))
+      text += std::string(fitting ? "\n" : "") + "These do not fit alone\n" + (fitting ? "" : head);
+    text += remedy_text(remedy);
+  }
+  if (report.advice->quick)
+    text += wrapped("Planning this model takes long, so only what fits without recompute or offload was tried.");
   return text;
 }
 
-std::string layers_table(const PlanReport& report) {
-  Table table;
-  table.row({"layer", "output", "parameters", "weights", "activations", "workspace"});
-  const auto layers = layer_bytes(*report.model, report.result->plan);
-  for (size_t i = 0; i < layers.size() && i < kMostLayers; ++i) {
-    const LayerBytes& layer = layers[i];
-    table.row({fmt::format("{} ({})", layer.info.name, layer.info.class_name), shape_text(layer.info.output),
-               with_commas(layer.info.parameters), format_bytes(layer.weight_bytes),
-               format_bytes(layer.activation_bytes), format_bytes(layer.workspace_bytes)});
-  }
-  std::string text = table.text();
-  if (layers.size() > kMostLayers)
-    text += fmt::format("  ... {} more layers{}\n", layers.size() - kMostLayers,
-                        report.in_program ? "" : ": --json lists all");
-  return text + "\n";
-}
-
-std::string bytes_table(const PlanReport& report) {
-  const Plan& plan = report.result->plan;
-  const PhasePlan* peak = peak_phase(plan);
-  Table table;
-  if (peak != nullptr && !peak->nodes.empty()) {
-    const Node& node = peak->graph.node(peak->peak_node);
-    table.row({fmt::format("at the peak (phase {}, {}{}{})", to_text(peak->name), node.op,
-                           node.layer.empty() ? "" : " of ", node.layer),
-               "bytes", ""});
-  }
-  for (const CategoryBytes& entry : categories_at_peak(plan))
-    if (entry.bytes > 0)
-      table.row({"  " + std::string(name_of(entry.category)), with_commas(entry.bytes), format_bytes(entry.bytes)});
-  table.row({"arena", with_commas(plan.arena_bytes), format_bytes(plan.arena_bytes)});
-  table.row({"overhead (bound, verified before step 0)", with_commas(plan.overhead_at_peak()),
-             format_bytes(plan.overhead_at_peak())});
-  const Bytes data = plan.data_bytes - report.held_before;
-  table.row({"data buffers", with_commas(data), format_bytes(data)});
-  if (report.held_before > 0)
-    table.row({"held by the program before", with_commas(report.held_before), format_bytes(report.held_before)});
-  table.row({"peak of the process", with_commas(plan.peak_bytes()), format_bytes(plan.peak_bytes())});
-  for (const PlanMemory& memory : plan.beside)
-    table.row({memory.space == Space::kHost ? "in the host's memory, pinned" : "in memory " + memory.name,
-               with_commas(memory.bytes), format_bytes(memory.bytes)});
-  return table.text() + "\n";
-}
-
-std::string phases_table(const Plan& plan) {
-  Table table;
-  table.row({"phase", "samples", "arena", "predicted time"});
-  table.row({"load", "", format_bytes(plan.persistent_bytes), ""});
-  for (const PhasePlan& phase : plan.phases)
-    table.row({to_text(phase.name), phase.samples > 0 ? fmt::format("{}", phase.samples) : "",
-               format_bytes(phase.arena_bytes), milliseconds(phase.seconds)});
-  if (plan.batch.effective > 0) table.row({"save", "", format_bytes(plan.persistent_bytes), ""});
-  const std::string source =
-      plan.calibration.empty() ? "" : fmt::format("  times from calibration {}\n", plan.calibration);
-  return table.text() + source;
+std::string command_text(const PlanReport& report) {
+  if (report.advice == nullptr) return "";
+  const Advice& advice = *report.advice;
+  if (advice.command.empty())
+    return "\n" + wrapped("Nothing that was tried fits: a smaller model or a larger device is needed.");
+  const std::string title = report.result->fits ? "Next, type"
+                                                : fmt::format("What fits: {} with {} ({}). Next, type",
+                                                              format_bytes(advice.command_peak_bytes),
+                                                              advice.command_changes, advice.command_note);
+  return "\n" + wrapped(title) + wrapped_command(advice.command);
 }
 
 // Says what the data add to a step, if that is noticeable.
@@ -141,61 +244,29 @@ std::string input_text(const PlanReport& report) {
   const Plan& plan = report.result->plan;
   if (plan.step_seconds <= 1.001 * plan.compute_seconds) return "";
   const char* const what = report.device.own_memory ? "copying its data to the device" : "reading its data";
-  if (plan.step_seconds > plan.input_seconds)
-    return fmt::format("  a step takes {}: {} takes {}, and nothing is read ahead\n", milliseconds(plan.step_seconds),
-                       what, milliseconds(plan.input_seconds));
-  return fmt::format("  a step takes {}, because {} takes longer than the computation\n",
-                     milliseconds(plan.step_seconds), what);
-}
-
-// Names what runs on a kernel far from the device's roofline, if it takes a noticeable part of the step.
-std::string slow_text(const PlanReport& report) {
-  constexpr size_t kMost = 5;
-  const std::vector<SlowKernel> slow = slow_kernels(report.result->plan, report.device);
-  std::string text;
-  for (size_t i = 0; i < slow.size() && i < kMost; ++i) {
-    const SlowKernel& one = slow[i];
-    text += fmt::format("  slow kernel: {}{}{} ({}) takes {}, {:.0f} times what the device allows\n", one.op,
-                        one.layer.empty() ? "" : " of ", one.layer, one.kernel, milliseconds(one.seconds),
-                        one.seconds / std::max(one.limit_seconds, 1e-9));
-  }
-  if (slow.size() > kMost) text += fmt::format("  ... and {} more slow kernels\n", slow.size() - kMost);
-  return text.empty() ? text : "\n" + text;
-}
-
-// `bytes` may be negative: micro-batches need gradient sums, which can take more memory than they save.
-std::string saving(Bytes bytes, const char* saves, const char* adds) {
-  return fmt::format("{} {}", bytes < 0 ? adds : saves, format_bytes(std::abs(bytes)));
-}
-
-std::string levers_text(const PlanReport& report) {
-  const SearchResult& result = *report.result;
-  const Plan& plan = result.plan;
-  std::string text;
-  for (const LeverUse& lever : plan.levers)
-    text += fmt::format("  lever {}: {}, {} of arena, {:+.1f} ms per step, effect {}\n", lever.name, lever.count,
-                        saving(lever.saves_bytes, "saves", "adds"), lever.costs_seconds * 1e3, name_of(lever.effect));
-  if (const double whole = result.unlevered_seconds; result.least_compute_seconds > 0 && whole > 0)
-    text += fmt::format(
-        "  a step takes {:+.1f} %; for these bytes, no choice of what to recompute takes less than {:+.1f} %\n",
-        100 * (plan.compute_seconds / whole - 1), 100 * (result.least_compute_seconds / whole - 1));
-  const bool searched = result.unlevered_arena_bytes > 0;  // false: the plan was given
-  if (searched && plan.levers.size() > 1)
-    text += fmt::format("  together they {} of arena compared with the whole batch without levers\n",
-                        saving(result.unlevered_arena_bytes - plan.arena_bytes, "save", "add"));
-  if (searched && plan.batch.effective > 0)
-    text += fmt::format(
-        "  without levers the arena needs {} + {} per sample{}\n", format_bytes(result.fixed_bytes),
-        format_bytes(result.bytes_per_sample),
-        result.least_bytes > 0 ? "; the smallest plan found needs " + format_bytes(result.least_bytes) : "");
-  return text.empty() ? text : "\n" + text;
+  const std::string text = plan.step_seconds > plan.input_seconds
+                               ? fmt::format("A step takes {}: {} takes {}, and nothing is read ahead.",
+                                             duration_text(plan.step_seconds), what, duration_text(plan.input_seconds))
+                               : fmt::format("A step takes {}, because {} takes longer than the computation.",
+                                             duration_text(plan.step_seconds), what);
+  return "\n" + wrapped(text);
 }
 
 }  // namespace
 
 std::string plan_text(const PlanReport& report) {
-  return heading(report) + layers_table(report) + bytes_table(report) + phases_table(report.result->plan) +
-         input_text(report) + slow_text(report) + levers_text(report);
+  return lines_of(plan_answer(report)) + lines_of(plan_batch(report)) + lines_of(keras_answer(report)) +
+         header_text(report) + peak_text(report) + levers_text(report) + input_text(report) +
+         slow_kernels_text(report.result->plan, report.device) + batches_text(report) + precisions_text(report) +
+         remedies_text(report) + command_text(report);
+}
+
+std::string plan_line(const PlanReport& report) {
+  const Plan& plan = report.result->plan;
+  std::string text = fmt::format("plan: {}", format_bytes(plan.peak_bytes()));
+  if (report.budget > 0) text += fmt::format(" of {}", format_bytes(report.budget));
+  text += fmt::format(", batch {} in {}", plan.batch.effective, pieces_text(plan.batch.effective, plan.batch.micro));
+  return text + fmt::format(", {} per step on {}", duration_text(plan.step_seconds), report.device.name);
 }
 
 }  // namespace plimsoll::engine

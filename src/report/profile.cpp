@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "report/slow_kernels.h"
+
 namespace plimsoll::engine {
 namespace {
 
@@ -55,6 +57,30 @@ std::string Profile::text() const {
     text += fmt::format("{:>5.1f}%  {:>9.3f}  {:>9.3f}  {}\n", 100 * rows[i].measured / measured,
                         rows[i].measured / rows[i].runs * 1e3, rows[i].predicted / rows[i].runs * 1e3, rows[i].what);
   return text + fmt::format("all nodes: {:.3f} s measured, {:.3f} s predicted\n", measured, predicted);
+}
+
+std::vector<NodeTime> Profile::per_step(int64_t steps, const DeviceInfo& device) const {
+  std::vector<NodeTime> nodes;
+  for (const auto& [phase, times] : phases_)
+    for (size_t n = 0; n < times.size(); ++n) {
+      const Node& node = phase->graph.nodes[n];
+      const double runs = static_cast<double>(times[n].runs) / static_cast<double>(steps);
+      NodeTime time;
+      time.phase = to_text(phase->name);
+      time.layer = node.layer;
+      time.op = node.op;
+      time.kernel = phase->nodes[n].kernel;
+      time.seconds = times[n].seconds / static_cast<double>(steps);
+      time.predicted = phase->nodes[n].seconds * runs;
+      time.limit = roofline_seconds(phase->graph, node, device) * runs;
+      time.runs = times[n].runs / steps;
+      for (const ValueId id : node.inputs) time.bytes += phase->graph.value(id).bytes();
+      for (const ValueId id : node.outputs) time.bytes += phase->graph.value(id).bytes();
+      nodes.push_back(std::move(time));
+    }
+  std::stable_sort(nodes.begin(), nodes.end(),
+                   [](const NodeTime& a, const NodeTime& b) { return a.seconds > b.seconds; });
+  return nodes;
 }
 
 }  // namespace plimsoll::engine

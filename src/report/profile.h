@@ -6,6 +6,7 @@
 #include <string>
 
 #include "execute/probe.h"
+#include "report/step_profile.h"
 
 namespace plimsoll::engine {
 
@@ -13,6 +14,8 @@ class Profile {
  public:
   void attach(Session& session);  // the profile must outlive the session
   std::string text() const;       // slowest nodes first
+  // The same as means of `steps` steps, for `plimsoll profile`.
+  std::vector<NodeTime> per_step(int64_t steps, const DeviceInfo& device) const;
 
  private:
   struct Times {

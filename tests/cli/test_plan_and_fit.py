@@ -81,7 +81,7 @@ def test_auto_says_what_it_chose():
     ended = program.run("plan", "seed-2", "--batch-size", "auto", "--budget", "200MiB", "--threads", 2)
     chosen = automatic("200MiB")["batch"]["effective"]
     assert f"--batch-size auto: {chosen}" in ended.stderr
-    assert f"batch {chosen}\n" in ended.stdout
+    assert f"Batch {chosen} runs in one piece" in ended.stdout
 
 
 def test_auto_is_bounded_by_the_samples(tmp_path):

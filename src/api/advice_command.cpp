@@ -1,0 +1,175 @@
+// The command to type next: `fit` with the same flags if the plan fits, else with the flags that change the training
+// least and make it fit.
+#include <fmt/format.h>
+
+#include <bit>
+
+#include "api/advice.h"
+
+namespace plimsoll::engine {
+namespace {
+
+Bytes in_mib(Bytes bytes) {
+  return (bytes + kMiB - 1) / kMiB;
+}
+
+// Flags of `plan` that change the model, or that choose what is printed.
+bool only_for_plan(const std::string& flag) {
+  for (const char* name : {"--scale-filters", "--max-kernel", "--without-layer", "--max-batch"})
+    if (flag == name) return true;
+  return false;
+}
+
+class Combination {
+ public:
+  Combination(const Pricing& pricing, const Priced& now, const AdviceRequest& request, Advice& advice)
+      : pricing_(pricing), run_(pricing.run()), now_(now), request_(request), advice_(advice) {}
+
+  void choose() {
+    if (now_.fits) return write({}, pricing_.options(), "", now_);
+    if (try_flags() || try_batches() || try_smaller_input()) return;
+    const Bytes least = run_.found().least_bytes;
+    if (run_.device().own_memory && least > run_.device().memory_bytes) return;
+    RunOptions options = pricing_.options();
+    if (takes_long_to_plan(run_.found().plan)) {
+      options.budget = 0;
+      const auto free = pricing_.price(options);
+      if (!free) return;
+      options.budget = in_mib(free->peak_bytes) * kMiB;
+    } else {
+      options.budget = in_mib(least) * kMiB;
+    }
+    if (const auto price = pricing_.price(options); price && price->fits)
+      write({{"--budget", fmt::format("{}MiB", *options.budget / kMiB)}}, options,
+            "nothing that was tried fits in this budget", *price);
+  }
+
+ private:
+  struct Step {
+    std::vector<TypedFlag> flags;
+    RunOptions options;
+    bool elsewhere = false;  // another precision
+  };
+
+  // The combinations of flags that keep the batch, those that change least first.
+  std::vector<Step> steps() const {
+    std::vector<Step> list = {{{}, pricing_.options(), false}};
+    const RunOptions& own = list[0].options;
+    if (run_.request().graph.precision == Precision() && advice_.precisions.size() > 1) {
+      Step half = list[0];
+      half.options.precision = advice_.precisions[1].precision;
+      half.options.overrides.scale_loss = half.options.precision == "mixed_float16";
+      half.flags.emplace_back("--precision", half.options.precision);
+      half.elsewhere = true;
+      list.push_back(half);
+    }
+    if (run_.model().couples_samples() && !own.per_micro_batch_norm && own.batch_size > 1) {
+      const size_t count = list.size();
+      for (size_t i = 0; i < count; ++i) {
+        Step step = list[i];
+        step.options.per_micro_batch_norm = true;
+        step.flags.emplace_back("--batchnorm", "per-micro-batch");
+        list.push_back(step);
+      }
+    }
+    return list;
+  }
+
+  Result<Priced> price(const Step& step) const {
+    return step.elsewhere ? pricing_.price_elsewhere(step.options) : pricing_.price(step.options);
+  }
+
+  bool try_flags() {
+    const std::vector<Step> list = steps();
+    for (size_t i = 1; i < list.size(); ++i)
+      if (const auto found = price(list[i]); found && found->fits) {
+        write(list[i].flags, list[i].options, "changes training", *found);
+        return true;
+      }
+    return false;
+  }
+
+  // The largest power of two that fits, alone or with the strongest of the flags.
+  bool try_batches() {
+    const std::vector<Step> list = steps();
+    for (Step step : list) {
+      if (step.options.batch_size < 2 || step.options.micro_batch) continue;
+      std::optional<PlanningDevice> device;
+      if (step.elsewhere) {
+        auto opened = pricing_.device(step.options);
+        if (!opened) continue;
+        device = std::move(*opened);
+      }
+      const auto largest =
+          pricing_.largest_batch_that_fits(step.options, step.options.batch_size - 1, device ? &*device : nullptr);
+      if (!largest || *largest == 0) continue;
+      step.options.batch_size = *largest;
+      step.flags.emplace_back("--batch-size", fmt::format("{}", *largest));
+      const auto found = price(step);
+      if (!found || !found->fits) continue;
+      write(step.flags, step.options, "changes training", *found);
+      return true;
+    }
+    return false;
+  }
+
+  bool try_smaller_input() {
+    const auto& inputs = run_.model().inputs();
+    if (inputs.size() != 1 || inputs[0].sample.rank() < 3 || !run_.options().data.data.empty()) return false;
+    std::vector<int64_t> sample = inputs[0].sample.dims;
+    for (;;) {
+      for (size_t i = 0; i + 1 < sample.size(); ++i) sample[i] /= 2;
+      if (sample[0] < 8) return false;
+      RunOptions options = pricing_.options();
+      options.batch_size = 1;
+      options.micro_batch.reset();
+      options.what_if.input_shape = options.overrides.input_shape = sample;
+      const auto model = pricing_.changed_model(options);
+      if (!model) return false;
+      const auto found = pricing_.price(options, false, &*model);
+      if (!found) return false;
+      if (!found->fits) continue;
+      write({{"--input-shape", fmt::format("{}", fmt::join(sample, ","))}, {"--batch-size", "1"}}, options,
+            "changes the model and the training", *found);
+      return true;
+    }
+  }
+
+  void write(const std::vector<TypedFlag>& changes, const RunOptions& options, const std::string& note,
+             const Priced& price) {
+    std::vector<TypedFlag> flags = with_changes(request_.flags, changes);
+    // A range of batches, or `auto`, becomes the batch of this plan.
+    for (auto& [name, value] : flags)
+      if (name == "--batch-size") value = fmt::format("{}", options.batch_size);
+    const bool plans_only = options.what_if.any();
+    if (!plans_only) {
+      std::erase_if(flags, [](const TypedFlag& flag) { return only_for_plan(flag.first); });
+      for (auto& [name, value] : flags)
+        if (name == "--device" && run_.device().own_memory) value = "gpu";
+      const auto has = [&](const char* name) {
+        return std::any_of(flags.begin(), flags.end(), [&](const TypedFlag& flag) { return flag.first == name; });
+      };
+      if (!has("--data")) flags.emplace_back("--data", "x.npy,y.npy");
+      flags.emplace_back("--save", "trained.keras");
+    }
+    advice_.command = fmt::format("plimsoll {} {} {}", plans_only ? "plan" : "fit", flags_text({{request_.model, ""}}),
+                                  flags_text(flags));
+    advice_.command_note = note;
+    advice_.command_peak_bytes = price.peak_bytes;
+    advice_.command_changes = flags_text(changes);
+  }
+
+  const Pricing& pricing_;
+  const Run& run_;
+  const Priced& now_;
+  const AdviceRequest& request_;
+  Advice& advice_;
+};
+
+}  // namespace
+
+void choose_command(const Pricing& pricing, const Priced& now, const AdviceRequest& request, Advice& advice) {
+  Combination(pricing, now, request, advice).choose();
+}
+
+}  // namespace plimsoll::engine
