@@ -79,6 +79,9 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_top_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_profile_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_explain_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 
 // True once a signal has asked the program to stop (cli/signals.h).
 const std::atomic<bool>& stop_requested();

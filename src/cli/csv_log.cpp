@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "cli/metric_text.h"
+
 namespace plimsoll::engine {
 namespace {
 
@@ -58,14 +60,14 @@ Result<CsvLog> CsvLog::open(const std::string& path, int64_t first_epoch, bool w
 void CsvLog::epoch(const EpochEvent& event) {
   if (!file_) return;
   std::vector<Metric> columns = event.metrics;
-  if (with_learning_rate_) columns.push_back({"learning_rate", event.learning_rate});
+  if (with_learning_rate_) columns.push_back({"learning_rate", event.learning_rate, {}});
   std::sort(columns.begin(), columns.end(), [](const Metric& a, const Metric& b) { return a.name < b.name; });
   const bool validates =
       std::any_of(columns.begin(), columns.end(), [](const Metric& metric) { return metric.name.starts_with("val_"); });
   std::string header = "epoch", line = fmt::format("{}", event.epoch);
   for (const Metric& metric : columns) {
     header += "," + quoted(metric.name);
-    line += "," + number_text(metric.value);
+    line += "," + quoted(value_text(metric, number_text));
   }
   for (size_t i = 0; i < columns.size() && !validates; ++i) {
     header += "," + quoted("val_" + columns[i].name);

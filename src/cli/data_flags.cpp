@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 namespace plimsoll::engine {
 
 CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::string& data_text) {
@@ -14,7 +16,49 @@ CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::
                   "batch size for validation (default: --batch-size)")
       ->check(whole_above_zero());
   command.add_option("--class-weight", options.class_weight, "weight of each class in the loss: 0:1,1:5");
+  add_reading_flags(command, options.read);
   return command.add_option("--data", options.data, data_text);
+}
+
+namespace {
+
+// "224,224", or "224" for a square.
+std::array<int64_t, 2> parse_image_size(const std::string& text) {
+  constexpr int64_t kMost = 1 << 16;
+  const size_t comma = std::min(text.find(','), text.size());
+  const auto height = read_number<int64_t>(text.substr(0, comma));
+  const auto width = comma == text.size() ? height : read_number<int64_t>(text.substr(comma + 1));
+  if (!height || !width || *height < 1 || *width < 1 || *height > kMost || *width > kMost)
+    throw CLI::ValidationError("--image-size", fmt::format("takes HEIGHT,WIDTH, got '{}'", text));
+  return {*height, *width};
+}
+
+}  // namespace
+
+void add_reading_flags(CLI::App& command, ReadOptions& options) {
+  command.add_option_function<std::string>(
+      "--image-size", [&](const std::string& text) { options.image_size = parse_image_size(text); },
+      "height and width that pictures are resized to: 224,224 (default: those of the model's input)");
+  const std::map<std::string, LabelMode> modes = {
+      {"int", LabelMode::kInteger}, {"categorical", LabelMode::kCategorical}, {"binary", LabelMode::kBinary}};
+  command
+      .add_option("--label-mode", options.label_mode,
+                  "labels of a folder of pictures: int, categorical or binary (default: what the loss takes)")
+      ->transform(CLI::Transformer(modes));
+  command.add_option("--features", options.features,
+                     "features of a TFRecord that the model takes: x=image,y=label, with a dtype for raw bytes: "
+                     "x=image:uint8 (default: by usual names)");
+  command.add_option("--label-column", options.label_column,
+                     "the column of a CSV that holds the labels: its name, or its number from 0");
+  const std::map<std::string, MissingValue> missing = {
+      {"stop", MissingValue::kStop}, {"zero", MissingValue::kZero}, {"drop", MissingValue::kDrop}};
+  command.add_option("--missing", options.missing, "what a missing value of a CSV does: stop, zero, or drop its line")
+      ->transform(CLI::Transformer(missing));
+  const std::map<std::string, bool> records = {{"stop", false}, {"skip", true}};
+  command
+      .add_option("--on-bad-record", options.skip_bad_records,
+                  "what a damaged record does: stop, or skip, which reads all records once before the run")
+      ->transform(CLI::Transformer(records));
 }
 
 Status check_data_flags(const DataOptions& options) {

@@ -7,6 +7,8 @@ namespace plimsoll::engine {
 
 // Adds --data with the help text `data_text`, and the flags for validation and class weights.
 CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::string& data_text);
+// Adds the flags that say how --data is read, which all commands with --data have.
+void add_reading_flags(CLI::App& command, ReadOptions& options);
 Status check_data_flags(const DataOptions& options);
 
 }  // namespace plimsoll::engine

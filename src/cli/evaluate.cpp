@@ -5,9 +5,10 @@
 #include "base/json_text.h"
 #include "cli/budget_kept.h"
 #include "cli/command.h"
+#include "cli/data_flags.h"
+#include "cli/metric_text.h"
 #include "cli/signals.h"
 #include "device/process_memory.h"
-#include "formats/array_formats.h"
 #include "formats/npy/npy.h"
 
 namespace plimsoll::engine {
@@ -44,15 +45,15 @@ Result<int> evaluate_command(InferenceFlags& flags) {
   nothing_to_lose();
   const Status kept = check_peak(run->session(), run->budget(), "");
   if (flags.json) {
-    nlohmann::ordered_json named = nlohmann::ordered_json::object();
-    for (size_t i = 1; i < metrics.size(); ++i) named[metrics[i].name] = metrics[i].value;
+    const auto named = metrics_json(std::span(metrics).subspan(1));
     nlohmann::ordered_json found = ordered_object({{"loss", metrics[0].value}, {"metrics", named}});
     if (const auto& skipped = run->model().skipped_metrics(); !skipped.empty()) found["skipped_metrics"] = skipped;
     if (!kept) found.update(error_json(kept.error()));
     answer(json_text(found) + "\n");
     return kept ? 0 : exit_code(kept.error().code);
   }
-  for (const Metric& metric : metrics) answer(fmt::format("{}: {:.6g}\n", metric.name, metric.value));
+  const auto number = [](double value) { return fmt::format("{:.6g}", value); };
+  for (const Metric& metric : metrics) answer(fmt::format("{}: {}\n", metric.name, value_text(metric, number)));
   message(flags, peak_text(run->session(), run->budget()));
   PLIMSOLL_TRY(kept);
   return 0;
@@ -113,6 +114,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
       ->add_option("--batch-size", flags->batch_text,
                    "samples processed at once, or auto; fewer if the budget requires it")
       ->capture_default_str();
+  add_reading_flags(*command, flags->options.data.read);
   return command;
 }
 
@@ -121,7 +123,7 @@ CLI::App* add_command(CLI::App& app, const char* name, const char* what, const s
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command = add_command(app, "evaluate", "compute loss and metrics on data, inside the budget", flags);
-  command->add_option("--data", flags->options.data.data, array_format_help(true))->required();
+  command->add_option("--data", flags->options.data.data, data_help(true))->required();
   command->footer("Example: plimsoll evaluate out.keras --data x_test.npy,y_test.npy --json");
   actions[command] = [flags] {
     install_signal_handlers(kStopping, flags->json);
@@ -133,7 +135,7 @@ void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<InferenceFlags>();
   CLI::App* command =
       add_command(app, "predict", "write predictions in the order of the data, inside the budget", flags);
-  command->add_option("--data", flags->options.data.data, array_format_help(false))->required();
+  command->add_option("--data", flags->options.data.data, data_help(false))->required();
   command->add_option("--output", flags->output, "write the predictions to this .npy file")->required();
   command->footer("Example: plimsoll predict out.keras --data x_test.npy --output predictions.npy");
   actions[command] = [flags] {

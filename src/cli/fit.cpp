@@ -8,11 +8,14 @@
 #include "cli/budget_kept.h"
 #include "cli/csv_log.h"
 #include "cli/fit_setup.h"
+#include "cli/metric_text.h"
 #include "cli/progress_bar.h"
 #include "cli/run_log.h"
 #include "cli/signals.h"
+#include "cli/tensorboard.h"
+#include "data/dataset.h"
 #include "device/process_memory.h"
-#include "formats/array_formats.h"
+#include "execute/noise_scale.h"
 #include "formats/file/file.h"
 #include "report/profile.h"
 
@@ -22,24 +25,49 @@ namespace {
 // Writes the logs and draws the progress bar.
 class Watcher : public FitObserver {
  public:
-  Watcher(const FitFlags& flags, ProgressBar& bar, RunLog& log, CsvLog& csv)
-      : flags_(flags), bar_(bar), log_(log), csv_(csv) {}
+  Watcher(const FitFlags& flags, ProgressBar& bar, RunLog& log, CsvLog& csv, LiveRun& live, TensorBoardLog& board,
+          Trace* trace, NoiseScale& noise, const Session& session)
+      : flags_(flags),
+        bar_(bar),
+        log_(log),
+        csv_(csv),
+        live_(live),
+        board_(board),
+        trace_(trace),
+        noise_(noise),
+        session_(session) {}
+  Status on_train_begin(int64_t steps, FitControl&) override {
+    if (trace_ != nullptr) trace_->begin(steps);
+    return {};
+  }
   Status on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows, FitControl&) override {
+    live_.on_epoch_begin(epoch, epochs);
     bar_.on_epoch_begin(epoch, epochs, windows);
     return {};
   }
   Status on_step(const StepEvent& event, FitControl&) override {
-    log_.step(event);
+    if (trace_ != nullptr) trace_->on_step(event.step);
+    live_.on_step(event);
+    log_.step(event, live_.figures());
+    board_.on_step(event);
     bar_.on_step(event);
     return {};
   }
+  bool times_reading() const override { return trace_ != nullptr || board_.is_on(); }
+  void on_read(double seconds) override {
+    board_.on_read(seconds);
+    if (trace_ != nullptr) trace_->on_read(seconds);
+  }
   Status on_epoch_end(const EpochEvent& event, FitControl&) override {
-    nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
-    for (const Metric& metric : event.metrics) metrics[metric.name] = metric.value;
-    log_.write(ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics}}));
+    log_.write(
+        ordered_object({{"event", "epoch"}, {"epoch", event.epoch + 1}, {"metrics", metrics_json(event.metrics)}}));
     csv_.epoch(event);
     bar_.on_epoch_end(event);
-    return {};
+    return board_.on_epoch_end(event);
+  }
+  bool watches_micro_batches() const override { return flags_.noise_scale; }
+  Status on_micro_batch(int64_t step, int64_t samples, int64_t done, int64_t window) override {
+    return noise_.look(session_, step, samples, done, window);
   }
   void on_note(const std::string& text) override { bar_.on_note(text); }
   void on_checkpoint(int64_t step) override { say_when_lost(lost_by_signal(flags_, step)); }
@@ -49,6 +77,11 @@ class Watcher : public FitObserver {
   ProgressBar& bar_;
   RunLog& log_;
   CsvLog& csv_;
+  LiveRun& live_;
+  TensorBoardLog& board_;
+  Trace* trace_;
+  NoiseScale& noise_;
+  const Session& session_;
 };
 
 nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budget) {
@@ -73,6 +106,16 @@ nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budge
                          {"step_seconds", plan.step_seconds}});
 }
 
+// At the noise scale, a run takes twice the fewest steps and twice the fewest samples; at a quarter of it five times
+// the steps, at four times it five times the samples.
+std::string noise_words(double samples, int64_t steps) {
+  return fmt::format(
+      "gradient noise scale: about {:.0f} samples, from {} steps. Batches from {:.0f} to {:.0f} are in range: smaller "
+      "ones "
+      "need many more steps, larger ones many more samples",
+      samples, steps, std::max(1.0, samples / 4), samples * 4);
+}
+
 // Returns the file in which an interrupted run saves its weights if there is no checkpoint folder.
 std::string interrupted_path(const std::string& save) {
   std::string path = save.empty() ? "plimsoll.keras" : save;
@@ -91,7 +134,7 @@ class FitCommand {
     PLIMSOLL_TRY(check_save(flags_.save, run_->opened().file_archive(), "--save"));
     if (callbacks_.save_best)
       PLIMSOLL_TRY(check_save(callbacks_.save_best->path, run_->opened().file_archive(), "--save-best"));
-    PLIMSOLL_TRY(plan());
+    PLIMSOLL_TRY(plan_or_say_how());
     PLIMSOLL_TRY(run_->backend().check_room(0));  // fails for a card that is only a profile to plan for
     tell_plan();
     PLIMSOLL_TRY(run_->bind());
@@ -115,6 +158,7 @@ class FitCommand {
     PLIMSOLL_TRY(log.failed());
     PLIMSOLL_TRY(csv.failed());
     const Status kept = check_peak(session(), run_->budget(), what_is_saved());
+    tell_noise_scale();
     report_end(result, done, kept);
     if (!kept && !flags_.json) return tl::make_unexpected(kept.error());
     return kept ? 0 : exit_code(kept.error().code);
@@ -130,6 +174,8 @@ class FitCommand {
     PLIMSOLL_TRY(check_data_flags(flags_.options.data));
     if (!flags_.save.empty()) PLIMSOLL_TRY(save_format(flags_.save, "--save"));
     PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
+    PLIMSOLL_ASSIGN(trace_steps_, parse_trace(flags_));
+    if (trace_steps_) PLIMSOLL_TRY(PathAside::create(flags_.profile_output));
     // Find out before the training, not after it, whether the files can be created.
     if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
     if (callbacks_.save_best) PLIMSOLL_TRY(PathAside::create(callbacks_.save_best->path));
@@ -154,11 +200,20 @@ class FitCommand {
     return run_->plan(given ? &*given : nullptr);
   }
 
+  // The error of a run that does not fit names the command that prices every remedy.
+  Status plan_or_say_how() {
+    Status made = plan();
+    if (!made && made.error().code == ErrorCode::kDoesNotFit)
+      made.error().remedy(
+          fmt::format("plimsoll plan {}   with the same flags: every remedy with its price", flags_.options.model));
+    return made;
+  }
+
   void tell_plan() const {
     for (const LeverUse& lever : run_->found().plan.levers)
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
-    if (!flags_.quiet && !flags_.json) tell(plan_text(run_->report()) + "\n");
+    if (!flags_.json) message(flags_, plan_line(run_->report()));
   }
 
   Status tell_start(RunLog& log) const {
@@ -175,29 +230,96 @@ class FitCommand {
   }
 
   Result<FitResult> train(RunLog& log, CsvLog& csv) {
-    ProgressBar bar(flags_.quiet, run_->budget().bytes, [&] { return run_->backend().held_bytes(); });
-    Watcher watcher(flags_, bar, log, csv);
+    const auto held = [&] { return run_->backend().held_bytes(); };
+    ProgressBar bar(flags_.quiet, run_->budget().bytes, held);
+    PLIMSOLL_ASSIGN(const auto live, open_live(held, bar));
+    PLIMSOLL_ASSIGN(auto board, TensorBoardLog::open({flags_.tensorboard, flags_.tensorboard_histograms,
+                                                      run_->data().outline.validates, run_->budget().bytes,
+                                                      run_->found().plan.arena_bytes, held, &session()}));
+    if (flags_.noise_scale && run_->device().own_memory)
+      return fail(Error{ErrorCode::kUsage,
+                        "--noise-scale needs a device that computes in host memory",
+                        {"reading all gradients of a GPU after a micro-batch is not done yet"},
+                        {"--device cpu"}});
+    std::optional<Trace> trace;
+    if (trace_steps_) {
+      if (run_->device().own_memory)
+        return fail(Error{ErrorCode::kUsage,
+                          "--profile FIRST:LAST needs a device whose kernels run one after the other: the CPU",
+                          {"a GPU's steps are recorded as a whole, so a clock around a node measures nothing there"},
+                          {"--device cpu"}});
+      trace.emplace(session(), *trace_steps_);
+    }
+    Watcher watcher(flags_, bar, log, csv, *live, board, trace ? &*trace : nullptr, noise_, session());
     Profile profile;
-    if (flags_.profile) profile.attach(session());
+    if (flags_.prints_profile()) profile.attach(session());
     FitOptions options = this->options();
     options.save_best = [&](const OptimizerState& reached) { return run_->save(callbacks_.save_best->path, reached); };
+    const auto start = std::chrono::steady_clock::now();
     auto fitted = run_->fit(options, watcher);
     bar.end_line();
-    if (fitted && flags_.profile) tell(profile.text());
+    if (fitted) tell_waiting(*fitted, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    if (fitted && flags_.prints_profile()) tell(profile.text());
+    PLIMSOLL_TRY(fitted);
+    if (trace) PLIMSOLL_TRY(save_trace(*trace));
+    for (const Status& written : {live->failed(), board.failed()})
+      if (!written) tell(to_text(written.error()));  // the training is worth more than its curves
     return fitted;
+  }
+
+  Result<std::unique_ptr<LiveRun>> open_live(const std::function<Bytes()>& held, ProgressBar& bar) const {
+    nlohmann::ordered_json plan = plan_event(run_->found(), run_->budget());
+    plan.erase("event");
+    return LiveRun::open({std::move(plan), run_->found().plan.model, run_->budget().bytes,
+                          run_->found().plan.arena_bytes, held, [&](const std::string& text) { bar.on_note(text); },
+                          flags_.prometheus});
+  }
+
+  Status save_trace(const Trace& trace) const {
+    if (!trace.has_steps()) {
+      message(flags_, fmt::format("no trace was written: the run made none of the steps {}", flags_.profile));
+      return {};
+    }
+    const std::string text = json_text(trace.json(), -1) + "\n";
+    PLIMSOLL_ASSIGN(AtomicFile file, AtomicFile::create(flags_.profile_output));
+    PLIMSOLL_TRY(file.write(bytes_of_text(text)));
+    PLIMSOLL_TRY(file.commit());
+    message(flags_, fmt::format("trace of the steps {} written to {}: open it with ui.perfetto.dev", flags_.profile,
+                                flags_.profile_output));
+    return {};
   }
 
   nlohmann::ordered_json done_event(const FitResult& result) const {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    return ordered_object({{"event", "done"},
-                           {"steps", result.steps},
-                           {"arena_planned_bytes", run_->found().plan.arena_bytes},
-                           {"arena_peak_bytes", session().arena_peak_bytes()},
-                           {"overhead_measured_bytes", session().overhead_measured_bytes()},
-                           {"process_peak_bytes", session().peak_held_bytes()},
-                           {"process_peak_counted_by", session().counted_by()},
-                           {"budget_bytes", run_->budget().bytes},
-                           {"seconds", seconds}});
+    nlohmann::ordered_json done = ordered_object({{"event", "done"},
+                                                  {"steps", result.steps},
+                                                  {"arena_planned_bytes", run_->found().plan.arena_bytes},
+                                                  {"arena_peak_bytes", session().arena_peak_bytes()},
+                                                  {"overhead_measured_bytes", session().overhead_measured_bytes()},
+                                                  {"process_peak_bytes", session().peak_held_bytes()},
+                                                  {"process_peak_counted_by", session().counted_by()},
+                                                  {"budget_bytes", run_->budget().bytes},
+                                                  {"data", ordered_object({{"samples", result.data.samples},
+                                                                           {"reading_seconds", result.data.reading},
+                                                                           {"waited_seconds", result.data.consumer}})},
+                                                  {"seconds", seconds}});
+    if (const auto samples = noise_.samples()) {
+      done["gradient_noise_scale"] = *samples;
+      done["gradient_noise_steps"] = noise_.steps();
+    }
+    return done;
+  }
+
+  void tell_noise_scale() const {
+    if (!flags_.noise_scale) return;
+    if (const auto samples = noise_.samples()) return message(flags_, noise_words(*samples, noise_.steps()));
+    message(
+        flags_,
+        noise_.steps() == 0
+            ? "gradient noise scale: unknown, because the batch ran in one piece; --micro-batch N cuts it"
+            : fmt::format("gradient noise scale: unknown after {} looks: more steps, or a gradient too small to tell "
+                          "from its noise",
+                          noise_.steps()));
   }
 
   FitOptions options() const {
@@ -216,6 +338,19 @@ class FitCommand {
     options.identity = identity_.run;
     options.validation_identity = identity_.validation;
     return options;
+  }
+
+  // Says so if the device often waited for data, and what would feed it. A wait of less than half a second is not worth a line: in a run
+  // of milliseconds it is noise.
+  void tell_waiting(const FitResult& result, double seconds) const {
+    const DataTimes& data = result.data;
+    if (data.samples == 0 || data.consumer < std::max(0.1 * seconds, 0.5)) return;
+    const double share = data.consumer / seconds, computing = std::max(seconds - data.consumer, 1e-9);
+    std::string text =
+        fmt::format("the device waited {:.0f} % of the time for data: one thread reads {:.0f} samples per second",
+                    100 * share, static_cast<double>(data.samples) / data.reading);
+    text += fmt::format(", and the device takes {:.0f}", static_cast<double>(data.samples) / computing);
+    message(flags_, text);
   }
 
   Result<CsvLog> open_csv_log() const {
@@ -250,8 +385,7 @@ class FitCommand {
   void report_end(const FitResult& result, const nlohmann::ordered_json& done, const Status& kept) const {
     if (flags_.json) {
       nlohmann::ordered_json metrics = nlohmann::ordered_json::object();
-      if (!result.history.empty())
-        for (const Metric& metric : result.history.back().metrics) metrics[metric.name] = metric.value;
+      if (!result.history.empty()) metrics = metrics_json(result.history.back().metrics);
       nlohmann::ordered_json json = done;
       json.erase("event");
       json["metrics"] = metrics;
@@ -277,6 +411,8 @@ class FitCommand {
   std::unique_ptr<Run> run_;
   CallbackOptions callbacks_;
   FitIdentity identity_;
+  std::optional<StepRange> trace_steps_;
+  NoiseScale noise_;
   bool resuming_ = false;
   int64_t every_ = 0;
 };
@@ -289,7 +425,7 @@ void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   command->add_option("MODEL", flags->options.model, kModelHelp)->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);
-  add_data_flags(*command, flags->options.data, array_format_help(true))->required();
+  add_data_flags(*command, flags->options.data, data_help(true))->required();
   add_fit_flags(*command, *flags);
   command->footer(
       "Example: plimsoll fit model.keras --data x.npy,y.npy --epochs 3 --batch-size 128 --budget 256MiB --save "

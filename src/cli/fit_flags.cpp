@@ -7,6 +7,8 @@
 namespace plimsoll::engine {
 namespace {
 
+constexpr int64_t kMostTraced = 1000;
+
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts(1);
   for (const char c : text)
@@ -59,9 +61,15 @@ SaveBest parse_save_best(const std::string& text) {
 Status check_metric(const std::string& flag, const std::string& metric, const Model& model,
                     const std::vector<Tally>& tallies, bool validates) {
   std::vector<std::string> names;
-  for (const Tally& tally : tallies) names.push_back(tally.name);
-  if (validates)
-    for (const Tally& tally : tallies) names.push_back("val_" + tally.name);
+  bool vector = false;
+  for (const std::string prefix : {"", "val_"})
+    for (const Tally& tally : tallies) {
+      if (!prefix.empty() && !validates) continue;
+      names.push_back(prefix + tally.name);
+      vector = vector || (tally.elements && names.back() == metric);
+    }
+  if (vector)
+    return fail(ErrorCode::kUsage, fmt::format("{}: '{}' is a vector, and vectors have no order", flag, metric));
   if (std::find(names.begin(), names.end(), metric) != names.end()) return {};
   Error error{ErrorCode::kUsage,
               fmt::format("{}: this run does not compute '{}'", flag, metric),
@@ -81,6 +89,31 @@ Result<int64_t> parse_every(const std::string& text) {
     return fail(ErrorCode::kUsage,
                 fmt::format("--checkpoint-every takes a number of steps or 'epoch', got '{}'", text));
   return *steps;
+}
+
+Result<std::optional<StepRange>> parse_trace(const FitFlags& flags) {
+  const size_t colon = flags.profile.find(':');
+  if (colon == std::string::npos) {
+    if (flags.profile_output.empty()) return std::optional<StepRange>();
+    return fail(Error{ErrorCode::kUsage,
+                      "-o needs the steps to trace",
+                      {},
+                      {fmt::format("--profile 10:20 -o {}", flags.profile_output)}});
+  }
+  const auto first = read_number<int64_t>(flags.profile.substr(0, colon)),
+             last = read_number<int64_t>(flags.profile.substr(colon + 1));
+  if (!first || !last || *first < 1 || *last < *first || *last - *first >= kMostTraced)
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--profile takes FIRST:LAST, at most {} steps counted from 1, got '{}'", kMostTraced,
+                                  flags.profile),
+                      {},
+                      {"--profile 10:20 -o trace.json"}});
+  if (flags.profile_output.empty())
+    return fail(Error{ErrorCode::kUsage,
+                      "--profile FIRST:LAST needs a file for the trace",
+                      {},
+                      {fmt::format("--profile {} -o trace.json", flags.profile)}});
+  return std::optional<StepRange>({*first, *last});
 }
 
 Result<CallbackOptions> parse_callbacks(const FitFlags& flags) {
@@ -160,7 +193,23 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_option("--log", flags.log, "write a log of the run to this file, one JSON object per line");
   command.add_option("--csv-log", flags.csv_log,
                      "write loss and metrics of each epoch to this file, like Keras's CSVLogger");
-  command.add_flag("--profile", flags.profile, "print the measured and the predicted time of each node");
+  command.add_flag("--profile", flags.profile,
+                   "print the measured and the predicted time of each node; FIRST:LAST, e.g. 10:20: write a trace of "
+                   "these steps to the file of -o");
+  command.add_option("-o,--profile-output", flags.profile_output,
+                     "file for the trace of --profile FIRST:LAST, for ui.perfetto.dev and chrome://tracing");
+  command.add_option("--tensorboard", flags.tensorboard,
+                     "write event files to this folder with the names of Keras's TensorBoard callback, memory against "
+                     "the budget, and what the time of a step went to");
+  command
+      .add_option("--tensorboard-histograms", flags.tensorboard_histograms,
+                  "with --tensorboard: histograms of the weights every so many epochs (histogram_freq of Keras)")
+      ->check(whole_from_zero());
+  command.add_flag("--noise-scale", flags.noise_scale,
+                   "estimate the gradient noise scale from the micro-batches of every 10th step, and say which batch "
+                   "sizes are in range");
+  command.add_option("--prometheus", flags.prometheus,
+                     "keep the state of the run in this file as text for Prometheus (the textfile collector reads it)");
 }
 
 }  // namespace plimsoll::engine

@@ -72,6 +72,12 @@ constexpr const char* kOverBudget =
   std::abort();
 }
 
+// "10:20"
+bool is_step_range(const std::string& word) {
+  const size_t colon = word.find(':');
+  return colon != std::string::npos && word.find_first_not_of("0123456789:") == std::string::npos;
+}
+
 // Returns the arguments with `help`, `help COMMAND` and `version` replaced by the equivalent flags.
 std::vector<std::string> plain_words(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
@@ -82,6 +88,12 @@ std::vector<std::string> plain_words(int argc, char** argv) {
     words.resize(std::min<size_t>(words.size(), 1));
     words.push_back("--help");
   }
+  // `fit --profile` alone is a flag, so the parser takes a value only with '='.
+  for (size_t i = 0; i + 1 < words.size(); ++i)
+    if (words[i] == "--profile" && is_step_range(words[i + 1])) {
+      words[i] += "=" + words[i + 1];
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    }
   return words;
 }
 
@@ -97,6 +109,9 @@ int run(int argc, char** argv) {
   add_evaluate_command(app, actions);
   add_predict_command(app, actions);
   add_doctor_command(app, actions);
+  add_profile_command(app, actions);
+  add_top_command(app, actions);
+  add_explain_command(app, actions);
   for (auto& [command, action] : actions) {
     name_environment(*command);
     last_one_wins(*command);

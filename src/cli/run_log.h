@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "cli/live_run.h"
 #include "cli/log_file.h"
 #include "execute/fit.h"
 
@@ -12,7 +13,7 @@ class RunLog {
  public:
   static Result<RunLog> open(const std::string& path, bool append);  // an empty path writes nothing
   void write(const nlohmann::ordered_json& line);
-  void step(const StepEvent& event);  // does not allocate memory
+  void step(const StepEvent& event, const LiveFigures& live);  // does not allocate memory
   Status failed() const { return file_.failed(); }
 
  private:

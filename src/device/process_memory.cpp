@@ -58,6 +58,10 @@ Bytes data_bytes() {
   return status_field("VmData:");
 }
 
+Bytes swapped_bytes() {
+  return status_field("VmSwap:");
+}
+
 Bytes peak_resident_bytes() {
   return std::max(status_field("VmHWM:"), highest_seen.load());
 }

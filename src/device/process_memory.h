@@ -10,6 +10,7 @@ namespace plimsoll::engine {
 
 Bytes resident_bytes();       // now (VmRSS)
 Bytes data_bytes();           // private writable memory, resident or not (VmData); RLIMIT_DATA limits it
+Bytes swapped_bytes();        // of this process, now (VmSwap)
 Bytes peak_resident_bytes();  // since the process started (VmHWM); never below a resident_bytes() returned before
 
 // Upper bound on the memory, of host or GPU, that sanitizers hold, whether compiled in or loaded. The budget does not

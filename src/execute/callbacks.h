@@ -18,6 +18,7 @@ namespace plimsoll::engine {
 struct Metric {
   std::string name;
   double value = 0;
+  std::vector<double> elements = {};  // of a metric that is a vector; `value` is then their mean, as in Keras's log
 };
 
 struct EarlyStopping {  // min_delta 0

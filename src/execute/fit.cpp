@@ -34,7 +34,9 @@ class FitLoop {
         cut_(data.cut()),
         rotation_(options.checkpoint_folder, options.keep_checkpoints),
         best_(options.checkpoint_folder, options.best_weights_beside),
-        every_step_(observer.needs_every_step()) {
+        every_step_(observer.needs_every_step()),
+        times_reading_(observer.times_reading()),
+        watches_pieces_(observer.watches_micro_batches()) {
     running_ = sums_.means(session.tallies());
     own_ = running_;
   }
@@ -127,12 +129,17 @@ class FitLoop {
     if (waiting_.count == 0) reported_ = Clock::now();
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
     PLIMSOLL_TRY(session_.begin(next, progress_.done));
-    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) { return data_.read(cut, into); };
+    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) {
+      return times_reading_ ? timed_read(cut, into) : data_.read(cut, into);
+    };
     Cutter cutter = Cutter::of_window(batch(), {progress_.epoch, progress_.window, progress_.done}, size);
+    Status watched;
     PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, cutter, read, [&](const BatchRequest& cut) {
                       progress_.done += cut.count;
+                      if (watches_pieces_ && watched) watched = on_piece(cut.count, size);
                       return !stopping();
                     }));
+    PLIMSOLL_TRY(watched);
     if (!whole) {
       result_.mid_window = true;
       return interrupt();
@@ -145,6 +152,17 @@ class FitLoop {
     waiting_.steps[waiting_.count++] = {progress_.steps, progress_.window + 1, size};
     PLIMSOLL_TRY(report(session_.runs_ahead() && !every_step_ ? 1 : 0));
     return checkpoint_if_due();
+  }
+
+  Status on_piece(int64_t samples, int64_t window) {
+    return observer_.on_micro_batch(progress_.steps, samples, progress_.done, window);
+  }
+
+  Status timed_read(const BatchRequest& cut, const BatchBuffers& into) {
+    const auto start = Clock::now();
+    const Status status = data_.read(cut, into);
+    observer_.on_read(seconds_since(start));
+    return status;
   }
 
   // Reports the finished steps to the observer, except for the last `leave` of them.
@@ -206,7 +224,8 @@ class FitLoop {
         return false;
       }
       PLIMSOLL_TRY(metrics);
-      for (const Metric& metric : *metrics) event.metrics.push_back({"val_" + metric.name, metric.value});
+      for (const Metric& metric : *metrics)
+        event.metrics.push_back({"val_" + metric.name, metric.value, metric.elements});
     }
     progress_.window = 0;
     event.seconds = seconds_since(start);
@@ -263,7 +282,7 @@ class FitLoop {
     int count = 0;
   } waiting_;  // steps that are enqueued but not yet reported
   Clock::time_point reported_;
-  bool every_step_;
+  bool every_step_, times_reading_, watches_pieces_;
   FitResult result_;
 };
 
@@ -281,7 +300,9 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
   Validate validate;
   if (validation != nullptr) validate = [&] { return evaluate(session, *validation, options.stop); };
   OptimizerState reached = start;
-  return fit(session, reader, validate, reached, options, observer);
+  PLIMSOLL_ASSIGN(FitResult result, fit(session, reader, validate, reached, options, observer));
+  result.data = reader.times();
+  return result;
 }
 
 Result<std::vector<Metric>> evaluate(Session& session, BatchSource& data, const std::atomic<bool>* stop,

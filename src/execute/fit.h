@@ -51,6 +51,16 @@ class FitObserver {
   // Returns whether on_step() must be called before the next step begins. If so, a device with a queue waits for the
   // host after each step.
   virtual bool needs_every_step() const { return false; }
+  // Asked once, before the run. If true, on_read() is called after each micro-batch was read, with the seconds that the
+  // run waited for it.
+  virtual bool times_reading() const { return false; }
+  virtual void on_read(double /*seconds*/) {}
+  // Asked once, before the run. If true, on_micro_batch() is called after each micro-batch, before the update: `step`
+  // counts the updates before this one, `done` the samples of the window so far.
+  virtual bool watches_micro_batches() const { return false; }
+  virtual Status on_micro_batch(int64_t /*step*/, int64_t /*samples*/, int64_t /*done*/, int64_t /*window*/) {
+    return {};
+  }
 };
 
 struct FitOptions {
@@ -85,6 +95,7 @@ struct FitResult {
   bool stopped_early = false;         // by callbacks, in this process or an earlier one
   bool stopped = false;               // by the observer
   std::vector<EpochEvent> history;
+  DataTimes data;  // of the reader of the training data, if it is read by position
 };
 
 // Evaluates the validation data after an epoch. Fails with kInterrupted if FitOptions::stop is set meanwhile.

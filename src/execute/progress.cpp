@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "base/checked.h"
@@ -176,21 +177,30 @@ void EpochSums::add(const std::vector<Tally>& tallies, const Sums& window, int64
   }
 }
 
+void EpochSums::add(const EpochSums& other) {
+  for (size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
+  for (size_t i = 0; i < weights_.size(); ++i) weights_[i] += other.weights_[i];
+}
+
 void EpochSums::means_into(std::vector<Metric>& metrics) const {
   size_t next = 0;
   for (size_t i = 0; i < tallies_.size(); ++i) {
     const Tally& tally = tallies_[i];
     const double mean = weights_[i] == 0 ? 0 : sums_[next] / weights_[i];
-    metrics[i].value = tally.result    ? tally.result(std::span(sums_).subspan(next, tally.size()))
-                       : tally.of_mean ? tally.of_mean(mean)
-                                       : mean;
+    const auto sums = std::span(sums_).subspan(next, tally.size());
+    metrics[i].value = tally.result ? tally.result(sums) : tally.of_mean ? tally.of_mean(mean) : mean;
+    if (tally.elements) {
+      std::vector<double>& each = metrics[i].elements;
+      each = tally.elements(sums);
+      metrics[i].value = std::accumulate(each.begin(), each.end(), 0.0) / static_cast<double>(each.size());
+    }
     next += tally.size();
   }
 }
 
 std::vector<Metric> EpochSums::means(const std::vector<Tally>& tallies) const {
   std::vector<Metric> metrics;
-  for (const Tally& tally : tallies) metrics.push_back({tally.name, 0});
+  for (const Tally& tally : tallies) metrics.push_back({tally.name});
   means_into(metrics);
   return metrics;
 }

@@ -14,8 +14,9 @@ class EpochSums {
   explicit EpochSums(const std::vector<Tally>& tallies);
 
   void add(const std::vector<Tally>& tallies, const Sums& window, int64_t samples);
+  void add(const EpochSums& other);  // of the same tallies
   std::vector<Metric> means(const std::vector<Tally>& tallies) const;
-  void means_into(std::vector<Metric>& metrics) const;  // allocates nothing
+  void means_into(std::vector<Metric>& metrics) const;
   void reset();
 
   nlohmann::json to_json() const;

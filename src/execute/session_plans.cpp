@@ -54,7 +54,7 @@ Status Session::record(BoundPlan& plan) {
 }
 
 Status Session::check_overhead() {
-  overhead_measured_ = overhead_now() - held_before_;
+  overhead_measured_ = std::max<Bytes>(overhead_now() - held_before_, 0);
   arena_->memory().trim(arena_->persistent_bytes());  // each phase commits its memory when it runs
   BoundCounts counts;
   for (const auto& bound : plans_) counts += bound->counts();

@@ -46,6 +46,10 @@ PositionReader::PositionReader(BatchSource& data, const BatchPlan& batch, int64_
 
 PositionReader::~PositionReader() = default;
 
+DataTimes PositionReader::times() const {
+  return prefetcher_ ? prefetcher_->times() : DataTimes();
+}
+
 Status PositionReader::start(int64_t epochs, const CutPosition& from) {
   const int64_t most = cut_.batch.micro;
   reading_.emplace(cut_, epochs, from);

@@ -42,6 +42,8 @@ class PositionReader final : public WindowReader {
   Result<std::optional<int64_t>> next_window(int64_t epoch, int64_t window) override;
   Status read(const BatchRequest& request, const BatchBuffers& into) override;
 
+  DataTimes times() const;  // since start()
+
  private:
   class Staging;
 

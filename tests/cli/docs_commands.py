@@ -5,7 +5,7 @@ import re
 
 import program
 
-FIRST_WORDS = ("plimsoll", "make", "cmake", "ctest", "python3", "ulimit", ".venv/", "scripts/", "bench/", "build/", "build-fuzz/")
+FIRST_WORDS = ("plimsoll ", "make", "cmake", "ctest", "python3", "ulimit", ".venv/", "scripts/", "bench/", "build/", "build-fuzz/")
 # Indented blocks that hold no commands, by how they begin.
 FORMULAS = ("budget  >=",)
 

@@ -114,7 +114,7 @@ def test_truncated_weights_file(share, tmp_path):
 def test_everything_unsupported_is_listed_at_once(tmp_path):
     def edit(config):
         layers = config["config"]["layers"]
-        layers[1]["class_name"] = "ConvLSTM2D"
+        layers[1]["class_name"] = "HashedCrossing"
         layers[1]["config"]["kernel_constraint"] = {
             "module": "keras.constraints",
             "class_name": "MaxNorm",
@@ -125,7 +125,7 @@ def test_everything_unsupported_is_listed_at_once(tmp_path):
         config["compile_config"]["optimizer"]["config"]["invented"] = True
         config["compile_config"]["loss"] = "ctc"
 
-    fit_refused(tmp_path, 205, with_config(tmp_path, edit), mentions=["ConvLSTM2D", "glu", "invented", "ctc"])
+    fit_refused(tmp_path, 205, with_config(tmp_path, edit), mentions=["HashedCrossing", "glu", "invented", "ctc"])
 
 
 @pytest.mark.parametrize(

@@ -16,13 +16,13 @@ from bad_files import GOLDEN
 from checkpoints import MODEL, finish, fit, start, steps_in, wait_until
 
 SAMPLES = 1 << 14
-SLOW = ("--batch-size", 4096, "--micro-batch", 4096, "--threads", 1)  # a batch of fashion-cnn takes a second or more
+SLOW = ("--batch-size", 8192, "--micro-batch", 8192, "--threads", 1)  # a batch of fashion-cnn takes most of a second or more
 
 
 @pytest.fixture(scope="module")
 def slow_data(tmp_path_factory):
     rng = np.random.default_rng(2)
-    x, y = rng.integers(0, 255, (4096, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, 4096).astype(np.int32)
+    x, y = rng.integers(0, 255, (8192, 28, 28, 1)).astype(np.uint8), rng.integers(0, 10, 8192).astype(np.int32)
     return program.arrays(tmp_path_factory.mktemp("slow"), x=x, y=y)
 
 
@@ -108,12 +108,20 @@ def busy_with_a_batch(folder, slow_data, steps, *flags):
     return process
 
 
+def interrupt_twice(process, second):
+    """Two requests, 0.15 s apart. The process stands still between them, so that it cannot save meanwhile, however fast it is."""
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.01)  # the handler of the first has run
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.15)
+    process.send_signal(second)
+    process.send_signal(signal.SIGCONT)
+
+
 @pytest.mark.parametrize("flags", ([], ["--save", "s.keras"], ["--checkpoint", "run", "--checkpoint-every", 1]), ids=str)
 def test_a_second_signal_says_what_is_lost(tmp_path, slow_data, flags):
     process = busy_with_a_batch(tmp_path, slow_data, 1, *flags)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.15)
-    process.send_signal(signal.SIGTERM)
+    interrupt_twice(process, signal.SIGTERM)
     code, text = finish(process)
     assert code == 7 and "error P701: interrupted twice: ended without saving" in text, text
     assert not half_files(tmp_path)
@@ -131,9 +139,7 @@ def test_a_second_signal_says_what_is_lost(tmp_path, slow_data, flags):
 
 def test_what_is_lost_is_told_as_json_too(tmp_path, slow_data):
     process = busy_with_a_batch(tmp_path, slow_data, 1, "--json")
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.15)
-    process.send_signal(signal.SIGINT)
+    interrupt_twice(process, signal.SIGINT)
     out, _ = process.communicate(timeout=program.TIMEOUT)
     assert process.returncode == 7 and json.loads(out)["error"]["code"] == "P701", out
 
