@@ -1,6 +1,6 @@
 # All commands for users and developers. Each target first installs the packages that are missing (scripts/packages.txt).
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test test-long fuzz sanitize bench reference check format tidy clean
+.PHONY: help setup build wheel demo test test-long fuzz sanitize bench reference check format tidy clean
 
 sources = $(shell find src include tests examples bench -name '*.cpp' -o -name '*.h' -o -name '*.inl' -o -name '*.cu' -o -name '*.cuh' 2>/dev/null)
 
@@ -12,6 +12,10 @@ setup:
 
 build: setup  ## builds program, examples and tests in build/; includes the GPU backend if nvcc is installed
 	@scripts/build.sh
+
+wheel: setup  ## builds the Python wheel in build/wheel, for the Python of .venv
+	@scripts/venv.sh newest
+	.venv/bin/python -m pip wheel . --no-build-isolation --no-deps -w build/wheel -C build-dir=build/wheel-build
 
 demo: setup  ## builds build/plimsoll; trains a model in memory in which the kernel kills it without a plan, then Fashion-MNIST in a budget
 	@scripts/build.sh --for-demo plimsoll

@@ -12,7 +12,7 @@ import tempfile
 
 # The folders in the order of the data flow. docs/internals/architecture.md shows it.
 ORDER = ["base", "formats", "graph", "ops", "model", "autodiff", "program", "device", "levers", "lower", "plan", "search",
-         "backends", "data", "execute", "shrink", "report", "api", "cli"]
+         "backends", "data", "execute", "shrink", "report", "explain", "api", "cli"]
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 
 # Folders that may not include all folders before them.

@@ -24,9 +24,9 @@ def figures(root):
     lines = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in results.splitlines() if line.startswith("|")]
     header = next(line for line in lines if "TF peak, MiB" in line)
     row = next(line for line in lines if line[:2] == ["seed_2", "128"] and len(line) == len(header))
-    planned = re.search(r"fits: (\d+) MiB of (\d+) MiB", (root / "README.md").read_text(encoding="utf-8"))
+    planned = re.search(r"Fits: (\d+) MiB of (\d+) MiB", (root / "README.md").read_text(encoding="utf-8"))
     if not planned:
-        raise SystemExit("README.md: no line 'fits: N MiB of N MiB'")
+        raise SystemExit("README.md: no line 'Fits: N MiB of N MiB'")
     return int(row[header.index("TF peak, MiB")]), int(row[header.index("peak, MiB")]), int(planned[1]), int(planned[2])
 
 

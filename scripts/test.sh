@@ -34,6 +34,7 @@ stage "unit tests" ctest --preset release --no-tests=error
 stage "fuzzing, $FUZZ_SECONDS s per target" scripts/fuzz.sh "$FUZZ_SECONDS"
 stage "Python environment" scripts/venv.sh
 stage "against Keras, and the command line" .venv/bin/python -m pytest -q tests/keras tests/cli
+stage "the Python package" .venv/bin/python -m pytest -q tests/python
 
 echo
 if [ ${#failed[@]} -gt 0 ]; then

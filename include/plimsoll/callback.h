@@ -18,7 +18,8 @@ namespace plimsoll {
 /// A number that training or evaluation reports, under Keras's name: "loss", "accuracy", "val_loss".
 struct MetricValue {
   std::string name;  ///< Keras's name.
-  double value = 0;  ///< The mean over the samples.
+  double value = 0;  ///< The mean over the samples; of a metric that is a vector, the mean of its elements.
+  std::vector<double> elements = {};  ///< The elements of a metric that is a vector; empty for other metrics.
 };
 
 /// The metrics that a step, an epoch or an evaluation reports. The loss comes first.

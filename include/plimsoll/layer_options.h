@@ -251,6 +251,66 @@ struct PReLUOptions {
   std::string dtype = {};                   ///< A dtype policy, "mixed_float16"; "": "float32".
 };
 
+/// Arguments of Embedding().
+struct EmbeddingOptions {
+  Initializer embeddings_initializer = "uniform";  ///< The initial values of the table.
+  Regularizer embeddings_regularizer = {};         ///< A penalty on the table.
+  bool mask_zero = false;                          ///< Whether id 0 stands for no step: later layers skip it.
+  std::string name = {};                           ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                           ///< False: the table stays as it is.
+  std::string dtype = {};                          ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of MultiHeadAttention().
+struct MultiHeadAttentionOptions {
+  int64_t value_dim = 0;                              ///< The width of a head's values; 0: key_dim.
+  double dropout = 0;                                 ///< The share of weights that training sets to zero.
+  bool use_bias = true;                               ///< Whether biases are added to the projections.
+  std::vector<int64_t> output_shape = {};             ///< The last axes of the result; {}: those of the query.
+  std::vector<int64_t> attention_axes = {};           ///< The axes attended over, counted with the batch; {}: all.
+  Initializer kernel_initializer = "glorot_uniform";  ///< The initial values of the projections.
+  Initializer bias_initializer = "zeros";             ///< The initial values of the biases.
+  Regularizer kernel_regularizer = {};                ///< A penalty on the projections.
+  Regularizer bias_regularizer = {};                  ///< A penalty on the biases.
+  bool use_causal_mask = false;                       ///< Whether a position sees only those before it, in every call.
+  std::string name = {};                              ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                              ///< False: the weights stay as they are.
+  std::string dtype = {};                             ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of GroupQueryAttention().
+struct GroupQueryAttentionOptions {
+  double dropout = 0;                                 ///< The share of weights that training sets to zero.
+  bool use_bias = true;                               ///< Whether biases are added to the projections.
+  Initializer kernel_initializer = "glorot_uniform";  ///< The initial values of the projections.
+  Initializer bias_initializer = "zeros";             ///< The initial values of the biases.
+  bool use_causal_mask = false;                       ///< Whether a position sees only those before it, in every call.
+  std::string name = {};                              ///< The layer's name; "": chosen by the model.
+  bool trainable = true;                              ///< False: the weights stay as they are.
+  std::string dtype = {};                             ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of Attention().
+struct AttentionOptions {
+  bool use_scale = false;          ///< Whether scores are multiplied by a trained number.
+  std::string score_mode = "dot";  ///< "dot" or "concat".
+  double dropout = 0;              ///< The share of weights that training sets to zero.
+  bool use_causal_mask = false;    ///< Whether a position sees only those before it, in every call.
+  std::string name = {};           ///< The layer's name; "": chosen by the model.
+  bool trainable = true;           ///< False: the weights stay as they are.
+  std::string dtype = {};          ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
+/// Arguments of AdditiveAttention().
+struct AdditiveAttentionOptions {
+  bool use_scale = true;         ///< Whether the terms of a score are multiplied by trained numbers.
+  double dropout = 0;            ///< The share of weights that training sets to zero.
+  bool use_causal_mask = false;  ///< Whether a position sees only those before it, in every call.
+  std::string name = {};         ///< The layer's name; "": chosen by the model.
+  bool trainable = true;         ///< False: the weights stay as they are.
+  std::string dtype = {};        ///< A dtype policy, "mixed_float16"; "": "float32".
+};
+
 /// Arguments of Dot().
 struct DotOptions {
   bool normalize = false;  ///< Whether the inputs are divided by their norms first: the cosine of their angle.

@@ -122,6 +122,23 @@ Layer Rescaling(double scale, double offset = 0, const LayerOptions& options = {
 Layer Masking(double mask_value = 0, const LayerOptions& options = {});
 /// @}
 
+/// @name Sequences
+/// @{
+
+/// A row of a table for each whole number of the input, which is below `input_dim`. A row has `output_dim` numbers.
+Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
+/// Attention with `num_heads` heads of width `key_dim`. Called on {query, value} or {query, value, key}; an
+/// encoder passes one tensor twice.
+Layer MultiHeadAttention(int64_t num_heads, int64_t key_dim, const MultiHeadAttentionOptions& options = {});
+/// Attention whose heads share keys and values in groups. Called on {query, value} or {query, value, key}.
+Layer GroupQueryAttention(int64_t head_dim, int64_t num_query_heads, int64_t num_key_value_heads,
+                          const GroupQueryAttentionOptions& options = {});
+/// Attention by the product of query and key. Called on {query, value} or {query, value, key}.
+Layer Attention(const AttentionOptions& options = {});
+/// Attention by the sum of query and key. Called on {query, value} or {query, value, key}.
+Layer AdditiveAttention(const AdditiveAttentionOptions& options = {});
+/// @}
+
 /// @name Several inputs
 /// Called on a list of tensors: `layers::Add()({a, b})`.
 /// @{

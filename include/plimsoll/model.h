@@ -123,6 +123,14 @@ class Model {
   Result<void> accumulate(const Batch& batch);  ///< See begin().
   Result<Logs> apply();                         ///< See begin().
 
+  /// Computes loss and metrics of one batch of any size without training, as Keras's test_on_batch does.
+  Result<Logs> test(const Batch& batch);
+
+  /// The loss and metrics over all samples that step(), apply() and test() have seen since reset_metrics(): what Keras
+  /// shows in its progress bar. A loop of epochs calls reset_metrics() before each epoch and before each evaluation.
+  Result<Logs> metrics() const;
+  Result<void> reset_metrics();  ///< See metrics().
+
   /// Returns loss and metrics over all of the data, as Keras's evaluate does.
   Result<Logs> evaluate(const Data& data);
 
@@ -147,6 +155,18 @@ class Model {
   Result<void> set_learning_rate(double rate);
   /// The optimizer steps made so far, including those of the file.
   int64_t iterations() const;
+  /// Sets the number of optimizer steps made so far, on which schedules and Adam's bias correction depend. Fails with
+  /// P201 if the number is negative.
+  Result<void> set_iterations(int64_t iterations);
+
+  /// The optimizer's variables in the order of Keras's `optimizer.variables`, after the iteration and the learning
+  /// rate. The name is empty for a variable that this model does not keep, because it never changes: a placeholder, or
+  /// the state of a weight that gets no gradient.
+  std::vector<WeightInfo> optimizer_variables() const;
+  /// Returns a copy of an optimizer variable, by its name in optimizer_variables(). Fails with P201 for another name.
+  Result<Array> optimizer_variable(const std::string& name) const;
+  /// Sets an optimizer variable. Fails as set_weight() does.
+  Result<void> set_optimizer_variable(const std::string& name, const ArrayView& values);
 
   /// Writes a `.keras` file that Keras loads: model, weights, optimizer state. It replaces an older file only after it
   /// is complete. Fails with P201 between begin() and apply().

@@ -53,7 +53,20 @@ struct Options {
   bool trains = true;
   /// Samples per batch of `evaluate` and `predict`. 0: batch_size.
   int64_t inference_batch_size = 0;
+  /// Samples per epoch, if known. The plan then includes the last batch of an epoch, which may be smaller. 0: unknown;
+  /// a smaller batch is planned when it arrives, inside the same budget.
+  int64_t samples = 0;
+  /// Samples that an evaluation reads, if known; as `samples`.
+  int64_t validation_samples = 0;
+  /// Bytes of host memory that the program will take itself while it uses the model, such as batches that a data source
+  /// prepares. They count against the budget like the memory that the program held before.
+  int64_t reserved_bytes = 0;
+  /// `step` and `apply` fail with P403 if the loss is not finite. False: they report that loss, and training goes on.
+  bool refuse_divergence = true;
 
+  /// The file of measured kernel times that predictions are made from. "auto": the one that `plimsoll doctor
+  /// --calibrate` wrote for this device, if there is one; "none": no file.
+  std::string calibration = "auto";
   /// Threads on the CPU. 0: as many as the machine has.
   int threads = 0;
   /// The seed of initial weights, shuffling and dropout.

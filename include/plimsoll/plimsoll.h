@@ -21,15 +21,16 @@
 /// it turns an error into an exception. No function ends the process.
 #pragma once
 
-#include "plimsoll/array.h"        // IWYU pragma: export
-#include "plimsoll/callback.h"     // IWYU pragma: export
-#include "plimsoll/data.h"         // IWYU pragma: export
-#include "plimsoll/description.h"  // IWYU pragma: export
-#include "plimsoll/error.h"        // IWYU pragma: export
-#include "plimsoll/layers.h"       // IWYU pragma: export
-#include "plimsoll/losses.h"       // IWYU pragma: export
-#include "plimsoll/model.h"        // IWYU pragma: export
-#include "plimsoll/optimizers.h"   // IWYU pragma: export
-#include "plimsoll/options.h"      // IWYU pragma: export
-#include "plimsoll/plan.h"         // IWYU pragma: export
-#include "plimsoll/version.h"      // IWYU pragma: export
+#include "plimsoll/array.h"             // IWYU pragma: export
+#include "plimsoll/callback.h"          // IWYU pragma: export
+#include "plimsoll/data.h"              // IWYU pragma: export
+#include "plimsoll/description.h"       // IWYU pragma: export
+#include "plimsoll/error.h"             // IWYU pragma: export
+#include "plimsoll/layers.h"            // IWYU pragma: export
+#include "plimsoll/losses.h"            // IWYU pragma: export
+#include "plimsoll/model.h"             // IWYU pragma: export
+#include "plimsoll/optimizers.h"        // IWYU pragma: export
+#include "plimsoll/options.h"           // IWYU pragma: export
+#include "plimsoll/plan.h"              // IWYU pragma: export
+#include "plimsoll/recurrent_layers.h"  // IWYU pragma: export
+#include "plimsoll/version.h"           // IWYU pragma: export

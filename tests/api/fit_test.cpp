@@ -5,6 +5,9 @@
 #include <map>
 #include <thread>
 
+#include "api/open_backend.h"
+#include "device/calibration.h"
+#include "plimsoll/version.h"
 #include "tests/api/support.h"
 
 namespace plimsoll::engine::testing {
@@ -417,7 +420,7 @@ TEST(PlanData, SaysWhereTheBytesGo) {
   EXPECT_EQ(sum, plan.arena_bytes);
   EXPECT_EQ(plan.parameters, 4 * kClasses + kClasses);
   EXPECT_EQ(plan.layers.size(), 2U);
-  EXPECT_NE(plan.text.find("fits"), std::string::npos);
+  EXPECT_TRUE(plan.text.starts_with("Fits: ")) << plan.text;
   EXPECT_NE(plan.json.find("plimsoll.plan/1"), std::string::npos);
   const plimsoll::Plan small = require(plimsoll::plan(small_model(), {.batch_size = 64, .budget = "1MiB"}));
   EXPECT_FALSE(small.fits);
@@ -426,6 +429,25 @@ TEST(PlanData, SaysWhereTheBytesGo) {
   EXPECT_TRUE(require(plimsoll::plan(small_model(), {.device = "rtx-4090-24g"})).fits);
   expect_error(plimsoll::Model::create(small_model(), {.device = "rtx-4090-24g"}), ErrorCode::kLibraryMissing,
                {"is not in this machine"});
+}
+
+// A calibration changes the seconds of a plan.
+TEST(PlanData, ReadsACalibration) {
+  const auto digest_in = [](const std::string& file) {
+    const auto plan = require(plimsoll::plan(small_model(), {.budget = "8GiB", .device = "cpu", .calibration = file}));
+    return nlohmann::json::parse(plan.json)["calibration"];
+  };
+  EXPECT_TRUE(digest_in("none").is_null());
+  RunOptions options;
+  options.device = "cpu";
+  const auto backend = require(open_backend(options));
+  Calibration calibration(backend->device().info(), PLIMSOLL_VERSION);
+  calibration.set_rates({1e9, 1e9});
+  const std::string path = ::testing::TempDir() + "times.txt";
+  std::ofstream(path) << calibration.text();
+  EXPECT_EQ(digest_in(path), calibration.digest());
+  expect_error(plimsoll::plan(small_model(), {.calibration = path + ".gone"}), ErrorCode::kFileUnreadable,
+               {"times.txt.gone"});
 }
 
 }  // namespace

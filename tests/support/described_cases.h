@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "plimsoll/description.h"
+#include "plimsoll/recurrent_layers.h"
 
 namespace cases {
 
@@ -41,6 +42,10 @@ inline Tensor volume() {
 }
 inline Tensor sequence() {
   return layers::Input({8, 4});
+}
+
+inline Tensor ids() {
+  return layers::Input({8}, {.dtype = "int32"});
 }
 
 inline std::vector<LayerCase> convolution_cases() {
@@ -188,6 +193,41 @@ inline std::vector<LayerCase> other_layer_cases() {
       {"Rescaling(0.5, -1.0)", {image()}, Rescaling(0.5, -1.0)},
       {"Masking()", {sequence()}, Masking()},
       {"Masking(-1.0)", {sequence()}, Masking(-1.0)},
+      {"Embedding(9, 3)", {ids()}, Embedding(9, 3)},
+      {"Embedding(9, 3, embeddings_initializer=I.RandomNormal(0.5, 0.25), embeddings_regularizer=R.L2(0.5), "
+       "mask_zero=True, name='words')",
+       {ids()},
+       Embedding(9, 3,
+                 {.embeddings_initializer = initializers::RandomNormal(0.5, 0.25),
+                  .embeddings_regularizer = regularizers::L2(0.5),
+                  .mask_zero = true,
+                  .name = "words"})},
+      {"MultiHeadAttention(2, 3)", {sequence(), sequence()}, MultiHeadAttention(2, 3)},
+      {"MultiHeadAttention(2, 3, value_dim=5, dropout=0.25, use_bias=False, output_shape=(2, 3), attention_axes=(1,), "
+       "kernel_initializer='he_normal', kernel_regularizer='l2', name='heads')",
+       {sequence(), sequence(), sequence()},
+       MultiHeadAttention(2, 3,
+                          {.value_dim = 5,
+                           .dropout = 0.25,
+                           .use_bias = false,
+                           .output_shape = {2, 3},
+                           .attention_axes = {1},
+                           .kernel_initializer = "he_normal",
+                           .kernel_regularizer = "l2",
+                           .use_causal_mask = true,
+                           .name = "heads"})},
+      {"GroupQueryAttention(3, 4, 2)", {sequence(), sequence()}, GroupQueryAttention(3, 4, 2)},
+      {"GroupQueryAttention(3, 4, 2, dropout=0.5, use_bias=False)",
+       {sequence(), sequence()},
+       GroupQueryAttention(3, 4, 2, {.dropout = 0.5, .use_bias = false})},
+      {"Attention()", {sequence(), sequence()}, Attention()},
+      {"Attention(use_scale=True, score_mode='concat', dropout=0.5)",
+       {sequence(), sequence(), sequence()},
+       Attention({.use_scale = true, .score_mode = "concat", .dropout = 0.5, .use_causal_mask = true})},
+      {"AdditiveAttention()", {sequence(), sequence()}, AdditiveAttention()},
+      {"AdditiveAttention(use_scale=False, dropout=0.5)",
+       {sequence(), sequence()},
+       AdditiveAttention({.use_scale = false, .dropout = 0.5, .use_causal_mask = true})},
       {"Add()", {image(), image()}, Add()},
       {"Subtract()", {image(), image()}, Subtract()},
       {"Average()", {image(), image(), image()}, Average()},
@@ -208,9 +248,38 @@ inline std::vector<LayerCase> other_layer_cases() {
   };
 }
 
+inline std::vector<LayerCase> recurrent_cases() {
+  using namespace layers;
+  return {
+      {"LSTM(5)", {sequence()}, LSTM(5)},
+      {"LSTM(5, activation='relu', recurrent_activation='hard_sigmoid', use_bias=False, unit_forget_bias=False, "
+       "dropout=0.25, return_sequences=True, go_backwards=True, name='loop')",
+       {sequence()},
+       LSTM(5, {.activation = "relu",
+                .recurrent_activation = "hard_sigmoid",
+                .use_bias = false,
+                .unit_forget_bias = false,
+                .dropout = 0.25,
+                .return_sequences = true,
+                .go_backwards = true,
+                .name = "loop"})},
+      {"GRU(5, reset_after=False, recurrent_dropout=0.5, recurrent_regularizer=R.L2(0.5))",
+       {sequence()},
+       GRU(5, {.recurrent_regularizer = regularizers::L2(0.5), .recurrent_dropout = 0.5, .reset_after = false})},
+      {"SimpleRNN(5, kernel_initializer='zeros', return_state=True)",
+       {sequence()},
+       SimpleRNN(5, {.kernel_initializer = "zeros", .return_state = true})},
+      {"Bidirectional(LSTM(5))", {sequence()}, Bidirectional(LSTM(5))},
+      {"Bidirectional(GRU(4, return_sequences=True), merge_mode='ave')",
+       {sequence()},
+       Bidirectional(GRU(4, {.return_sequences = true}), {.merge_mode = "ave"})},
+  };
+}
+
 inline std::vector<LayerCase> layer_cases() {
   std::vector<LayerCase> cases = convolution_cases();
-  for (const auto& more : {pooling_cases(), other_layer_cases()}) cases.insert(cases.end(), more.begin(), more.end());
+  for (const auto& more : {pooling_cases(), other_layer_cases(), recurrent_cases()})
+    cases.insert(cases.end(), more.begin(), more.end());
   return cases;
 }
 

@@ -1,0 +1,377 @@
+"""fit, evaluate and predict of a live Keras model, in Plimsoll's engine.
+
+The loops follow Keras's own, and use its callbacks, its History and its progress bar.
+"""
+
+import contextlib
+import inspect
+import sys
+
+import keras
+import numpy as np
+from keras.src import tree
+from keras.src.callbacks import CallbackList
+from keras.src.trainers.data_adapters import array_slicing
+
+from plimsoll import _core, accounts, describe, errors, feed, hook, link, settings
+from plimsoll.plans import Plan
+
+running_models = {}  # id of a model -> its Run, while it trains
+
+
+class Run:
+    """An engine for one model, made inside the budget."""
+
+    def __init__(self, model, described, options, account=None):
+        options = dict(options)
+        if account is not None:
+            options["reserved_bytes"] = account.reserved
+        self.model = model
+        self.schedule = described.schedule
+        self.tie = None  # the link to the live model, while it trains
+        self.engine = _core.Engine(described.architecture, described.compiled, options)
+        self.plan = Plan(self.engine.plan(), account.lines if account else ())
+        self.ports = feed.Ports(model, self.engine)
+        losses = [f"{name}_loss" for name in self.engine.output_names()] if len(model.outputs) > 1 else []
+        self._output_losses = {name: [] for name in losses if name in self.engine.metrics()}
+
+    def step(self, x, y, weights):
+        return self._noted(self.engine.step(*self._batch(x, y, weights)))
+
+    def test(self, x, y, weights):
+        return self._noted(self.engine.test(*self._batch(x, y, weights)))
+
+    def _batch(self, x, y, weights):
+        return self.ports.x(x), self.ports.y(y), self.ports.sample_weight(weights, y)
+
+    def _noted(self, logs):
+        for name in self._output_losses:
+            self._output_losses[name].append(logs[name])
+        return logs
+
+    def reset(self):
+        """Starts the means of loss and metrics again."""
+        self.engine.reset_metrics()
+        for values in self._output_losses.values():
+            values.clear()
+
+    def predict(self, x):
+        return self.ports.predictions(self.engine.predict(self.ports.x(x)))
+
+    def logs(self):
+        """Loss and metrics since reset(). Keras reports the losses of single outputs as plain means over the batches."""
+        means = {name: float(np.mean(values)) for name, values in self._output_losses.items() if values}
+        return dict(sorted({**self.engine.metrics(), **means}.items()))
+
+
+def fit(model, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
+        validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, steps_per_epoch=None,
+        validation_steps=None, validation_batch_size=None, validation_freq=1, **options):
+    """Trains a live Keras model inside a memory budget, with the arguments of `model.fit`.
+
+    Further arguments are Plimsoll's options: `budget` ("2GiB": the memory of the whole process), `device`, `precision`,
+    `micro_batch`, ... Returns Keras's History; its attribute `plan` is the Plan that was run. Afterwards the model has
+    the trained weights and its optimizer the state, as after `model.fit`.
+
+    Raises DoesNotFit before anything is trained if no plan fits the budget, and Unsupported, with every reason, if the
+    model uses what Plimsoll does not train.
+    """
+    arguments = {name: value for name, value in locals().items() if name not in ("model", "options")}
+    return prepare_fit(model, **arguments, **options)()
+
+
+def bind_fit(model, arguments, named):
+    """All arguments of a call of `model.fit`, by name."""
+    bound = inspect.signature(fit).bind(model, *arguments, **named)
+    bound.apply_defaults()
+    return {**bound.arguments, **bound.arguments.pop("options")}
+
+
+def _own_options(a):
+    return settings.complete({name: value for name, value in a.items() if name not in inspect.signature(fit).parameters})
+
+
+def _feeds(model, a):
+    """The data of a call of fit: for training, and for validation or None."""
+    x, y, sample_weight, validation_data = a["x"], a["y"], a["sample_weight"], a["validation_data"]
+    if a["validation_split"] and validation_data is None:
+        (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
+            (x, y, sample_weight), validation_split=a["validation_split"]
+        )
+    describe.describe(model)  # before a data source is touched
+    training = feed.Feed(x, y, sample_weight, a["batch_size"], a["steps_per_epoch"], a["shuffle"], a["class_weight"])
+    held_out = None
+    if validation_data is not None:
+        vx, vy, vw = feed.unpack(validation_data)
+        held_out = feed.Feed(vx, vy, vw, a["validation_batch_size"] or a["batch_size"], a["validation_steps"])
+    return training, held_out
+
+
+class FitCall:
+    """A call of fit that was stopped before it trained, for `plimsoll plan` and `plimsoll check` of a script."""
+
+    def __init__(self, model, arguments, named):
+        self.model = model
+        self.arguments = bind_fit(model, arguments, named)
+
+    def plan(self):
+        model, a = self.model, self.arguments
+        model._assert_compile_called("fit")
+        training, held_out = _feeds(model, a)
+        return _plan_only(*_ask(model, training, held_out, a["callbacks"] or [], _own_options(a)))
+
+    def check(self):
+        from plimsoll import checks
+
+        names = ("x", "y", "batch_size", "sample_weight", "class_weight")
+        return checks.check(self.model, **{name: self.arguments[name] for name in names})
+
+
+def _plan_only(described, options, account):
+    options = {**options, "reserved_bytes": account.reserved}
+    return Plan(_core.plan(described.architecture, described.compiled, options), account.lines)
+
+
+class StepCall:
+    """A training step that a script wrote itself: a model, a loss, an optimizer and the first batch."""
+
+    def __init__(self, model, loss, optimizer, x, y):
+        self.model, self.loss, self.optimizer, self.batch = model, loss, optimizer, feed.Sample(x, y)
+
+    def _ask(self, options):
+        described = describe.describe_step(self.model, self.loss, self.optimizer)
+        self.optimizer.build(self.model.trainable_variables)
+        account = accounts.Account(self.model, [self.batch], [], self.optimizer, options)
+        shape = _input_shape(self.model, self.batch.first)
+        return described, {**options, "batch_size": self.batch.batch_size, "input_shape": shape}, account
+
+    def plan(self):
+        return _plan_only(*self._ask(settings.complete({})))
+
+    def check(self):
+        raise errors.Unsupported("check compares calls of fit; this script trains with a step of its own")
+
+    def start(self):
+        """Plans and makes the engine."""
+        return Run(self.model, *self._ask(settings.complete({})))
+
+
+def prepare_fit(model, *arguments, **named):
+    """Plans a call of fit and takes its memory. Returns a function that trains; nothing is trained before it is called."""
+    a = bind_fit(model, arguments, named)
+    model._assert_compile_called("fit")
+    training, held_out = _feeds(model, a)
+    callbacks, verbose = a["callbacks"], a["verbose"]
+    if not isinstance(callbacks, CallbackList):
+        callbacks = CallbackList(callbacks, add_history=True, add_progbar=verbose != 0, verbose=verbose, epochs=a["epochs"],
+                                 steps=training.num_batches, model=model)
+    run = start(model, training, held_out, callbacks.callbacks, _own_options(a))
+    tie = link.Link(run.engine, model)
+    run.tie = tie
+
+    def train():
+        validate = Validation(run, held_out, a["validation_freq"], callbacks) if held_out is not None else None
+        with running(run), tie:
+            _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
+        model.history.plan = run.plan
+        return model.history
+
+    train.plan = run.plan
+    return train
+
+
+def _ask(model, training, held_out, callbacks, options):
+    """What the planner is asked: the description, its options, and what the process holds."""
+    describe.build(model, training.first)
+    described = describe.describe(model)
+    model.optimizer.build(model.trainable_variables)
+    feeds = [each for each in (training, held_out) if each is not None]
+    account = accounts.Account(model, feeds, getattr(callbacks, "callbacks", callbacks), model.optimizer, options)
+    options = {
+        **options,
+        "batch_size": training.batch_size,
+        "samples": training.samples,
+        "input_shape": _input_shape(model, training.first),
+        "sample_weights": any(each.has_weights for each in feeds),
+        "inference_batch_size": held_out.batch_size if held_out else 0,
+        "validation_samples": held_out.samples if held_out else 0,
+        "refuse_divergence": not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in callbacks),
+    }
+    return described, options, account
+
+
+def start(model, training, held_out, callbacks, options):
+    """Plans and makes the engine. Nothing is trained yet."""
+    run = Run(model, *_ask(model, training, held_out, callbacks, options))
+    _check_metrics(run)
+    for note in run.plan.notes:
+        print(f"plimsoll: {note}", file=sys.stderr)
+    return run
+
+
+def _input_shape(model, first):
+    """The lengths of one sample, for a single input that is declared with None."""
+    if len(model.inputs) != 1 or None not in model.inputs[0].shape[1:]:
+        return []
+    return list(np.shape(tree.flatten(first[0])[0])[1:])
+
+
+def _check_metrics(run):
+    ours = set(run.engine.metrics())
+    missing = [name for name in run.model.get_metrics_result() if name not in ours]
+    if missing:
+        raise errors.Unsupported("this model reports metrics that Plimsoll does not compute", [", ".join(missing)])
+
+
+@contextlib.contextmanager
+def running(run):
+    """Calls of evaluate and predict on this model inside the block use its engine."""
+    if id(run.model) in running_models:
+        raise errors.UsageError("this model is being trained: fit() cannot be called from its own callbacks")
+    running_models[id(run.model)] = run
+    try:
+        yield
+    finally:
+        del running_models[id(run.model)]
+
+
+class Validation:
+    """The evaluation at the end of an epoch."""
+
+    def __init__(self, run, data, frequency, callbacks):
+        self.run, self.data, self.frequency, self.callbacks = run, data, frequency, callbacks
+
+    def logs(self, epoch):
+        if not self.run.model._should_eval(epoch, self.frequency):
+            return {}
+        return {f"val_{name}": value for name, value in evaluate_with(self.run, self.data, self.callbacks).items()}
+
+
+def _epochs(run, tie, training, validate, callbacks, epochs, initial_epoch):
+    model = run.model
+    training.reset()
+    model.stop_training = False
+    callbacks.on_train_begin()
+    logs = None
+    for epoch in range(model._initial_epoch or initial_epoch, epochs):
+        run.reset()
+        callbacks.on_epoch_begin(epoch)
+        logs = {}
+        with training.catch_stop_iteration():
+            for first, last, x, y, weights in training.batches():
+                callbacks.on_train_batch_begin(first)
+                tie.before_step(run.schedule)
+                run.step(x, y, weights)
+                tie.after_step()
+                logs = run.logs()
+                callbacks.on_train_batch_end(last, dict(logs))
+                if model.stop_training:
+                    break
+        logs = dict(logs)
+        if validate:
+            tie.before_step(run.schedule)  # a callback may have set weights
+            logs.update(validate.logs(epoch))
+        callbacks.on_epoch_end(epoch, logs)
+        if model.stop_training:
+            break
+    if epochs > 0:
+        tie.pull_all()
+        model.optimizer.finalize_variable_values(model.trainable_weights)
+    callbacks.on_train_end(logs)
+
+
+def evaluate_with(run, data, callbacks):
+    """Loss and metrics over the data, as a dictionary."""
+    data.reset()
+    model = run.model
+    model.stop_evaluating = False
+    callbacks.on_test_begin()
+    run.reset()
+    logs = {}
+    with data.catch_stop_iteration():
+        for first, last, x, y, weights in data.batches():
+            callbacks.on_test_batch_begin(first)
+            run.test(x, y, weights)
+            logs = run.logs()
+            callbacks.on_test_batch_end(last, dict(logs))
+            if model.stop_evaluating:
+                break
+    callbacks.on_test_end(logs)
+    return logs
+
+
+def _inference(model, data, options):
+    """A run that only evaluates and predicts, with the live model's weights. A model that trains uses its own."""
+    if id(model) in running_models:
+        run = running_models[id(model)]
+        run.tie.before_step(run.schedule)  # what a callback has assigned
+        return run
+    if getattr(model, "compiled", False) and data.first[1] is not None:
+        describe.build(model, data.first)
+    described = describe.describe(model, trains=False)
+    account = accounts.Account(model, [data], [], getattr(model, "optimizer", None), options)
+    options = {**options, "trains": False, "inference_batch_size": data.batch_size, "batch_size": data.batch_size,
+               "validation_samples": data.samples, "sample_weights": data.has_weights,
+               "input_shape": _input_shape(model, data.first)}
+    run = Run(model, described, options, account)
+    for _, put, variable in link.match_weights(run.engine, model):
+        put(np.require(keras.ops.convert_to_numpy(variable), requirements="C"))
+    return run
+
+
+def _callbacks(model, callbacks, verbose, steps):
+    if isinstance(callbacks, CallbackList):
+        return callbacks
+    return CallbackList(callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=1, steps=steps, model=model)
+
+
+def evaluate(model, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, steps=None, callbacks=None,
+             return_dict=False, **options):
+    """Evaluates a live Keras model inside a memory budget, with the arguments of `model.evaluate`."""
+    return prepare_evaluate(model, x, y, batch_size, verbose, sample_weight, steps, callbacks, return_dict, **options)()
+
+
+def prepare_evaluate(model, x=None, y=None, batch_size=None, verbose="auto", sample_weight=None, steps=None, callbacks=None,
+                     return_dict=False, **options):
+    model._assert_compile_called("evaluate")
+    options = settings.complete(options)
+    data = feed.Feed(x, y, sample_weight, batch_size, steps)
+    run = _inference(model, data, options)
+
+    def compute():
+        logs = evaluate_with(run, data, _callbacks(model, callbacks, verbose, data.num_batches))
+        return logs if return_dict else model._flatten_metrics_in_order(logs)
+
+    return compute
+
+
+def predict(model, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **options):
+    """Predicts with a live Keras model inside a memory budget, with the arguments of `model.predict`."""
+    return prepare_predict(model, x, batch_size, verbose, steps, callbacks, **options)()
+
+
+def prepare_predict(model, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **options):
+    options = settings.complete(options)
+    data = feed.Feed(x, None, None, batch_size, steps)
+    run = _inference(model, data, options)
+    callbacks = _callbacks(model, callbacks, verbose, data.num_batches)
+    return lambda: _predict_with(run, data, callbacks)
+
+
+def _predict_with(run, data, callbacks):
+    data.reset()
+    model, outputs = run.model, []
+    model.stop_predicting = False
+    callbacks.on_predict_begin()
+    with data.catch_stop_iteration():
+        for first, last, rows, _, _ in data.batches():
+            callbacks.on_predict_batch_begin(first)
+            outputs.append(run.predict(rows))
+            callbacks.on_predict_batch_end(last, {"outputs": outputs[-1]})
+            if model.stop_predicting:
+                break
+    callbacks.on_predict_end()
+    return tree.map_structure(lambda *parts: np.concatenate(parts), *outputs)
+
+
+hook.prepare()
