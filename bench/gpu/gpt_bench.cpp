@@ -21,6 +21,7 @@
 #include "ops/build.h"
 #include "ops/op.h"
 #include "plan/order.h"
+#include "plan/plan.h"
 #include "plan/recompute.h"
 #include "plimsoll/plimsoll.h"
 
@@ -54,9 +55,8 @@ class Gpt {
     const std::vector<ValueId> gradients = append_gradients(b_, loss, weights_);
     std::vector<TrainedWeight> trained;
     for (size_t i = 0; i < weights_.size(); ++i) trained.push_back({weights_[i], gradients[i]});
-    Optimizer adam;
-    adam.kind = Optimizer::Kind::kAdam;
-    append_updates(b_, adam, trained);
+    std::vector<std::string> unsupported;
+    append_updates(b_, parse_optimizer("adam", unsupported), trained);
     const ValueId tally = b_.persistent("tally:loss", {DType::kFloat32, Shape{}}, Category::kInputs);
     b_.update(tally, b_.add1("affine", {loss}, {{"scale", 1.0}, {"offset", 0.0}}));
   }

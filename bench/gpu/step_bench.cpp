@@ -57,9 +57,10 @@ void print_profile(Session& session) {
     const Node& node = phase->graph.nodes[n];
     std::string what = node.op;
     if (node.body) {
+      std::map<std::string, int> ops;
+      for (const Node& inner : node.body->nodes) ++ops[inner.op];
       what += ":";
-      for (size_t i = 0; i < node.body->nodes.size() && i < 6; ++i) what += " " + node.body->nodes[i].op;
-      if (node.body->nodes.size() > 6) what += fmt::format(" +{}", node.body->nodes.size() - 6);
+      for (const auto& [op, count] : ops) what += count > 1 ? fmt::format(" {}x{}", count, op) : " " + op;
     }
     double bytes = 0;
     for (ValueId id : node.inputs) bytes += static_cast<double>(phase->graph.value(id).bytes());

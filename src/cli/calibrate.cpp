@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/json_text.h"
 #include "execute/kernel_times.h"
+#include "execute/probe.h"
 #include "execute/random_batch.h"
 
 namespace plimsoll::engine {
@@ -51,11 +52,20 @@ Result<Timed> time_model(const RunOptions& options, Measured& measured) {
   const PhasePlan* phase = plan.phase(plan.gradient_phase());
   if (phase == nullptr) return fail(ErrorCode::kInternal, "a plan to train with has no phase with gradients");
   const RandomBatch batch(run->model(), run->request().graph.data, *phase, plan.batch.micro);
+  // A GPU repeats the batch that it has: a run reads ahead, so its steps do not wait for the copy from the host.
+  bool on_device = false;
   const auto step = [&]() -> Status {
-    PLIMSOLL_TRY(run->step(plan.batch.effective, [&](const BatchRequest& piece, const BatchBuffers& into) -> Status {
-      batch.read(piece.count, into);
-      return {};
-    }));
+    if (on_device) {
+      PLIMSOLL_TRY(run->begin(plan.batch.effective));
+      PLIMSOLL_TRY(Probe(session).accumulate_again(plan.batch.effective));
+      PLIMSOLL_TRY(run->apply());
+    } else {
+      PLIMSOLL_TRY(run->step(plan.batch.effective, [&](const BatchRequest& piece, const BatchBuffers& into) -> Status {
+        batch.read(piece.count, into);
+        return {};
+      }));
+      on_device = run->device().own_memory && plan.batch.accumulation_steps() == 1;
+    }
     PLIMSOLL_TRY(session.collect());
     return run->backend().finish();
   };
