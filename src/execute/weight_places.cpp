@@ -107,12 +107,25 @@ class Matching {
   std::vector<const LayerWeights*> stored_;  // those that have weights
 };
 
+// Keras 2 names the parts of a layer with an underscore: "layers/multi_head_attention/_query_dense/vars/0".
+std::string keras2_path(std::string path) {
+  constexpr std::string_view kVars = "/vars/";
+  const size_t vars = path.rfind(kVars),
+               part = vars == std::string::npos || vars == 0 ? vars : path.rfind('/', vars - 1);
+  return part == std::string::npos ? path : path.insert(part + 1, "_");
+}
+
 }  // namespace
 
 Result<std::vector<std::string>> weight_places(const Model& model, const KerasArchive& archive) {
   if (archive.by_layer) return weight_places(model, *archive.by_layer, archive.tensors()->label());
   std::vector<std::string> places;
-  for (const Weight& weight : model.weights()) places.push_back(weight.file_path);
+  for (const Weight& weight : model.weights()) {
+    const std::string other = keras2_path(weight.file_path);
+    const bool renamed =
+        archive.weights && !archive.weights->type_of(weight.file_path) && archive.weights->type_of(other);
+    places.push_back(renamed ? other : weight.file_path);
+  }
   return places;
 }
 

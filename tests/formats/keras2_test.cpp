@@ -254,12 +254,64 @@ TEST(Upgrade, OldOptimizersDecayAsASchedule) {
   EXPECT_EQ(now["metrics"][1]["class_name"], "MeanAbsoluteError");
 }
 
+Json with_function(const std::string& function, const std::string& nodes) {
+  return upgrade_model(Json::parse(fmt::format(
+      R"({{"class_name": "Functional", "config": {{"layers": [
+        {{"class_name": "InputLayer", "name": "x", "config": {{"name": "x", "batch_input_shape": [null, 4, 6]}}, "inbound_nodes": []}},
+        {{"class_name": "TFOpLambda", "name": "s", "config": {{"name": "s", "function": "compat.v1.shape"}}, "inbound_nodes": [["x", 0, 0, {{}}]]}},
+        {{"class_name": "SlicingOpLambda", "name": "b", "config": {{"name": "b", "function": "__operators__.getitem"}},
+          "inbound_nodes": [["s", 0, 0, {{"slice_spec": 0}}]]}},
+        {{"class_name": "TFOpLambda", "name": "f", "config": {{"name": "f", "function": "{}"}}, "inbound_nodes": [{}]}}],
+        "input_layers": [["x", 0, 0]], "output_layers": [["f", 0, 0]]}}}})",
+      function, nodes)))["config"]["layers"];
+}
+
+TEST(Upgrade, FunctionsBecomeOperations) {
+  const Json scaled =
+      with_function("math.multiply", R"(["_CONSTANT_VALUE", -1, 2.5, {"y": ["x", 0, 0], "name": null}])");
+  ASSERT_EQ(scaled.size(), 2u);  // nothing reads the sizes
+  EXPECT_EQ(scaled[1]["class_name"], "Multiply");
+  EXPECT_EQ(scaled[1]["inbound_nodes"][0]["args"][0], 2.5);
+  EXPECT_EQ(scaled[1]["inbound_nodes"][0]["args"][1]["config"]["keras_history"], Json::parse(R"(["x", 0, 0])"));
+  const Json joined = with_function("concat", R"([["x", 0, 0, {"axis": 1}], ["x", 0, 0, {"axis": 1}]])");
+  EXPECT_EQ(joined[1]["config"]["axis"], 1);
+  EXPECT_EQ(joined[1]["inbound_nodes"][0]["args"][0].size(), 2u);
+  const Json product = with_function("linalg.matmul", R"(["x", 0, 0, {"b": ["x", 0, 0], "transpose_b": true}])");
+  ASSERT_EQ(product.size(), 3u);
+  EXPECT_EQ(product[1]["class_name"], "Swapaxes");
+  EXPECT_EQ(product[2]["inbound_nodes"][0]["args"][1]["config"]["keras_history"][0], product[1]["name"]);
+}
+
+TEST(Upgrade, ABatchSizeInAShapeKeepsTheBatch) {
+  const Json shaped = with_function("reshape", R"(["x", 0, 0, {"shape": [["b", 0, 0], -1, 3]}])");
+  ASSERT_EQ(shaped.size(), 2u);
+  EXPECT_EQ(shaped[1]["module"], "keras.layers");
+  EXPECT_EQ(shaped[1]["config"]["target_shape"], Json::parse("[-1, 3]"));
+}
+
+TEST(Upgrade, FunctionsWithoutCounterpartStay) {
+  for (const auto& [function, nodes] : std::initializer_list<std::pair<const char*, const char*>>{
+           {"nn.dropout", R"(["x", 0, 0, {"rate": 0.5}])"},
+           {"math.cumsum", R"(["x", 0, 0, {"reverse": true}])"},
+           {"compat.v1.gather", R"(["x", 0, 0, {"indices": [0], "batch_dims": 1}])"},
+           {"math.add", R"(["x", 0, 0, {}])"},
+           {"math.add", R"(["x", 0, 0, {"y": 1, "z": 2}])"},
+           {"math.add", R"(["x", 0])"},
+           {"reshape", R"(["x", 0, 0, {"shape": [["b", 0, 0], ["b", 0, 0]]}])"},
+           {"math.exp", R"(["x", 0, 0, {}], ["x", 0, 0, {}])"},  // two calls
+           {"math.exp", "3"},
+           {"math.exp", "[]"}})
+    EXPECT_EQ(with_function(function, nodes).back()["class_name"], "TFOpLambda") << function << " " << nodes;
+}
+
 TEST(Upgrade, AnyJsonIsTaken) {
   for (const char* text :
        {"null", "[]", "3", "\"x\"", "{}", R"({"class_name": 3, "config": 4})",
         R"({"class_name": "Sequential", "config": {"layers": [3, {"class_name": "Dense", "config": 1}]}})",
         R"({"class_name": "Model", "config": {"layers": [{"inbound_nodes": [[3, ["a", "b", 1]]]}],
                                "output_layers": [["a"], 3]}})",
+        R"({"class_name": "Model", "config": {"layers": [3, null, {"class_name": "TFOpLambda", "config": 3,
+                               "inbound_nodes": [["a", 0, 0, {"y": ["b", 1, {}]}]]}]}})",
         R"({"class_name": "__tuple__", "items": 3, "config": {}})"}) {
     upgrade_model(Json::parse(text));
     upgrade_training(Json::parse(text));

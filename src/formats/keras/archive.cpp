@@ -66,6 +66,13 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
 void upgrade_keras2(KerasArchive& archive) {
   if (!is_legacy_config(archive.config)) return;
   archive.config = upgrade_model(std::move(archive.config));
+  if (const auto compiled = archive.config.find("compile_config");
+      compiled != archive.config.end() && compiled->is_object()) {
+    nlohmann::json training = *compiled;
+    if (const auto optimizer = training.find("optimizer"); optimizer != training.end())
+      training["optimizer_config"] = *optimizer;
+    *compiled = upgrade_training(training);
+  }
   archive.config_text = archive.config.dump();
 }
 

@@ -1,11 +1,13 @@
 #include "formats/keras/upgrade.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <utility>
 
 #include "base/json.h"
+#include "formats/keras/upgrade_functions.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -35,6 +37,11 @@ bool is_model(const std::string& name) {
   return any_of(name, {"Sequential", "Functional", "Model"});
 }
 
+// The modules that Keras 2.12 to 2.15 and tf_keras write into .keras files, and that Keras 3 does not have.
+bool is_keras2_module(const std::string& module) {
+  return module.starts_with("tf_keras.") || module.starts_with("keras.src.engine");
+}
+
 // Gives an object its module. The classes of Keras 2 may have the prefix "Custom>", those of users "Package>".
 void name_module(Json& object, const char* module) {
   std::string name = text(object, "class_name");
@@ -43,6 +50,7 @@ void name_module(Json& object, const char* module) {
     name = name.substr(kOwn.size());
     object["class_name"] = name;
   }
+  if (is_keras2_module(text(object, "module"))) object.erase("module");
   if (find(object, "module") != nullptr) return;
   const bool custom = name.find('>') != std::string::npos;
   object["module"] = custom ? Json() : Json(module);
@@ -100,8 +108,10 @@ void upgrade_options(const std::string& name, Json& config) {
   if (name.ends_with("Transpose")) drop(config, "groups", {1});
   if (any_of(name, {"LSTM", "GRU", "SimpleRNN", "LSTMCell", "GRUCell", "SimpleRNNCell"}))
     config.erase("implementation");
-  if (name == "MultiHeadAttention")
+  if (name == "MultiHeadAttention") {
     for (const char* key : {"query_shape", "key_shape", "value_shape"}) config.erase(key);
+    drop(config, "softmax_robust_masking", {false});
+  }
 }
 
 void upgrade_layer(Json& layer);
@@ -150,12 +160,16 @@ void upgrade_nodes(Json& config) {
     if (found == shifted.end() || (in_ports && !found->second)) return;
     if (const auto node = tensor[1].get<int64_t>(); node > 0) tensor[1] = node - 1;
   };
+  // A tensor may hold others in its named arguments.
+  const std::function<void(Json&)> shift_all = [&](Json& value) {
+    if (is_old_tensor(value)) shift(value, false);
+    if (value.is_structured())
+      for (Json& one : value) shift_all(one);
+  };
   for (Json& layer : *layers) {
     Json* nodes = find(layer, "inbound_nodes");
     if (nodes == nullptr || !nodes->is_array()) continue;
-    for (Json& node : *nodes)
-      if (node.is_array())
-        for (Json& tensor : node) shift(tensor, false);
+    for (Json& node : *nodes) shift_all(node);
   }
   for (const char* key : {"input_layers", "output_layers"}) {
     Json* ports = find(config, key);
@@ -180,7 +194,11 @@ void upgrade_contents(Json& object) {
   if (sequential) upgrade_sequential(object);
   Json* config = find(object, "config");
   if (config == nullptr || !config->is_object()) return;
-  if (!sequential && has_lists_as_nodes(*config)) upgrade_nodes(*config);
+  if (!sequential && has_lists_as_nodes(*config)) {
+    upgrade_nodes(*config);
+    upgrade_functions(*config);
+    upgrade_named_tensors(*config);
+  }
   if (Json* layers = find(*config, "layers"); layers != nullptr && layers->is_array())
     for (Json& layer : *layers) upgrade_layer(layer);
   upgrade_policy(*config);
@@ -194,6 +212,7 @@ void upgrade_layer(Json& layer) {  // NOLINT(misc-no-recursion): the depth of JS
     return name_module(layer, text(layer, "class_name") == "Sequential" ? "keras" : "keras.src.models.functional");
   }
   name_module(layer, "keras.layers");
+  layer.erase("build_config");  // Keras 3 builds a MultiHeadAttention from other shapes
   name = text(layer, "class_name");
   Json& config = layer["config"];
   if (!config.is_object()) return;
@@ -292,7 +311,9 @@ void remove_type_marks(Json& value) {  // NOLINT(misc-no-recursion): the depth o
 }
 
 bool is_legacy_config(const Json& model) {
-  return model.is_object() && model.contains("class_name") && model.contains("config") && !model.contains("module");
+  if (!model.is_object() || !model.contains("class_name") || !model.contains("config")) return false;
+  const auto module = model.find("module");
+  return module == model.end() || (module->is_string() && is_keras2_module(module->get<std::string>()));
 }
 
 Json upgrade_model(Json model) {
