@@ -114,7 +114,8 @@ class Assigner {
         const bool same_bytes = graph_.value(node.inputs[input]).bytes() == graph_.value(out).bytes() &&
                                 s.bytes == align_up(graph_.value(out).bytes());
         const bool same_space = s.space == graph_.value(out).space;
-        if (dies && same_bytes && same_space && std::find(taken.begin(), taken.end(), candidate) == taken.end())
+        if (dies && same_bytes && same_space && std::find(taken.begin(), taken.end(), candidate) == taken.end() &&
+            all_inputs_allow(node, pairs, o, candidate))
           over = candidate;
         if (over != kNone) break;
       }
@@ -125,6 +126,16 @@ class Assigner {
         join(out, over);
       }
     }
+  }
+
+  // Other inputs of the node may be views of the same value: each of them must allow that the output is written over it.
+  bool all_inputs_allow(const Node& node, const std::vector<std::pair<size_t, size_t>>& pairs, size_t output,
+                        int storage) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      if (map_.of_value[static_cast<size_t>(node.inputs[i])] == storage &&
+          std::find(pairs.begin(), pairs.end(), std::pair(i, output)) == pairs.end())
+        return false;
+    return true;
   }
 
   const Graph& graph_;

@@ -55,6 +55,30 @@ TEST(Storage, AnOutputNeverLiesOverWhatIsReadLaterOrPersists) {
   EXPECT_FALSE(together(g, map, "w", "4"));
 }
 
+// A fused node writes tile by tile: %s lies over %v only if no later member reads any view of %x.
+TEST(Storage, AnOutputNeverLiesOverAViewThatALaterMemberReads) {
+  const LoweredGraph g = lowered(R"(graph "g"
+  %x = input f32[4,8] inputs
+  %v = reshape(%x) {shape=[4,8]} : f32[4,8] activations
+  %u = reshape(%x) {shape=[4,8]} : f32[4,8] activations
+  %s, %d = fused(%v, %u) : f32[4,8] activations, f32[4,8] activations
+  {
+    graph "fused"
+      %v = input f32[4,8] activations
+      %u = input f32[4,8] activations
+      %s = add(%v, %u) : f32[4,8] activations
+      %d = subtract(%s, %u) : f32[4,8] activations
+      output %s
+      output %d
+  }
+  output %s
+  output %d
+)");
+  const StorageMap map = assign_storage(g);
+  EXPECT_FALSE(together(g, map, "s", "x"));
+  EXPECT_TRUE(together(g, map, "d", "x"));
+}
+
 // Values with the same aligned size may differ in bytes: 8 and 7 floats both take one alignment unit.
 TEST(Storage, AnOutputLiesOverAnInputOfTheSameBytesOnly) {
   const LoweredGraph g = lowered(R"(graph "g"
