@@ -22,6 +22,10 @@ struct DataOptions {
   ReadOptions read;
   int64_t validation_batch = 0;  // also used for predictions of a training run; 0: the batch size
   bool shuffle = true;
+  // --buckets: samples are grouped by length, and each batch is cut to its group's length. Empty: the lengths are
+  // chosen by the data. `padding`: what fills the end of a sample.
+  std::optional<std::vector<int64_t>> buckets;
+  double padding = 0;
   bool reads_ahead = true;  // prefetch the next batch during computation: `plimsoll fit` does, the C++ Model does not
 
   // The following are used only if the data are not in files.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "api/bucket_windows.h"
 #include "api/calibration.h"
 #include "base/checked.h"
 #include "levers/split_batch.h"
@@ -64,6 +65,12 @@ Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
   if (o.wrap_backend) run->backend_ = o.wrap_backend(std::move(run->backend_));
   PLIMSOLL_ASSIGN(run->calibrated_, calibrated_device(o, run->backend_->device()));
   PLIMSOLL_ASSIGN(run->data_, open_run_data(o, run->model()));
+  if (o.data.buckets && o.mode == Mode::kTrain) {
+    PLIMSOLL_TRY(check_bucket_options(o));
+    PLIMSOLL_ASSIGN(run->buckets_, open_buckets(o, run->model(), *run->data_.source));
+    run->data_.outline.reads_ahead = false;
+    run->data_.outline.reader_bytes += run->buckets_->bytes() + BucketWindows::staging_bytes(*run->data_.source);
+  }
   run->budget_ = choose_budget(o, run->device());
   return run;
 }
@@ -74,7 +81,7 @@ Result<std::unique_ptr<Run>> Run::open(OpenModel model, RunOptions options) {
 void Run::take_batch_of(const Plan& given) {
   RunOptions& o = options_;
   const auto window = checked_multiply(o.batch_size, o.accumulation_steps);
-  if (o.batch_given || !window) return;
+  if (o.batch_given || buckets_ || !window) return;
   if (!o.automatic_batch && std::min(*window, data_.outline.samples) == given.batch.effective) return;
   o.automatic_batch = false;
   o.batch_size = std::max<int64_t>(1, given.batch.effective / o.accumulation_steps);
@@ -91,7 +98,12 @@ Status Run::choose_batch() {
     if (trains) options_.tell(fmt::format("--batch-size auto: {}{}", chosen.size, chosen.why));
   }
   if (trains) PLIMSOLL_TRY(model().check_batch(options_.batch_size * options_.accumulation_steps));
-  PLIMSOLL_ASSIGN(request_, make_request(options_, model(), *backend_, data_.outline, budget_));
+  if (buckets_) {
+    const int64_t longest = buckets_->list[0].samples;
+    PLIMSOLL_ASSIGN(request_, bucket_request(model(), longest > 0 ? longest : data_.outline.samples, true));
+  } else {
+    PLIMSOLL_ASSIGN(request_, make_request(options_, model(), *backend_, data_.outline, budget_));
+  }
   request_->device = &planned_device();
   return {};
 }
@@ -109,6 +121,11 @@ Status Run::search() {
 
 Status Run::plan(const GivenPlan* given) {
   PLIMSOLL_TRY(choose_batch());
+  if (buckets_) return plan_all_buckets(given);
+  return plan_one(given);
+}
+
+Status Run::plan_one(const GivenPlan* given) {
   if (given == nullptr) {
     PLIMSOLL_TRY(search());
     return found_.fits ? Status() : fail(does_not_fit(*request_, found_));
@@ -124,7 +141,7 @@ Status Run::bind() {
   const Bytes readers = backend_->device().info().own_memory ? 0 : data_.outline.reader_bytes;
   PLIMSOLL_ASSIGN(session_, Session::create(model(), found_.plan, *backend_, request_->graph,
                                             held_before(options_, *backend_) + readers, options_.enforce_overhead));
-  return {};
+  return buckets_ ? bind_buckets() : Status();
 }
 
 Status Run::load() {
@@ -211,6 +228,7 @@ Status Run::replan(const RunOptions& changed) {
 }
 
 Result<FitResult> Run::fit(const FitOptions& options, FitObserver& observer) {
+  if (buckets_) return fit_buckets(options, observer);
   PLIMSOLL_ASSIGN(FitResult result, plimsoll::engine::fit(*session_, *data_.source, data_.validation.get(), optimizer_,
                                                           options, observer));
   optimizer_ = result.optimizer;

@@ -8,6 +8,7 @@
 //   run->fit(...), run->step(...), run->evaluate(...), run->predict(...), run->save(...)
 #pragma once
 
+#include "api/length_buckets.h"
 #include "api/open_backend.h"
 #include "api/open_model.h"
 #include "api/planning_limit.h"
@@ -102,6 +103,10 @@ class Run {
   const SearchRequest& request() const { return *request_; }
   const SearchResult& found() const { return found_; }
   PlanReport report() const;
+  // The lengths that training has a plan for, each with its own; null without --buckets.
+  const LengthBuckets* buckets() const { return buckets_ ? &*buckets_ : nullptr; }
+  // Returns the peak of the process with all plans.
+  Bytes peak_bytes() const;
   Session& session() { return *session_; }
   const Session& session() const { return *session_; }
   OptimizerState& optimizer() { return optimizer_; }
@@ -114,6 +119,11 @@ class Run {
 
   Result<SearchResult> make_plan(const SearchRequest& request, const RunOptions& options);
   Status prepare_piece(PhaseKind kind, int64_t samples);
+  Result<SearchRequest> bucket_request(const Model& model, int64_t samples, bool validates) const;
+  Status plan_one(const GivenPlan* given);
+  Status plan_all_buckets(const GivenPlan* given);
+  Status bind_buckets();
+  Result<FitResult> fit_buckets(const FitOptions& options, FitObserver& observer);
 
   // The order matters: each member may refer to those before it.
   RunOptions options_;
@@ -124,6 +134,7 @@ class Run {
   Budget budget_;
   std::optional<SearchRequest> request_;
   SearchResult found_;
+  std::optional<LengthBuckets> buckets_;
   std::unique_ptr<Session> session_;
   OptimizerState optimizer_;
 };

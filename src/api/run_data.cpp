@@ -49,7 +49,7 @@ Result<Opened> open_files(const RunOptions& run, const Model& model) {
   spec.read = read_options(run);
   if (options.validation_data.empty() && options.validation_split > 0) spec.split_seed = run.seed;
   Opened opened;
-  opened.train.shuffle = options.shuffle;
+  opened.train.shuffle = options.shuffle && !options.buckets;  // BucketWindows shuffles by itself
   opened.train.seed = run.seed;
   if (!options.data.empty()) {
     PLIMSOLL_ASSIGN(opened.data, open_data(options.data, spec));

@@ -84,6 +84,29 @@ class Watcher : public FitObserver {
   const Session& session_;
 };
 
+// One object per length: its plan, and what its nodes have reached in the arena.
+nlohmann::ordered_json buckets_json(const LengthBuckets& buckets, const Session* session) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const LengthBucket& bucket : buckets.list) {
+    if (bucket.samples == 0) continue;
+    list.push_back(ordered_object({{"steps", bucket.steps},
+                                   {"samples", bucket.samples},
+                                   {"micro_batch", bucket.plan.batch.micro},
+                                   {"arena_planned_bytes", bucket.plan.arena_bytes}}));
+    if (session != nullptr) list.back()["arena_peak_bytes"] = session->arena_peak_of(bucket.in_session);
+  }
+  return list;
+}
+
+std::string buckets_line(const LengthBuckets& buckets, Bytes peak) {
+  std::vector<std::string> parts;
+  for (const LengthBucket& bucket : buckets.list)
+    if (bucket.samples > 0)
+      parts.push_back(
+          fmt::format("{} ({} samples, {})", bucket.steps, bucket.samples, format_bytes(bucket.plan.arena_bytes)));
+  return fmt::format("lengths: {}; one arena, {} with all plans", fmt::join(parts, ", "), format_bytes(peak));
+}
+
 nlohmann::ordered_json plan_event(const SearchResult& found, const Budget& budget) {
   const Plan& plan = found.plan;
   nlohmann::ordered_json levers = nlohmann::ordered_json::array();
@@ -144,7 +167,12 @@ class FitCommand {
     PLIMSOLL_TRY(run_->load());
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming_));
     PLIMSOLL_ASSIGN(CsvLog csv, open_csv_log());
-    log.write(plan_event(run_->found(), run_->budget()));
+    nlohmann::ordered_json planned = plan_event(run_->found(), run_->budget());
+    if (run_->buckets() != nullptr) {
+      planned["peak_bytes"] = run_->peak_bytes();
+      planned["buckets"] = buckets_json(*run_->buckets(), nullptr);
+    }
+    log.write(planned);
     PLIMSOLL_TRY(tell_start(log));
     PLIMSOLL_ASSIGN(const FitResult result, train(log, csv));
     if (result.interrupted) return interrupted(result);
@@ -175,6 +203,11 @@ class FitCommand {
     if (!flags_.save.empty()) PLIMSOLL_TRY(save_format(flags_.save, "--save"));
     PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
     PLIMSOLL_ASSIGN(trace_steps_, parse_trace(flags_));
+    if (flags_.options.data.buckets && (flags_.noise_scale || !flags_.profile.empty()))
+      return fail(Error{ErrorCode::kUsage,
+                        "--buckets cannot be combined with --profile or --noise-scale",
+                        {"they look at one plan, and each length has its own"},
+                        {"remove one of them"}});
     if (trace_steps_) PLIMSOLL_TRY(PathAside::create(flags_.profile_output));
     // Find out before the training, not after it, whether the files can be created.
     if (!flags_.save.empty()) PLIMSOLL_TRY(PathAside::create(flags_.save));
@@ -213,7 +246,9 @@ class FitCommand {
     for (const LeverUse& lever : run_->found().plan.levers)
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
-    if (!flags_.json) message(flags_, plan_line(run_->report()));
+    if (flags_.json) return;
+    message(flags_, plan_line(run_->report()));
+    if (run_->buckets() != nullptr) message(flags_, buckets_line(*run_->buckets(), run_->peak_bytes()));
   }
 
   Status tell_start(RunLog& log) const {
@@ -293,7 +328,7 @@ class FitCommand {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     nlohmann::ordered_json done = ordered_object({{"event", "done"},
                                                   {"steps", result.steps},
-                                                  {"arena_planned_bytes", run_->found().plan.arena_bytes},
+                                                  {"arena_planned_bytes", arena_planned()},
                                                   {"arena_peak_bytes", session().arena_peak_bytes()},
                                                   {"overhead_measured_bytes", session().overhead_measured_bytes()},
                                                   {"process_peak_bytes", session().peak_held_bytes()},
@@ -303,11 +338,22 @@ class FitCommand {
                                                                            {"reading_seconds", result.data.reading},
                                                                            {"waited_seconds", result.data.consumer}})},
                                                   {"seconds", seconds}});
+    if (run_->buckets() != nullptr) done["buckets"] = buckets_json(*run_->buckets(), &session());
     if (const auto samples = noise_.samples()) {
       done["gradient_noise_scale"] = *samples;
       done["gradient_noise_steps"] = noise_.steps();
     }
     return done;
+  }
+
+  // The arena that the phases of this run need: with buckets, of the lengths that occur, and of the validation.
+  Bytes arena_planned() const {
+    if (run_->buckets() == nullptr) return run_->found().plan.arena_bytes;
+    Bytes most = 0;
+    for (const LengthBucket& bucket : run_->buckets()->list)
+      if (bucket.samples > 0) most = std::max(most, bucket.plan.arena_bytes);
+    if (run_->data().outline.validates) most = std::max(most, run_->found().plan.arena_bytes);
+    return most;
   }
 
   void tell_noise_scale() const {
@@ -340,8 +386,8 @@ class FitCommand {
     return options;
   }
 
-  // Says so if the device often waited for data, and what would feed it. A wait of less than half a second is not worth a line: in a run
-  // of milliseconds it is noise.
+  // Says so if the device often waited for data, and what would feed it. A wait of less than half a second is not worth
+  // a line: in a run of milliseconds it is noise.
   void tell_waiting(const FitResult& result, double seconds) const {
     const DataTimes& data = result.data;
     if (data.samples == 0 || data.consumer < std::max(0.1 * seconds, 0.5)) return;

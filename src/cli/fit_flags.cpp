@@ -153,6 +153,35 @@ Status complete_callbacks(CallbackOptions& callbacks, const std::vector<Tally>& 
   return check("--save-best", metric);
 }
 
+namespace {
+
+// "auto", which gives an empty list, or "32,64,128".
+std::vector<int64_t> parse_buckets(const std::string& text) {
+  std::vector<int64_t> lengths;
+  if (text == "auto") return lengths;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    const auto steps = read_number<int64_t>(text.substr(at, comma - at));
+    if (!steps || *steps < 1)
+      throw CLI::ValidationError("--buckets", fmt::format("takes auto, or lengths such as 32,64,128, got '{}'", text));
+    lengths.push_back(*steps);
+    at = comma + 1;
+  }
+  return lengths;
+}
+
+void add_bucket_flags(CLI::App& command, DataOptions& options) {
+  CLI::Option* const buckets = command.add_option_function<std::string>(
+      "--buckets", [&](const std::string& text) { options.buckets = parse_buckets(text); },
+      "lengths to train sequences at, 32,64,128, or auto: samples are grouped by length, and each batch is cut to the "
+      "length of its group, as tf.data's bucket_by_sequence_length does");
+  command.add_option("--padding", options.padding, "with --buckets: the number that fills the end of a sample")
+      ->needs(buckets)
+      ->capture_default_str();
+}
+
+}  // namespace
+
 void add_fit_flags(CLI::App& command, FitFlags& flags) {
   command.add_option("--epochs", flags.epochs, "number of passes over the data")
       ->check(whole_above_zero())
@@ -164,6 +193,7 @@ void add_fit_flags(CLI::App& command, FitFlags& flags) {
       .add_option("--shuffle", flags.options.data.shuffle,
                   "shuffle the samples before each epoch; --seed determines the order")
       ->capture_default_str();
+  add_bucket_flags(command, flags.options.data);
   command.add_option("--early-stopping", flags.early_stopping,
                      "METRIC:PATIENCE[:restore-best], e.g. val_loss:3: stop when the metric has not improved for "
                      "PATIENCE epochs; restore-best: then restore the weights of the best epoch");

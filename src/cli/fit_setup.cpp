@@ -50,6 +50,13 @@ Result<Plan> read_plan(const std::string& path) {
   return plan;
 }
 
+nlohmann::json bucket_limits(const LengthBuckets* buckets) {
+  nlohmann::json limits = nlohmann::json::array();
+  if (buckets == nullptr) return limits;
+  for (const LengthBucket& bucket : buckets->list) limits.push_back(bucket.steps);
+  return limits;
+}
+
 }  // namespace
 
 Result<std::optional<FolderLock>> take_checkpoint_folder(const FitFlags& flags) {
@@ -82,6 +89,8 @@ Result<FitIdentity> identity_of(const FitFlags& flags, const Run& run) {
                    {"--shuffle", options.data.shuffle},
                    {"--steps-per-epoch", given(flags.steps_per_epoch > 0, flags.steps_per_epoch)},
                    {"--class-weight", given(!options.data.class_weight.empty(), options.data.class_weight)},
+                   {"--buckets", given(run.buckets() != nullptr, bucket_limits(run.buckets()))},
+                   {"--padding", given(run.buckets() != nullptr, options.data.padding)},
                    {kScheduleIdentity, run.model().optimizer().schedule}});
   for (const auto& [key, value] : flags_and_model.items())
     if (!value.is_null()) identity.run[key] = value;

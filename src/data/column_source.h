@@ -30,6 +30,7 @@ class ColumnSource : public BatchSource {
 
   const DataSet& data() const { return data_; }  // the whole arrays, even if only a part is read
 
+  int64_t begin() const { return options_.begin; }  // the first sample in the arrays
   int64_t samples() const override { return options_.end - options_.begin; }
   const std::vector<TensorType>& input_types() const override { return input_types_; }
   const std::vector<TensorType>& target_types() const override { return target_types_; }

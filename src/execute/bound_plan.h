@@ -1,6 +1,7 @@
 // A plan bound to an arena: the kernels of each phase, with addresses.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ class BoundPlan {
   // The same, and commits the memory that the phase needs to run.
   Result<BoundPhase*> ready(PhaseKind kind, int64_t samples) const;
 
+  // End of the highest value or workspace of the nodes that have run, measured.
+  Bytes arena_peak_bytes() const { return arena_peak_; }
+  void has_run(Bytes end) { arena_peak_ = std::max(arena_peak_, end); }
+
   // Adds a phase for a batch size that the plan does not have, without growing the arena.
   Status add_phase(PhasePlan phase);
 
@@ -64,6 +69,7 @@ class BoundPlan {
   std::vector<Tally> tallies_;
   std::vector<std::unique_ptr<PhasePlan>> added_;
   std::vector<std::unique_ptr<BoundPhase>> phases_;
+  Bytes arena_peak_ = 0;
 };
 
 // Runs the kernels of a phase in turn, or their recording.

@@ -36,7 +36,8 @@ class FitLoop {
         best_(options.checkpoint_folder, options.best_weights_beside),
         every_step_(observer.needs_every_step()),
         times_reading_(observer.times_reading()),
-        watches_pieces_(observer.watches_micro_batches()) {
+        watches_pieces_(observer.watches_micro_batches()),
+        switches_plans_(data.switches_plans()) {
     running_ = sums_.means(session.tallies());
     own_ = running_;
   }
@@ -129,15 +130,16 @@ class FitLoop {
     if (waiting_.count == 0) reported_ = Clock::now();
     PLIMSOLL_ASSIGN(const Window next, next_window(session_, progress_.optimizer, size, options_.seed));
     PLIMSOLL_TRY(session_.begin(next, progress_.done));
-    const auto read = [&](const BatchRequest& cut, const BatchBuffers& into) {
-      return times_reading_ ? timed_read(cut, into) : data_.read(cut, into);
+    const auto read = [&](const BatchRequest& piece, const BatchBuffers& into) {
+      return times_reading_ ? timed_read(piece, into) : data_.read(piece, into);
     };
-    Cutter cutter = Cutter::of_window(batch(), {progress_.epoch, progress_.window, progress_.done}, size);
+    const BatchPlan cut{batch().effective, session_.plan().batch.micro};
+    Cutter cutter = Cutter::of_window(cut, {progress_.epoch, progress_.window, progress_.done}, size);
     Status watched;
-    PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, cutter, read, [&](const BatchRequest& cut) {
-                      progress_.done += cut.count;
-                      if (watches_pieces_ && watched) watched = on_piece(cut.count, size);
-                      return !stopping();
+    PLIMSOLL_ASSIGN(const bool whole, accumulate_window(session_, cutter, read, [&](const BatchRequest& piece) {
+                      progress_.done += piece.count;
+                      if (watches_pieces_ && watched) watched = on_piece(piece.count, size);
+                      return switches_plans_ || !stopping();
                     }));
     PLIMSOLL_TRY(watched);
     if (!whole) {
@@ -150,7 +152,7 @@ class FitLoop {
     ++progress_.steps;
     ++result_.steps;
     waiting_.steps[waiting_.count++] = {progress_.steps, progress_.window + 1, size};
-    PLIMSOLL_TRY(report(session_.runs_ahead() && !every_step_ ? 1 : 0));
+    PLIMSOLL_TRY(report(session_.runs_ahead() && !every_step_ && !switches_plans_ ? 1 : 0));
     return checkpoint_if_due();
   }
 
@@ -190,6 +192,7 @@ class FitLoop {
 
   Status checkpoint(const Progress& next) {
     if (options_.checkpoint_folder.empty()) return {};
+    if (switches_plans_) PLIMSOLL_TRY(session_.use(0));  // a resumed run begins with the first plan
     PLIMSOLL_TRY(save_checkpoint(rotation_, session_, state_, next, options_));
     observer_.on_checkpoint(next.steps);
     return {};
@@ -216,6 +219,7 @@ class FitLoop {
     sums_.means_into(running_);  // needed if an earlier process made all steps of this epoch
     EpochEvent event{progress_.epoch, options_.epochs, 0, running_, progress_.optimizer.learning_rate};
     if (validate_) {
+      if (switches_plans_) PLIMSOLL_TRY(session_.use(0));
       auto metrics = validate_();
       // The resumed run does the validation. To finish it here could take longer than the sender of the signal
       // waits.
@@ -282,7 +286,7 @@ class FitLoop {
     int count = 0;
   } waiting_;  // steps that are enqueued but not yet reported
   Clock::time_point reported_;
-  bool every_step_, times_reading_, watches_pieces_;
+  bool every_step_, times_reading_, watches_pieces_, switches_plans_;
   FitResult result_;
 };
 

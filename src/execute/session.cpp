@@ -45,6 +45,7 @@ void Session::run(const BoundPhase& phase) {
   else
     run_phase(phase);
   arena_peak_ = std::max(arena_peak_, phase.end);
+  bound_->has_run(phase.end);
 }
 
 Status Session::run_batch(BoundPhase& phase, const Fill& fill) {

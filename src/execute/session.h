@@ -113,7 +113,8 @@ class Session {
   // End of the highest value or workspace of all nodes that have run since the session was created or its plan changed.
   // It is measured, not copied from the plan.
   Bytes arena_peak_bytes() const { return arena_peak_; }
-  Bytes overhead_measured_bytes() const { return overhead_measured_; }  // measured in the dry run
+  Bytes arena_peak_of(size_t plan) const { return plans_[plan]->arena_peak_bytes(); }  // the same of one plan's nodes
+  Bytes overhead_measured_bytes() const { return overhead_measured_; }                 // measured in the dry run
   Bytes overhead_now() const;  // bytes that the process holds outside the arena
   Bytes arena_held_bytes() const { return arena_->memory().held_bytes(); }
   Bytes peak_held_bytes() const { return backend_.peak_held_bytes(); }

@@ -16,6 +16,8 @@ class WindowReader {
 
   // Returns how the data are cut. If this is unknown_cut(), the epoch ends when next_window() returns nothing.
   virtual const RunCut& cut() const = 0;
+  // Returns whether next_window() switches the session to the plan of the window. Then a run ends between windows only.
+  virtual bool switches_plans() const { return false; }
   // Starts reading at position `from`. The run ends after `epochs` epochs.
   virtual Status start(int64_t epochs, const CutPosition& from) = 0;
   // Returns the number of samples in window `window` of epoch `epoch`, or nothing if the epoch is over. The caller must

@@ -79,6 +79,19 @@ def for_any_size(text):
     return json.dumps({**model, "compile_config": json.loads(text)["compile_config"]}).encode()
 
 
+def sentence_model():
+    """A compiled classifier of sentences of any length."""
+    layers = [
+        ("InputLayer", {"name": "words", "batch_shape": [None, None], "dtype": "int32"}),
+        ("Embedding", {"name": "embedding", "input_dim": 50, "output_dim": 8, "mask_zero": True}),
+        ("LSTM", {"name": "lstm", "units": 6}),
+        ("Dense", {"name": "dense", "units": 1, "activation": "sigmoid"}),
+    ]
+    named = [{"class_name": c, "module": "keras.layers", "config": config} for c, config in layers]
+    model = {"class_name": "Sequential", "module": "keras", "config": {"name": "sentences", "layers": named}}
+    return json.dumps({**model, "compile_config": {"optimizer": "adam", "loss": "binary_crossentropy"}})
+
+
 def card_of_the_docs():
     """The profile that docs/gpu.md shows."""
     text = (program.ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
@@ -103,6 +116,11 @@ def files(tmp_path_factory):
     np.savez(folder / "data.npz", x=x, y=y)
     save_safetensors(folder / "data.safetensors", x=x, y=y)
     rng = np.random.default_rng(3)
+    (folder / "sentences.json").write_text(sentence_model())
+    words = rng.integers(1, 50, (64, 12)).astype(np.int32)
+    words[np.arange(12) >= rng.integers(2, 13, 64)[:, None]] = 0
+    np.save(folder / "words.npy", words)
+    np.save(folder / "labels.npy", rng.integers(0, 2, 64).astype(np.float32))
     save_idx(folder / "train-images-idx3-ubyte.gz", rng.integers(0, 256, (40, 28, 28)))
     save_idx(folder / "train-labels-idx1-ubyte.gz", rng.integers(0, 10, 40))
     return folder
