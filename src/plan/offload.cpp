@@ -40,15 +40,16 @@ class OffloadSimulation {
       : lowered_(ordered), graph_(ordered.graph), link_(bytes_per_second), root_(viewed_values(ordered.graph)) {
     find_live();
     find_waits();
+    chosen_.assign(waits_.size(), false);
+    rest_ = live_;
   }
 
-  // Chooses the waits that are spent in host memory. Returns false if that does not free enough bytes.
+  // Chooses the waits that are spent in host memory. Returns false if that does not free enough bytes. Caps must not
+  // increase from call to call: what was chosen for a larger one stays chosen.
   bool choose(Bytes cap) {
-    chosen_.assign(waits_.size(), false);
-    std::vector<Bytes> live = live_;
     for (;;) {
-      const auto peak = static_cast<int>(std::max_element(live.begin(), live.end()) - live.begin());
-      if (live[static_cast<size_t>(peak)] <= cap) break;
+      const auto peak = static_cast<int>(std::max_element(rest_.begin(), rest_.end()) - rest_.begin());
+      if (rest_.empty() || rest_[static_cast<size_t>(peak)] <= cap) return true;
       // Of the values that wait at this node, take the one with the most time for its two copies.
       size_t best = waits_.size();
       for (size_t i = 0; i < waits_.size(); ++i) {
@@ -58,11 +59,12 @@ class OffloadSimulation {
       }
       if (best == waits_.size()) return false;
       chosen_[best] = true;
-      add(live, waits_[best].before + 1, waits_[best].after, -waits_[best].bytes);
+      add(rest_, waits_[best].before + 1, waits_[best].after, -waits_[best].bytes);
     }
-    rest_ = std::move(live);
-    return true;
   }
+
+  // The live bytes without the chosen values, which are there a little longer: their copies take time.
+  Bytes rest() const { return rest_.empty() ? 0 : *std::max_element(rest_.begin(), rest_.end()); }
 
   // Simulates the step under `cap`, and leaves the copies in before_ and after_.
   void simulate(Bytes cap) {
@@ -320,6 +322,19 @@ std::optional<RewrittenPhase> offload_percent(const OrderedPhase& phase, const D
 
 double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent) {
   return std::max(0.0, static_cast<double>(live - share_kept(most_live, percent)));
+}
+
+std::vector<Bytes> least_live_offloaded(const LoweredGraph& ordered, const Device& device,
+                                        std::span<const Bytes> caps) {
+  std::vector<Bytes> list;
+  const double link = device.host_bytes_per_second();
+  if (link <= 0) return list;
+  OffloadSimulation simulation(ordered, link);
+  for (const Bytes cap : caps) {
+    if (!simulation.choose(cap)) break;
+    list.push_back(simulation.rest());
+  }
+  return list;
 }
 
 std::optional<RewrittenPhase> offload(const LoweredGraph& ordered, const Device& device, Bytes cap) {

@@ -6,6 +6,8 @@
 #pragma once
 
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "device/device.h"
 #include "lower/lower.h"
@@ -38,6 +40,10 @@ std::optional<RewrittenPhase> offload_percent(const OrderedPhase& phase, const D
 
 // Lower bound on the bytes that must be copied to host memory.
 double bytes_to_offload(Bytes live, Bytes most_live, int64_t percent);
+
+// Returns, for each cap, a lower bound on the largest live set of the phase that offload() makes for it. The caps must
+// not increase. The list ends before the first cap that cannot be reached.
+std::vector<Bytes> least_live_offloaded(const LoweredGraph& ordered, const Device& device, std::span<const Bytes> caps);
 
 // Returns the same nodes in the same order, with copies between them so that at most `cap` bytes of transient values
 // are live at once. Copies run in parallel with the nodes. If a node must wait for a copy, the copy's second node has

@@ -5,12 +5,23 @@
 namespace plimsoll::engine {
 
 RecomputeChoice::RecomputeChoice(const RecomputeUnits& units)
-    : all_(&units), units_(units.units), live_(units.live), seconds_(units.seconds), delta_(units.live.size() + 1, 0) {
+    : all_(&units), units_(units.units), live_(units.live), seconds_(units.seconds) {
   for (const RecomputeUnit& unit : units_) {
     dropped_.push_back(unit.is_behind() && unit.droppable);
     at_.emplace_back();
     last_.push_back(unit.after);
   }
+  most_.resize((live_.size() + kBlock - 1) / kBlock);
+  least_.resize(most_.size());
+  for (size_t block = 0; block < most_.size(); ++block) measure_block(block);
+}
+
+void RecomputeChoice::measure_block(size_t block) {
+  const auto first = live_.begin() + static_cast<std::ptrdiff_t>(block * kBlock);
+  const auto end = live_.begin() + static_cast<std::ptrdiff_t>(std::min(live_.size(), (block + 1) * kBlock));
+  const auto [least, most] = std::minmax_element(first, end);
+  least_[block] = *least;
+  most_[block] = *most;
 }
 
 void RecomputeChoice::set_cap(Bytes cap) {
@@ -19,16 +30,10 @@ void RecomputeChoice::set_cap(Bytes cap) {
   for (const Bytes live : live_) above_ += std::max<Bytes>(0, live - cap_);
 }
 
-Bytes RecomputeChoice::peak() const {
-  return live_.empty() ? 0 : *std::max_element(live_.begin(), live_.end());
-}
-
 void RecomputeChoice::set_alive(int first, int end, Bytes bytes) {
   if (first >= end || bytes == 0) return;
-  delta_[static_cast<size_t>(first)] += bytes;
-  delta_[static_cast<size_t>(end)] -= bytes;
-  from_ = std::min(from_, first);
-  to_ = std::max(to_, end);
+  delta_.emplace_back(first, bytes);
+  delta_.emplace_back(end, -bytes);
 }
 
 // Adds or removes what a unit changes in the live bytes, compared with its value being kept until `before`.
@@ -68,32 +73,51 @@ double RecomputeChoice::seconds_of(size_t u) const {
 // Brings at_ and last_ of a unit up to date with the units that read it. Returns whether they changed.
 bool RecomputeChoice::settle(size_t u) {
   const RecomputeUnit& unit = units_[u];
-  needs_.clear();
-  for (const int reader : all_->read_by[static_cast<size_t>(unit.value)])
-    for (const int at : at_[static_cast<size_t>(reader)])
-      if (unit.after < at && (unit.fused || at < unit.before)) needs_.push_back(at);
+  at_now_.clear();
   int last = unit.after;
-  for (const int at : needs_) last = std::max(last, at);
-  std::vector<int> at;
+  if (dropped_[u] || unit.is_behind()) {
+    needs_.clear();
+    for (const int reader : all_->read_by[static_cast<size_t>(unit.value)])
+      for (const int at : at_[static_cast<size_t>(reader)])
+        if (unit.after < at && (unit.fused || at < unit.before)) needs_.push_back(at);
+    for (const int at : needs_) last = std::max(last, at);
+  }
   if (dropped_[u] && unit.fused) {
-    at = unit.readers;
-    at.insert(at.end(), needs_.begin(), needs_.end());
-    std::sort(at.begin(), at.end());
-    at.erase(std::unique(at.begin(), at.end()), at.end());
+    at_now_ = unit.readers;
+    at_now_.insert(at_now_.end(), needs_.begin(), needs_.end());
+    std::sort(at_now_.begin(), at_now_.end());
+    at_now_.erase(std::unique(at_now_.begin(), at_now_.end()), at_now_.end());
   } else if (dropped_[u] && (!needs_.empty() || !unit.is_behind())) {
     const int first = needs_.empty() ? unit.before : *std::min_element(needs_.begin(), needs_.end());
-    at = {std::min(first, unit.before)};
+    at_now_ = {std::min(first, unit.before)};
   }
-  if (at == at_[u] && last == last_[u]) return false;
-  at_[u] = std::move(at);
+  if (at_now_ == at_[u] && last == last_[u]) return false;
+  at_[u] = at_now_;
   last_[u] = last;
   return true;
 }
 
+// Adds waits of the values that recomputing a unit reads to the queue: those to which it can matter that the unit was
+// recomputed before the nodes `before` and is now recomputed before the nodes `now`.
+void RecomputeChoice::queue_sources(size_t u, const std::vector<int>& before, const std::vector<int>& now) {
+  int first = INT32_MAX, last = -1;
+  for (const auto* places : {&before, &now})
+    for (const int at : *places) first = std::min(first, at), last = std::max(last, at);
+  for (const ValueId source : units_[u].sources) {
+    const auto [begin, end] = all_->of_value[static_cast<size_t>(source)];
+    for (int i = begin; i < end; ++i) {
+      const auto s = static_cast<size_t>(i);
+      const RecomputeUnit& unit = units_[s];
+      const bool reached = unit.after < last && (unit.fused || first < unit.before);
+      if (!reached || !(dropped_[s] || unit.is_behind())) continue;
+      queue_.push_back(s);
+      std::push_heap(queue_.begin(), queue_.end());
+    }
+  }
+}
+
 // Flips a unit, and collects what changes in delta_ and moved_.
 void RecomputeChoice::change(size_t flipped) {
-  from_ = static_cast<int>(live_.size());
-  to_ = 0;
   moved_.clear();
   queue_ = {flipped};
   bool first = true;
@@ -115,28 +139,45 @@ void RecomputeChoice::change(size_t flipped) {
       continue;
     }
     first = false;
-    if (at_[u] == moved_.back().at) continue;
-    for (const ValueId source : units_[u].sources) {
-      const auto [begin, end] = all_->of_value[static_cast<size_t>(source)];
-      for (int s = begin; s < end; ++s) {
-        queue_.push_back(static_cast<size_t>(s));
-        std::push_heap(queue_.begin(), queue_.end());
-      }
-    }
+    if (at_[u] != moved_.back().at) queue_sources(u, moved_.back().at, at_[u]);
   }
+}
+
+// By how much the bytes above the cap change at the nodes [first, end) if `change` more bytes are live at each.
+Bytes RecomputeChoice::above_in(size_t first, size_t end, Bytes change) const {
+  Bytes sum = 0;
+  while (first < end) {
+    const size_t block = first / kBlock, block_end = std::min(end, (block + 1) * kBlock);
+    const auto nodes = static_cast<Bytes>(block_end - first);
+    if (least_[block] >= cap_ && least_[block] + change >= cap_) {
+      sum += nodes * change;
+    } else if (most_[block] > cap_ || most_[block] + change > cap_) {
+      for (size_t n = first; n < block_end; ++n)
+        sum += std::max<Bytes>(0, live_[n] + change - cap_) - std::max<Bytes>(0, live_[n] - cap_);
+    }
+    first = block_end;
+  }
+  return sum;
+}
+
+void RecomputeChoice::change_live(size_t first, size_t end, Bytes change) {
+  for (size_t n = first; n < end; ++n) live_[n] += change;
+  for (size_t block = first / kBlock; block * kBlock < end; ++block) measure_block(block);
 }
 
 // Returns above_ with delta_ applied, and clears delta_. With `keep`, delta_ becomes part of live_.
 Bytes RecomputeChoice::changed_above(bool keep) {
+  std::sort(delta_.begin(), delta_.end());
   Bytes above = above_, change = 0;
-  const auto end = std::min(static_cast<size_t>(to_) + 1, delta_.size());
-  for (auto n = static_cast<size_t>(from_); n < end; ++n) {
-    change += delta_[n];
-    delta_[n] = 0;
-    if (change == 0 || n >= live_.size()) continue;
-    above += std::max<Bytes>(0, live_[n] + change - cap_) - std::max<Bytes>(0, live_[n] - cap_);
-    if (keep) live_[n] += change;
+  for (size_t i = 0; i < delta_.size(); ++i) {
+    change += delta_[i].second;
+    const auto first = static_cast<size_t>(delta_[i].first);
+    const size_t end = i + 1 < delta_.size() ? static_cast<size_t>(delta_[i + 1].first) : live_.size();
+    if (change == 0 || first >= std::min(end, live_.size())) continue;
+    above += above_in(first, std::min(end, live_.size()), change);
+    if (keep) change_live(first, std::min(end, live_.size()), change);
   }
+  delta_.clear();
   return above;
 }
 

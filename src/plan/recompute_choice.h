@@ -5,6 +5,7 @@
 // length is a trade-off; here they appear where they pay off.
 #pragma once
 
+#include <algorithm>
 #include <span>
 
 #include "plan/recompute_units.h"
@@ -25,7 +26,7 @@ class RecomputeChoice {
   double seconds() const { return seconds_; }
   // The sum over all nodes of the bytes above the cap.
   double above() const { return static_cast<double>(above_); }
-  Bytes peak() const;
+  Bytes peak() const { return most_.empty() ? 0 : *std::max_element(most_.begin(), most_.end()); }
 
   // What flip(unit) would change. Not possible: a recomputing node would run after an update of a weight that it reads.
   struct Effect {
@@ -44,10 +45,14 @@ class RecomputeChoice {
 
   void change(size_t unit);
   bool settle(size_t unit);
+  void queue_sources(size_t unit, const std::vector<int>& before, const std::vector<int>& now);
   void add_spans(size_t unit, int sign);
   void set_alive(int first, int end, Bytes bytes);
   double seconds_of(size_t unit) const;
   Bytes changed_above(bool keep);
+  Bytes above_in(size_t first, size_t end, Bytes change) const;
+  void change_live(size_t first, size_t end, Bytes change);
+  void measure_block(size_t block);
 
   const RecomputeUnits* all_;
   std::span<const RecomputeUnit> units_;
@@ -55,15 +60,17 @@ class RecomputeChoice {
   std::vector<std::vector<int>> at_;  // per unit: nodes before which it is recomputed
   std::vector<int> last_;             // per unit: the last node that needs the value in this wait
   std::vector<Bytes> live_;           // per node
+  // Per block of nodes: the largest and the smallest live bytes. Most flips are looked at block by block.
+  static constexpr size_t kBlock = 32;
+  std::vector<Bytes> most_, least_;
   Bytes cap_ = 0;
   Bytes above_ = 0;
   double seconds_ = 0;
   // Of the flip that is being looked at.
-  std::vector<Bytes> delta_;   // per node: change of the live bytes from here on
-  int from_ = 0, to_ = 0;      // nodes whose delta_ may not be 0
-  std::vector<Moved> moved_;   // what at_ and last_ were before the flip
-  std::vector<size_t> queue_;  // a heap of units to look at
-  std::vector<int> needs_;     // scratch
+  std::vector<std::pair<int, Bytes>> delta_;  // change of the live bytes from this node on
+  std::vector<Moved> moved_;                  // what at_ and last_ were before the flip
+  std::vector<size_t> queue_;                 // a heap of units to look at
+  std::vector<int> needs_, at_now_;           // scratch
 };
 
 }  // namespace plimsoll::engine

@@ -26,6 +26,12 @@ Graph apply_joint_levers(Graph graph, const SearchRequest& request, const LeverS
   return graph;
 }
 
+// Returns where offload is in the table, or its end.
+size_t offload_of(const LeverTable& table) {
+  const auto is_offload = [](const Lever& lever) { return lever.name == kOffload; };
+  return static_cast<size_t>(std::find_if(table.begin(), table.end(), is_offload) - table.begin());
+}
+
 Bytes most_live(const std::vector<LoweredPhase>& phases) {
   Bytes most = 0;
   for (const LoweredPhase& phase : phases) most = std::max(most, phase.live);
@@ -122,9 +128,18 @@ double Compiler::least_seconds_for(const Plan& plan) {
 std::optional<Compiler::Outline> Compiler::outline(const LeverSettings& settings, bool last) {
   plan_ = {};
   settings_ = settings;
-  counted_ = counted_in_training_;
-  phases_ = last ? std::move(training_) : training_;
-  if (!rewrite_ordered(settings)) return std::nullopt;
+  const size_t levers = request_->levers->size();
+  const size_t offload = offload_of(*request_->levers);
+  if (settings.of(kOffload) != 0 && !last) {
+    if (!prepare_offload(settings, offload)) return std::nullopt;
+    phases_ = before_offload_->phases;
+    counted_ = before_offload_->counted;
+    if (!rewrite_ordered(settings, offload, levers)) return std::nullopt;
+  } else {
+    phases_ = last ? std::move(training_) : training_;
+    counted_ = counted_in_training_;
+    if (!rewrite_ordered(settings, 0, levers)) return std::nullopt;
+  }
   Outline outline;
   BoundCounts counts;
   int64_t samples = 0;
@@ -162,9 +177,45 @@ void Compiler::order_phases() {
   }
 }
 
-// Applies the kOrderedGraph levers to phases_. Returns false if one of them cannot reach its setting.
-bool Compiler::rewrite_ordered(const LeverSettings& settings) {
-  for (const Lever& lever : *request_->levers) {
+// Applies the levers before offload to the training phases, unless that has been done for these settings. Returns false
+// if one of them cannot reach its setting.
+bool Compiler::prepare_offload(const LeverSettings& settings, size_t offload) {
+  const LeverSettings before = settings.with(kOffload, 0);
+  if (before_offload_ && before_offload_->settings == before) return true;
+  before_offload_.reset();
+  phases_ = training_;
+  counted_ = counted_in_training_;
+  if (!rewrite_ordered(before, 0, offload)) return false;
+  before_offload_ = BeforeOffload{before, std::move(phases_), counted_};
+  phases_.clear();
+  return true;
+}
+
+std::vector<Bytes> Compiler::least_peaks_offloaded(const LeverSettings& settings) {
+  if (!prepare_offload(settings, offload_of(*request_->levers))) return {};
+  const Bytes most = most_live(before_offload_->phases);
+  std::vector<Bytes> caps, peaks;
+  for (const int64_t percent : kOffloadPercents) caps.push_back(share_kept(most, percent));
+  peaks.assign(caps.size(), 0);
+  for (const LoweredPhase& phase : before_offload_->phases) {
+    // Caps that the phase keeps without offload leave it as it is.
+    const auto whole = static_cast<size_t>(
+        std::find_if(caps.begin(), caps.end(), [&](Bytes cap) { return cap < phase.live; }) - caps.begin());
+    std::vector<Bytes> live(std::min(phase.samples == 0 ? caps.size() : whole, peaks.size()), phase.live);
+    if (live.size() < peaks.size())
+      for (const Bytes least : least_live_offloaded(phase.graph, *request_->device, std::span(caps).subspan(whole)))
+        live.push_back(least);
+    peaks.resize(std::min(peaks.size(), live.size()));
+    for (size_t i = 0; i < peaks.size(); ++i) peaks[i] = std::max(peaks[i], least_peak(live[i]));
+  }
+  return peaks;
+}
+
+// Applies kOrderedGraph levers, the ones from first_lever up to last_lever in the table, to phases_. Returns false if
+// one of them cannot reach its setting.
+bool Compiler::rewrite_ordered(const LeverSettings& settings, size_t first_lever, size_t last_lever) {
+  for (size_t l = first_lever; l < last_lever; ++l) {
+    const Lever& lever = (*request_->levers)[l];
     const int64_t setting = settings.of(lever.name);
     if (lever.stage != LeverStage::kOrderedGraph || setting == 0) continue;
     const Bytes most = most_live(phases_);
@@ -289,7 +340,7 @@ Result<std::optional<PhasePlan>> Compiler::compile_phase(const SearchRequest& re
   Compiler compiler(request, settings);
   PLIMSOLL_TRY(compiler.add(std::move(phase), 1));
   compiler.order_phases();
-  if (!compiler.rewrite_ordered(settings)) return std::optional<PhasePlan>();
+  if (!compiler.rewrite_ordered(settings, 0, request.levers->size())) return std::optional<PhasePlan>();
   compiler.layout_ = persistent;
   compiler.plan_phases();
   return std::optional<PhasePlan>(std::move(compiler.plan_.phases.front()));

@@ -64,6 +64,9 @@ class Compiler {
   // Applies the settings to the phases. Returns none if a lever cannot reach its setting. The `last` plan takes the
   // lowered phases with it instead of copying them.
   std::optional<Outline> outline(const LeverSettings& settings, bool last = false);
+  // Returns lower bounds on the peaks of the plans with these settings and each of kOffloadPercents. The list ends
+  // before the first that cannot be reached.
+  std::vector<Bytes> least_peaks_offloaded(const LeverSettings& settings);
   Result<Plan> pack();  // makes the plan that was outlined
   Result<std::optional<Plan>> compile(const LeverSettings& settings, bool last = false);
 
@@ -78,7 +81,8 @@ class Compiler {
   Status add_training();
   Status lay_out_persistent();
   void order_phases();
-  bool rewrite_ordered(const LeverSettings& settings);
+  bool rewrite_ordered(const LeverSettings& settings, size_t first_lever, size_t last_lever);
+  bool prepare_offload(const LeverSettings& settings, size_t offload);
   std::optional<RewrittenPhase> rewrite_phase(const Lever& lever, size_t phase, Bytes most, int64_t setting) const;
   const std::vector<RecomputeUnits>& units();
   void plan_phases();
@@ -101,6 +105,14 @@ class Compiler {
     std::map<int64_t, RecomputePath::Mark> marks;
   };
   std::vector<Steps> steps_;  // empty until recompute_points() is called
+  // The training phases before offload, which takes much of the time of a plan: plans that differ only in offload share
+  // them.
+  struct BeforeOffload {
+    LeverSettings settings;
+    std::vector<LoweredPhase> phases;
+    std::map<std::string_view, int64_t> counted;
+  };
+  std::optional<BeforeOffload> before_offload_;
   // State of the plan that is being compiled.
   std::map<std::string_view, int64_t> counted_;
   Plan plan_;

@@ -222,31 +222,29 @@ class Enumeration {
   // Offloads more and more, until that takes too long or cannot be reached. Then, for the smallest plan, tries what was
   // left out from the smallest live set on: what is packed first is mostly smaller than all others can be.
   Status try_offload(const OffloadTrial& trial) {
+    const std::vector<Bytes> least_peaks = trial.compiler->least_peaks_offloaded(trial.settings);
     bool selectable = selection_.may_select(trial.least_seconds);
-    std::vector<int64_t> left_out;
-    for (const int64_t percent : kOffloadPercents) {
-      selectable = selectable && selection_.may_select(trial.compiler->seconds_of_copies(percent));
-      if (selectable) {
-        PLIMSOLL_ASSIGN(const bool reached, try_offload(trial, percent, true));
-        if (!reached) break;
-      } else if (find_least_) {
-        left_out.push_back(percent);
-      }
+    std::vector<size_t> left_out;
+    for (size_t i = 0; i < least_peaks.size(); ++i) {
+      selectable = selectable && selection_.may_select(trial.compiler->seconds_of_copies(kOffloadPercents[i]));
+      if (selectable)
+        PLIMSOLL_TRY(try_offload(trial, kOffloadPercents[i], least_peaks[i], true));
+      else if (find_least_)
+        left_out.push_back(i);
     }
-    for (auto percent = left_out.rbegin(); percent != left_out.rend(); ++percent)
-      PLIMSOLL_TRY(try_offload(trial, *percent, false));
+    for (auto i = left_out.rbegin(); i != left_out.rend(); ++i)
+      PLIMSOLL_TRY(try_offload(trial, kOffloadPercents[*i], least_peaks[*i], false));
     return {};
   }
 
-  // Returns whether the setting can be reached.
-  Result<bool> try_offload(const OffloadTrial& trial, int64_t percent, bool selectable) {
+  Status try_offload(const OffloadTrial& trial, int64_t percent, Bytes least_peak, bool selectable) {
+    if (!may_count({0, least_peak}, selectable)) return {};
     const auto outline = trial.compiler->outline(trial.settings.with(kOffload, percent));
-    if (!outline) return false;
-    if (!may_count(*outline, selectable)) return true;
+    if (!outline || !may_count(*outline, selectable)) return {};
     PLIMSOLL_ASSIGN(Plan plan, trial.compiler->pack());
     if (selectable || !selection_.found()) PLIMSOLL_TRY(price_recompute(trial));
     selection_.consider(std::move(plan), selectable);
-    return true;
+    return {};
   }
 
   // Makes the plan without offload, so that the price of offload alone is known.
