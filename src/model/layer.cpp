@@ -6,6 +6,7 @@
 
 #include "model/attention_parts.h"
 #include "model/layers_shape.h"
+#include "model/preprocessing.h"
 #include "model/random_numbers.h"
 #include "model/recurrent.h"
 
@@ -19,7 +20,7 @@ LayerParser find_layer(std::string_view class_name) {
                             dot_attention_layers(), regularization_layers(), dot_layers(),
                             application_layers(),   shape_layers(),          einsum_layers(),
                             recurrent_layers(),     bidirectional_layers(),  conv_lstm_layers(),
-                            preprocessing_layers()})
+                            preprocessing_layers(), random_affine_layers(),  category_layers()})
     for (const LayerClass& entry : table)
       if (entry.name == class_name) return entry.parse;
   return nullptr;

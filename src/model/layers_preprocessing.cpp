@@ -6,6 +6,7 @@
 #include <array>
 
 #include "model/channels_first.h"
+#include "model/preprocessing.h"
 #include "model/random_numbers.h"
 #include "ops/build.h"
 
@@ -128,15 +129,6 @@ Layer resizing(Config& c) {
   });
 }
 
-// A layer that changes nothing outside training.
-Layer random_image_layer(Config& c, std::function<ValueId(const BuildCall&)> build) {
-  Layer layer = image_layer(
-      c, [](const Shape& in) -> Result<Shape> { return in; },
-      [build = std::move(build)](const BuildCall& call) { return call.training ? build(call) : call.in(); });
-  layer.draws = true;
-  return layer;
-}
-
 ValueId flipped(const BuildCall& call, ValueId x, size_t axis) {
   const Shape shape = call.shape(x);
   std::vector<int64_t> begin(4, 0), strides(4, 1);
@@ -158,19 +150,6 @@ Layer random_flip(Config& c) {
     const ValueId u = uniform_per_sample(call, x, 0, 1);
     return call.add("select", {call.add("less_equal", {u, constant_like(call.b, u, 0.5)}), y, x});
   });
-}
-
-// Two numbers of a configuration; one number f means [-f, f], cut at `least`.
-std::array<double, 2> read_range(Config& c, const char* key, std::array<double, 2> otherwise, double least) {
-  const Json* value = c.value(key);
-  if (!value) return otherwise;
-  if (const auto one = as_number(*value)) return {std::max(-std::abs(*one), least), std::abs(*one)};
-  if (value->is_array() && value->size() == 2) {
-    const auto a = as_number((*value)[0]), b = as_number((*value)[1]);
-    if (a && b) return {std::min(*a, *b), std::max(*a, *b)};
-  }
-  c.issues().reject(fmt::format("{}: '{}' must be a number or two numbers, got {}", c.where(), key, shown(*value)));
-  return otherwise;
 }
 
 ValueId clipped(const BuildCall& call, ValueId x, const std::array<double, 2>& range) {
@@ -212,6 +191,26 @@ constexpr std::array kLayers = {
 };
 
 }  // namespace
+
+Layer random_image_layer(Config& c, std::function<ValueId(const BuildCall&)> build) {
+  Layer layer = image_layer(
+      c, [](const Shape& in) -> Result<Shape> { return in; },
+      [build = std::move(build)](const BuildCall& call) { return call.training ? build(call) : call.in(); });
+  layer.draws = true;
+  return layer;
+}
+
+std::array<double, 2> read_range(Config& c, const char* key, std::array<double, 2> otherwise, double least) {
+  const Json* value = c.value(key);
+  if (!value) return otherwise;
+  if (const auto one = as_number(*value)) return {std::max(-std::abs(*one), least), std::abs(*one)};
+  if (value->is_array() && value->size() == 2) {
+    const auto a = as_number((*value)[0]), b = as_number((*value)[1]);
+    if (a && b) return {std::min(*a, *b), std::max(*a, *b)};
+  }
+  c.issues().reject(fmt::format("{}: '{}' must be a number or two numbers, got {}", c.where(), key, shown(*value)));
+  return otherwise;
+}
 
 std::span<const LayerClass> preprocessing_layers() {
   return kLayers;

@@ -193,7 +193,7 @@ class ModelBuilder {
   // Ids outside of an Embedding's table are found in the data, before they are read.
   void limit_ids() {
     for (const LayerCall& call : program_->calls) {
-      if (!parts_.tree.layers[call.layer].layer.reads_integers) continue;
+      if (!parts_.tree.layers[call.layer].layer.reads_integers || call.shape.weights.empty()) continue;
       for (size_t i = 0; i < program_->inputs.size(); ++i) {
         if (program_->inputs[i] != call.inputs[0]) continue;
         int64_t& least = model_.inputs_[i].classes;
@@ -288,7 +288,7 @@ class ModelBuilder {
 
   // Penalties make the gradient of a table one of all its rows.
   bool has_single_rows(size_t layer) const {
-    if (!parts_.tree.layers[layer].layer.reads_integers) return false;
+    if (!parts_.tree.layers[layer].layer.reads_integers || program_->layers[layer].weights.empty()) return false;
     const Weight& table = model_.weights_[program_->layers[layer].first_weight];
     const bool penalized = table.l1 != 0 || table.l2 != 0 || table.regularizer.orthogonal != 0;
     return table.trainable && !penalized && reads_single_rows(architecture_.optimizer());

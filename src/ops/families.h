@@ -11,7 +11,7 @@ namespace plimsoll::engine {
 // order and adds recurrent.h's. (Without these switches, clang-format would lay out the list differently on each run.)
 // clang-format off
 #define PLIMSOLL_OP_FAMILIES(X) \
-  X(conv3d_ops) X(resample_ops) \
+  X(conv3d_ops) X(resample_ops) X(affine_image_ops) \
   X(conv2d_ops) X(pooled_conv2d_ops) X(matmul_ops) X(arithmetic_ops) X(cast_ops) X(relu_ops) X(activation_ops) \
   X(unary_ops) X(binary_ops) X(constant_ops) X(random_ops) \
   X(dropout_ops) X(batch_norm_ops) X(layer_norm_ops) X(softmax_ops) X(attention_ops) X(embedding_ops) \

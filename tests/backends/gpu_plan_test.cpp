@@ -32,6 +32,7 @@ bool has_no_kernel_yet(const std::string& op, const std::string& refusal) {
   const auto says = [&](const char* words) { return refusal.find(words) != std::string::npos; };
   if (op == "recurrent" || op == "recurrent_grad") return says("the GPU backend has no kernel for recurrent");
   if (op == "attention" || op == "attention_grad") return says("no attention with masks, with shared heads");
+  if (op == "affine_image_grad") return says("has no kernel for GPUs yet");
   if (op == "resample" || op == "resample_grad") return says("has no kernel for GPUs yet");
   return false;
 }

@@ -45,6 +45,7 @@ const std::map<std::string, RecipeFunction>& recipes() {
                            "count_periods", "scheduled_rate"});
     add(image_recipe, {"upsample2d", "upsample2d_grad"});
     add(resample_recipe, {"resample", "resample_grad", "adaptive_max_pool", "adaptive_max_pool_grad"});
+    add(affine_image_recipe, {"affine_image", "affine_image_grad"});
     add(shape_recipe, {"reshape", "to_host", "to_host_done", "to_device", "to_device_done", "concat", "slice",
                        "broadcast", "fill", "constant", "cast", "pad2d", "crop2d"});
     add(attention_recipe, {"attention", "attention_grad"});

@@ -25,6 +25,7 @@ Result<KernelOffer> offer_loss_scale(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_move(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_image(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_resample(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_affine_image(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_view(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_cast(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_reorder(const Card& card, const NodeView& node);
@@ -66,6 +67,7 @@ BoundKernel bind_constant(Context& context, const BoundNode& node);
 BoundKernel bind_shift(Context& context, const BoundNode& node);
 BoundKernel bind_upsample(Context& context, const BoundNode& node);
 BoundKernel bind_resample(Context& context, const BoundNode& node);
+BoundKernel bind_affine_image(Context& context, const BoundNode& node);
 BoundKernel bind_copy(Context& context, const BoundNode& node);
 BoundKernel bind_cast(Context& context, const BoundNode& node);
 BoundKernel bind_reorder(Context& context, const BoundNode& node);
@@ -190,6 +192,8 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
       {"resample_grad", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
       {"adaptive_max_pool", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
       {"adaptive_max_pool_grad", PLIMSOLL_KERNEL(offer_resample, bind_resample)},
+      {"affine_image", PLIMSOLL_KERNEL(offer_affine_image, bind_affine_image)},
+      {"affine_image_grad", PLIMSOLL_KERNEL(offer_affine_image, bind_affine_image)},
       {"reshape", PLIMSOLL_KERNEL(offer_view, bind_copy)},
       {"cast", PLIMSOLL_KERNEL(offer_cast, bind_cast)},
       {"reorder", PLIMSOLL_KERNEL(offer_reorder, bind_reorder)},

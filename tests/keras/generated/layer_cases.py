@@ -78,6 +78,14 @@ def special(name, d):
     """Generators that depend on the class."""
     channels = d.shape[-1] if d.shape else 1
     vector = lambda: [d.real(0.2, 1.5) for _ in range(channels)]
+    part = lambda: d.one_of(d.real(0, 0.9), (d.real(-0.9, 0), d.real(0, 0.9)))
+    moved = {
+        **dict.fromkeys(("factor", "height_factor", "width_factor"), part),
+        **dict.fromkeys(("x_factor", "y_factor"), lambda: (d.real(0, 0.5), d.real(0.5, 1))),
+        "fill_mode": lambda: d.one_of("reflect", "wrap", "constant", "nearest"),
+        "interpolation": lambda: d.one_of("bilinear", "nearest"),
+        "fill_value": lambda: d.real(-1, 1),
+    }
     either_axis = {"axis": lambda: d.one_of(d.axis(), d.axes())}
     table = {
         "Conv1D": {"padding": lambda: d.one_of("valid", "same", "causal"), "filters": lambda: d.one_of(4, 8)},
@@ -109,6 +117,7 @@ def special(name, d):
         "RandomFlip": {"mode": lambda: d.one_of("horizontal", "vertical", "horizontal_and_vertical")},
         "RandomBrightness": {"factor": lambda: d.real(0, 1), "value_range": lambda: (-4.0, d.real(3, 5))},
         "RandomContrast": {"factor": lambda: d.real(0, 1), "value_range": lambda: (-4.0, d.real(3, 5))},
+        **{name: moved for name in ("RandomRotation", "RandomZoom", "RandomTranslation", "RandomShear")},
         "UpSampling1D": {"size": lambda: d.integer(1, 3)},
         "ZeroPadding1D": {"padding": lambda: d.margins(0, 3)},
         "ZeroPadding2D": {"padding": lambda: d.margins(0, 3)},
