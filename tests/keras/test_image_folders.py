@@ -42,8 +42,44 @@ def with_pillow(pixels, mode, kind, **named):
     return file.getvalue()
 
 
+def gif(pixels, others=(), **named):
+    frames = [Image.fromarray(p).convert("P", palette=Image.Palette.ADAPTIVE) for p in (pixels, *others)]
+    file = io.BytesIO()
+    frames[0].save(file, "GIF", save_all=True, append_images=frames[1:], optimize=False, **named)
+    return file.getvalue()
+
+
+def interlaced_gif(pixels):
+    """Pillow writes no interlaced GIF, so the flag is set in one, and its rows are put into the file's order."""
+    rows = [y for begin, step in ((0, 8), (4, 8), (2, 4), (1, 2)) for y in range(begin, len(pixels), step)]
+    data = bytearray(gif(pixels[rows]))
+    place = data.index(b",\0\0\0\0")
+    data[place + 9] |= 0x40
+    return bytes(data)
+
+
+def top_down_bmp(pixels):
+    data = bytearray(with_pillow(pixels, "RGB", "BMP"))
+    data[22:26] = struct.pack("<i", -len(pixels))
+    return bytes(data)
+
+
+def of_bmp_and_gif(rng):
+    color = smooth(rng, 37, 51, 3)
+    return {
+        "rgb.bmp": with_pillow(color, "RGB", "BMP"),
+        "down.BMP": top_down_bmp(color),
+        "photo.gif": gif(color),
+        "clear.gif": gif(color, transparency=7),
+        "moving.gif": gif(color, [smooth(rng, 37, 51, 3)], duration=50),
+        "lines.gif": interlaced_gif(color),
+        "two.gif": gif(np.zeros((5, 3, 3), np.uint8)),
+        "noise.gif": gif(rng.integers(0, 256, (90, 120, 3), np.uint8)),
+    }
+
+
 def pictures(rng):
-    """Name of the file -> its bytes, for every kind of JPEG and PNG."""
+    """Name of the file -> its bytes, for every kind of picture."""
     color, gray = smooth(rng, 37, 51, 3), smooth(rng, 40, 30, 1)
     jpeg = lambda x, **named: tf.io.encode_jpeg(x, **named).numpy()
     png = lambda x: tf.io.encode_png(x).numpy()
@@ -69,6 +105,7 @@ def pictures(rng):
         "palette_clear.png": with_pillow(color, "P", "PNG", transparency=3),
         "bits.png": with_pillow(color, "1", "PNG"),
         "interlaced.PNG": interlaced_png(color),
+        **of_bmp_and_gif(rng),
     }
 
 
@@ -106,8 +143,9 @@ def identity(folder, shape):
 def test_pixels_and_order(size, mode, tmp_path, rng):
     folder = fill(tmp_path / "data", rng)
     if mode == "grayscale":
-        for cmyk in folder.glob("*/cmyk.jpg"):  # TensorFlow has no grey for it
-            cmyk.unlink()
+        for path in folder.glob("*/*"):  # TensorFlow has no grey for these
+            if path.name == "cmyk.jpg" or path.suffix in (".gif", ".bmp", ".BMP"):
+                path.unlink()
     want, _ = dataset(folder, size, color_mode=mode)
     got = program.predict(tmp_path, identity(tmp_path, want.shape[1:]), folder, batch_size=7)
     assert got.shape == want.shape
@@ -122,6 +160,7 @@ def test_four_channels(tmp_path, rng):
     for name, data in pictures(rng).items():
         if name.lower().endswith("png"):
             (folder / "only" / name).write_bytes(data)
+    (folder / "only" / "rgba.bmp").write_bytes(with_pillow(smooth(rng, 20, 33, 4), "RGBA", "BMP"))
     want, _ = dataset(folder, (30, 30), color_mode="rgba")
     got = program.predict(tmp_path, identity(tmp_path, want.shape[1:]), folder, batch_size=4)
     assert np.abs(got - want).max() <= PIXEL
@@ -214,6 +253,12 @@ DAMAGED = {
     "crc.png": lambda d: d["rgb.png"][:40] + bytes([d["rgb.png"][40] ^ 1]) + d["rgb.png"][41:],
     "bomb.png": lambda d: d["rgb.png"][:16] + struct.pack(">II", 2**30, 2**30) + d["rgb.png"][24:],
     "is_gif.jpg": lambda d: b"GIF89a" + bytes(20),
+    "cut.gif": lambda d: d["photo.gif"][: len(d["photo.gif"]) * 2 // 3],
+    "codes.gif": lambda d: d["photo.gif"][:-200] + bytes([255]) * 100 + d["photo.gif"][-100:],
+    "cut.bmp": lambda d: d["rgb.bmp"][:-1],
+    "bomb.bmp": lambda d: d["rgb.bmp"][:18] + struct.pack("<ii", 2**31 - 1, 2**31 - 1) + d["rgb.bmp"][26:],
+    "run_length.bmp": lambda d: d["rgb.bmp"][:30] + struct.pack("<I", 1) + d["rgb.bmp"][34:],
+    "webp.png": lambda d: b"RIFF" + bytes(4) + b"WEBP" + bytes(40),
 }
 
 

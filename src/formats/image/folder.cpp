@@ -95,8 +95,8 @@ Result<ImageFolder> list_images(const std::string& path, bool labelled) {
   folder.labels.shrink_to_fit();
   if (folder.files.size() > 0) return folder;
   Error error{ErrorCode::kBadDataFile, fmt::format("{}: a folder without pictures", path), {}, {}};
-  error.fact(labelled ? "expected: one folder per class, with .jpg, .jpeg or .png files in it"
-                      : "expected: .jpg, .jpeg or .png files, or folders of them");
+  error.fact(labelled ? "expected: one folder per class, with .jpg, .jpeg, .png, .bmp or .gif files in it"
+                      : "expected: .jpg, .jpeg, .png, .bmp or .gif files, or folders of them");
   if (folder.classes.empty() && labelled) error.fact("it has no folders for classes");
   return fail(std::move(error));
 }

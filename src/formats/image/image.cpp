@@ -36,10 +36,8 @@ void ImageBuffer::fit(const ImageHeader& header) {
 
 namespace {
 
-// Returns the name of a kind that tf.image.decode_image reads and this program does not.
+// Returns the name of a kind that this program does not read.
 std::string_view other_kind(std::string_view start) {
-  if (start.starts_with("GIF8")) return "a GIF";
-  if (start.starts_with("BM")) return "a BMP";
   if (start.starts_with("RIFF") && start.substr(8, 4) == "WEBP") return "a WebP picture";
   return "";
 }
@@ -51,10 +49,12 @@ Result<ImageKind> kind_of(const EncodedImage& image) {
   const std::string_view text(start.data(), start.size());
   if (text.starts_with("\xff\xd8\xff")) return ImageKind::kJpeg;
   if (text.starts_with("\x89PNG\r\n\x1a\n")) return ImageKind::kPng;
+  if (text.starts_with("BM")) return ImageKind::kBmp;
+  if (text.starts_with("GIF87a") || text.starts_with("GIF89a")) return ImageKind::kGif;
   const std::string_view other = other_kind(text);
-  Error error =
-      bad_image(image, other.empty() ? "not a JPEG or PNG picture" : fmt::format("{}, which is not read yet", other),
-                image.offset);
+  Error error = bad_image(
+      image, other.empty() ? "not a JPEG, PNG, BMP or GIF picture" : fmt::format("{}, which is not read yet", other),
+      image.offset);
   return fail(error.remedy("convert it to PNG"));
 }
 
@@ -62,15 +62,34 @@ Result<ImageKind> kind_of(const EncodedImage& image) {
 
 Result<ImageHeader> read_image_header(const EncodedImage& image) {
   PLIMSOLL_ASSIGN(const ImageKind kind, kind_of(image));
-  return kind == ImageKind::kJpeg ? read_jpeg_header(image) : read_png_header(image);
+  switch (kind) {
+    case ImageKind::kPng:
+      return read_png_header(image);
+    case ImageKind::kBmp:
+      return read_bmp_header(image);
+    case ImageKind::kGif:
+      return read_gif_header(image);
+    case ImageKind::kJpeg:
+      break;
+  }
+  return read_jpeg_header(image);
 }
 
 Status decode_image(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows) {
   if (buffer.memory.size() < kImageInput)
     return fail(ErrorCode::kInternal, fmt::format("{}: no room to decode it in", image.label));
   PLIMSOLL_ASSIGN(const ImageKind kind, kind_of(image));
-  return kind == ImageKind::kJpeg ? decode_jpeg(image, channels, buffer, rows)
-                                  : decode_png(image, channels, buffer, rows);
+  switch (kind) {
+    case ImageKind::kPng:
+      return decode_png(image, channels, buffer, rows);
+    case ImageKind::kBmp:
+      return decode_bmp(image, channels, buffer, rows);
+    case ImageKind::kGif:
+      return decode_gif(image, channels, buffer, rows);
+    case ImageKind::kJpeg:
+      break;
+  }
+  return decode_jpeg(image, channels, buffer, rows);
 }
 
 }  // namespace plimsoll::engine

@@ -1,7 +1,9 @@
-// JPEG and PNG pictures, decoded row by row to 8 bits per channel. The pixels are those of tf.image.decode_image.
+// JPEG, PNG, BMP and GIF pictures, decoded row by row to 8 bits per channel. The pixels are those of
+// tf.image.decode_image.
 //
 // An EXIF orientation is ignored, as in TensorFlow. Memory does not grow with the picture, except for pictures whose
-// rows are spread over the file: a progressive JPEG (its coefficients are held) and an interlaced PNG (its pixels).
+// rows are spread over the file: a progressive JPEG (its coefficients are held) an interlaced PNG and a GIF
+// (its pixels).
 #pragma once
 
 #include <cstdint>
@@ -23,7 +25,7 @@ struct EncodedImage {
   static EncodedImage whole(const File& file) { return {&file, 0, file.size(), file.path()}; }
 };
 
-enum class ImageKind : uint8_t { kJpeg, kPng };
+enum class ImageKind : uint8_t { kJpeg, kPng, kBmp, kGif };
 
 struct ImageHeader {
   ImageKind kind = ImageKind::kJpeg;
@@ -63,6 +65,10 @@ Result<ImageHeader> read_jpeg_header(const EncodedImage& image);
 Status decode_jpeg(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 Result<ImageHeader> read_png_header(const EncodedImage& image);
 Status decode_png(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
+Result<ImageHeader> read_bmp_header(const EncodedImage& image);
+Status decode_bmp(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
+Result<ImageHeader> read_gif_header(const EncodedImage& image);
+Status decode_gif(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 
 // Returns P401 for a picture: "cats/1.jpg: ..., at byte 123". `at` counts from the beginning of the file.
 Error bad_image(const EncodedImage& image, const std::string& what, int64_t at);
