@@ -78,6 +78,8 @@ void add_plan_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_reduce_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_convert_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_top_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_profile_command(CLI::App& app, std::map<CLI::App*, Action>& actions);

@@ -20,24 +20,19 @@ CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::
   return command.add_option("--data", options.data, data_text);
 }
 
-namespace {
-
-// "224,224", or "224" for a square.
-std::array<int64_t, 2> parse_image_size(const std::string& text) {
+std::array<int64_t, 2> parse_image_size(const std::string& text, const std::string& flag) {
   constexpr int64_t kMost = 1 << 16;
   const size_t comma = std::min(text.find(','), text.size());
   const auto height = read_number<int64_t>(text.substr(0, comma));
   const auto width = comma == text.size() ? height : read_number<int64_t>(text.substr(comma + 1));
   if (!height || !width || *height < 1 || *width < 1 || *height > kMost || *width > kMost)
-    throw CLI::ValidationError("--image-size", fmt::format("takes HEIGHT,WIDTH, got '{}'", text));
+    throw CLI::ValidationError(flag, fmt::format("takes HEIGHT,WIDTH, got '{}'", text));
   return {*height, *width};
 }
 
-}  // namespace
-
 void add_reading_flags(CLI::App& command, ReadOptions& options) {
   command.add_option_function<std::string>(
-      "--image-size", [&](const std::string& text) { options.image_size = parse_image_size(text); },
+      "--image-size", [&](const std::string& text) { options.image_size = parse_image_size(text, "--image-size"); },
       "height and width that pictures are resized to: 224,224 (default: those of the model's input)");
   const std::map<std::string, LabelMode> modes = {
       {"int", LabelMode::kInteger}, {"categorical", LabelMode::kCategorical}, {"binary", LabelMode::kBinary}};

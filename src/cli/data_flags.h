@@ -9,6 +9,8 @@ namespace plimsoll::engine {
 CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::string& data_text);
 // Adds the flags that say how --data is read, which all commands with --data have.
 void add_reading_flags(CLI::App& command, ReadOptions& options);
+// Reads "224,224", or "224" for a square. Throws CLI's error, which names the flag.
+std::array<int64_t, 2> parse_image_size(const std::string& text, const std::string& flag);
 Status check_data_flags(const DataOptions& options);
 
 }  // namespace plimsoll::engine

@@ -108,6 +108,8 @@ int run(int argc, char** argv) {
   add_fit_command(app, actions);
   add_evaluate_command(app, actions);
   add_predict_command(app, actions);
+  add_reduce_command(app, actions);
+  add_convert_command(app, actions);
   add_doctor_command(app, actions);
   add_profile_command(app, actions);
   add_top_command(app, actions);

@@ -149,6 +149,12 @@ double element(DType dtype, const void* data, int64_t index) {
   return 0;
 }
 
+int64_t integer_element(DType dtype, const void* data, int64_t index) {
+  if (dtype == DType::kInt64) return load<int64_t>(data, index);
+  if (dtype == DType::kUInt64) return static_cast<int64_t>(load<uint64_t>(data, index));
+  return static_cast<int64_t>(element(dtype, data, index));
+}
+
 std::string element_text(DType dtype, const void* data, int64_t index) {
   if (dtype == DType::kInt64) return fmt::format("{}", load<int64_t>(data, index));
   if (dtype == DType::kUInt64) return fmt::format("{}", load<uint64_t>(data, index));

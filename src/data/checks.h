@@ -22,6 +22,9 @@ std::optional<int64_t> first_bad_label(DType dtype, const void* data, int64_t co
 // Returns one element as a number; exact except for integers beyond 2^53.
 double element(DType dtype, const void* data, int64_t index);
 
+// Returns one element of an array of integers; of u64 modulo 2^64.
+int64_t integer_element(DType dtype, const void* data, int64_t index);
+
 // Returns one element as text for messages: "7", "0.5", "nan", "-inf".
 std::string element_text(DType dtype, const void* data, int64_t index);
 

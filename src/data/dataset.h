@@ -79,6 +79,17 @@ struct DataSet {
 // there are no samples, P406 if the lengths differ.
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec);
 
+// An array under the name that it has in its file, or x, y or sample_weight.
+struct NamedColumn {
+  std::string name;
+  int64_t rows = 0;
+  Column column;
+};
+// Opens `argument` without a model: inputs, targets if there are any, and sample weights if there are any. `all`: every
+// array of a file that names its arrays; they may differ in length. Otherwise only the arrays that a model with one
+// input and one output would take, which are equally long.
+Result<std::vector<NamedColumn>> open_columns(const std::string& argument, const ReadOptions& read, bool all);
+
 // Returns the help text of --data.
 std::string data_help(bool with_targets);
 

@@ -342,6 +342,94 @@ std::string data_help(bool with_targets) {
          "; a CSV; or TFRecord files ('train-*.tfrecord')";
 }
 
+namespace {
+
+Result<NamedColumn> named_column(std::string name, FoundArray found) {
+  if (found.dims.empty())
+    return fail(ErrorCode::kDataShape, fmt::format("{}: a single number, not an array of samples", found.label));
+  NamedColumn named;
+  named.name = std::move(name);
+  named.rows = found.dims[0];
+  PLIMSOLL_ASSIGN(Shape sample, checked_shape({found.dims.begin() + 1, found.dims.end()}, found.label));
+  named.column.label = std::move(found.label);
+  named.column.type = {found.dtype, std::move(sample)};
+  named.column.file = std::move(found.file);
+  named.column.offset = found.offset;
+  named.column.rows = std::move(found.rows);
+  named.column.field = found.field;
+  return named;
+}
+
+Result<std::vector<NamedColumn>> columns_of(const ArrayFormat& format, const std::string& path,
+                                            const std::vector<std::string>& names) {
+  Opener opener;
+  std::vector<NamedColumn> columns;
+  for (const std::string& name : names) {
+    PLIMSOLL_ASSIGN(const auto source, format.open_named(path, name));
+    PLIMSOLL_ASSIGN(auto found, opener.open(source));
+    PLIMSOLL_ASSIGN(auto column, named_column(name, std::move(found)));
+    columns.push_back(std::move(column));
+  }
+  if (!columns.empty()) return columns;
+  return fail(ErrorCode::kDataEmpty, path + ": it holds no arrays");
+}
+
+// One input and one output of any shape.
+Result<DataSpec> spec_without_model(const std::string& argument, const ReadOptions& read) {
+  DataSpec spec;
+  spec.read = read;
+  spec.inputs = {{"x", {}, false, 0, {}}};
+  spec.outputs = {{"y", {}, true, 0, {}}};
+  // Only pictures and records need to know the shape.
+  PLIMSOLL_ASSIGN(const auto records, record_files(argument));
+  if (is_folder(argument) || !records.empty()) {
+    PLIMSOLL_ASSIGN(auto sample, sample_shape(argument, "x", true, spec));
+    PLIMSOLL_ASSIGN(spec.inputs[0].sample, checked_shape(std::move(sample), argument));
+  }
+  return spec;
+}
+
+}  // namespace
+
+Result<std::vector<NamedColumn>> open_columns(const std::string& argument, const ReadOptions& read, bool all) {
+  const auto chosen = chosen_arrays(argument);
+  if (chosen && all) return columns_of(*chosen->format, chosen->path, chosen->names);
+  const auto paths = split_at_commas(argument);
+  const bool one_file = paths.size() == 1 && !paths[0].empty() && !chosen && !is_folder(paths[0]);
+  if (one_file && all)
+    if (const ArrayFormat* format = array_format_of_name(paths[0]); format != nullptr && format->has_names()) {
+      PLIMSOLL_ASSIGN(const auto names, format->names(paths[0]));
+      return columns_of(*format, paths[0], names);
+    }
+  PLIMSOLL_ASSIGN(DataSpec spec, spec_without_model(argument, read));
+  spec.needs_targets =
+      chosen ? chosen->names.size() > 1
+             : !(one_file && array_format_of_name(paths[0]) != nullptr && !array_format_of_name(paths[0])->has_names());
+  auto found = find_arrays(argument, spec);
+  if (!found && spec.needs_targets) {  // inputs alone
+    spec.needs_targets = false;
+    auto inputs = find_arrays(argument, spec);
+    if (!inputs) return tl::make_unexpected(std::move(found.error()));
+    if (read.note) read.note(argument + ": no targets were found; only the inputs are read");
+    found = std::move(inputs);
+  }
+  PLIMSOLL_TRY(found);
+  std::vector<NamedColumn> columns;
+  const auto add = [&](const char* name, FoundArray array) -> Status {
+    PLIMSOLL_ASSIGN(auto column, named_column(name, std::move(array)));
+    if (!columns.empty() && column.rows != columns[0].rows)
+      return fail(ErrorCode::kDataLengths, fmt::format("{} holds {} samples, {} holds {}", columns[0].column.label,
+                                                       columns[0].rows, column.column.label, column.rows));
+    columns.push_back(std::move(column));
+    return {};
+  };
+  PLIMSOLL_TRY(add("x", std::move(found->inputs[0])));
+  if (!found->targets.empty()) PLIMSOLL_TRY(add("y", std::move(found->targets[0])));
+  if (!found->weights.empty() && found->weights[0]) PLIMSOLL_TRY(add("sample_weight", std::move(*found->weights[0])));
+  if (columns[0].rows > 0) return columns;
+  return fail(ErrorCode::kDataEmpty, columns[0].column.label + " holds no samples");
+}
+
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec) {
   PLIMSOLL_ASSIGN(auto found, find_arrays(argument, spec));
   return match_arrays(std::move(found), spec);

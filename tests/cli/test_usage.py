@@ -16,7 +16,7 @@ import program
 from bad_files import GOLDEN, OLD, data, fit_refused, refused
 
 MODEL = GOLDEN / "cnn.keras"
-COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "top")
+COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "top", "reduce", "convert")
 
 
 def fit(*flags):
@@ -101,7 +101,7 @@ def test_unknown_flag_without_a_neighbour():
 
 
 def test_unknown_command():
-    refused(201, "train", MODEL, mentions=["no command 'train'", "commands: plan, fit, evaluate, predict, doctor"])
+    refused(201, "train", MODEL, mentions=["no command 'train'", "commands: plan, fit, evaluate, predict, reduce, convert, doctor"])
     refused(201, "evalute", MODEL, mentions=["try: plimsoll evaluate"])
 
 
