@@ -76,7 +76,13 @@ def unet(size=256, filters=(64, 128, 256, 512, 1024)):
 
 
 def application(name):
-    return lambda: getattr(keras.applications, name)(weights=None)
+    def make():
+        model = getattr(keras.applications, name)(weights=None)
+        if None in model.input_shape[1:]:  # MobileNetV3 takes any size; it was published for this one
+            model = getattr(keras.applications, name)(weights=None, input_shape=(224, 224, 3))
+        return model
+
+    return make
 
 
 MODELS = {
