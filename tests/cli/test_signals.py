@@ -108,10 +108,18 @@ def busy_with_a_batch(folder, slow_data, steps, *flags):
     return process
 
 
+def pending_signals(process):
+    """The signals that were sent to the process and have not reached it: a set bit N - 1 for signal N."""
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    masks = [line.split()[1] for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd"))]
+    return int(masks[0], 16) | int(masks[1], 16)
+
+
 def interrupt_twice(process, second):
     """Two requests, 0.15 s apart. The process stands still between them, so that it cannot save meanwhile, however fast it is."""
     process.send_signal(signal.SIGINT)
-    time.sleep(0.01)  # the handler of the first has run
+    wait_until(lambda: not pending_signals(process) >> (signal.SIGINT - 1) & 1, process)  # a busy machine takes its time
+    time.sleep(0.01)  # the handler has run
     process.send_signal(signal.SIGSTOP)
     time.sleep(0.15)
     process.send_signal(second)
