@@ -257,11 +257,12 @@ std::string FusedWriter::finish_text() const {
   return text + "  if (first_thread) *counter = 0;\n  if (!ends) return;\n" + finish_;
 }
 
-// For one tensor shape: channels along x; rows along y and the grid.
+// For one tensor shape: channels along x; rows along y and the grid. At least two blocks must fit into a multiprocessor
+// at a time: with more registers than that, one block alone waits for its own loads and arithmetic.
 std::string FusedWriter::single_head() const {
   std::string text;
   if (!kernel_.numbers.empty()) text += fmt::format("struct Numbers {{ unsigned v[{}]; }};\n", kernel_.numbers.size());
-  text += "extern \"C\" __global__ void __launch_bounds__(256) pass(\n";
+  text += fmt::format("extern \"C\" __global__ void __launch_bounds__(256, {}) pass(\n", reads_one_tensor() ? 3 : 2);
   for (size_t i = 0; i < inputs_.size(); ++i)
     text += fmt::format("    const {}* i{},\n", type_text(graph_.type(inputs_[i]).dtype), i);
   for (size_t o = 0; o < outputs_.size(); ++o)
@@ -307,10 +308,16 @@ std::string FusedWriter::table_head() const {
   return text;
 }
 
+// The kernels that are bound by memory alone if their arithmetic is hidden.
+bool FusedWriter::reads_one_tensor() const {
+  return kernel_.sums == 0 && std::count(loaded_.begin(), loaded_.end(), true) <= 1;
+}
+
 std::string FusedWriter::assemble() const {
   const auto loads = std::count(loaded_.begin(), loaded_.end(), true);
-  // Number of rows loaded before the first is used, to hide memory latency. More would need too many registers.
-  const int unroll = loads <= 1 ? 8 : loads <= 3 ? 4 : 2;
+  // Number of rows loaded before the first is used, to hide memory latency. More would need too many registers. Where
+  // three blocks share a multiprocessor, they hide each other's latency.
+  const int unroll = loads <= 1 && !reads_one_tensor() ? 8 : loads <= 3 ? 4 : 2;
   // The last row of a part may be shorter.
   const char* const limit = parts_ > 0 ? ", elements - at" : "";
   std::string text = fused_prelude();

@@ -54,6 +54,7 @@ class FusedWriter {
   size_t input_index(size_t i);
   int output_index(ValueId id) const;
   bool is_full(ValueId id) const { return graph_.type(id).shape.elements() == elements_; }
+  bool reads_one_tensor() const;
   std::string assemble() const;
   std::string single_head() const;
   std::string table_head() const;
