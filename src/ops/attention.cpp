@@ -262,6 +262,11 @@ std::vector<Variant> variants() {
     if (window > 0) made.set("window", window);
     return made;
   };
+  // For wide heads: scores around 1, whose weights half precision holds.
+  const auto flat = [](Attrs made) {
+    made.set("scale", 0.1);
+    return made;
+  };
   return {{"cross", {2, 3, 2, 4}, {2, 5, 2, 4}, {2, 5, 2, 3}, attrs("")},
           {"cross_causal", {1, 6, 1, 4}, {1, 3, 1, 4}, {1, 3, 1, 4}, attrs("", true)},
           {"groups", {2, 4, 6, 3}, {2, 5, 2, 3}, {2, 5, 2, 4}, attrs("")},
@@ -273,6 +278,9 @@ std::vector<Variant> variants() {
           {"narrow", {1, 9, 1, 3}, {1, 4, 1, 3}, {1, 4, 1, 3}, attrs("", false, 2)},
           {"tiles_of_groups", {2, 83, 4, 24}, {2, 300, 2, 24}, {2, 300, 2, 40}, attrs("k")},
           {"tiles_of_masks", {2, 150, 2, 16}, {2, 150, 2, 16}, {2, 150, 2, 16}, attrs("qkm", true), {2, 1, 150, 150}},
+          {"tiles_of_cross", {2, 70, 4, 32}, {2, 90, 4, 32}, {2, 90, 4, 32}, flat(attrs(""))},
+          {"tiles_of_shared", {2, 90, 4, 64}, {2, 70, 2, 64}, {2, 70, 2, 64}, flat(attrs("", true))},
+          {"tiles_of_wide", {1, 70, 2, 104}, {1, 90, 1, 104}, {1, 90, 1, 104}, flat(attrs("k", true))},
           {"tiles_of_window", {1, 290, 1, 16}, {1, 290, 1, 16}, {1, 290, 1, 16}, attrs("", true, 20)}};
 }
 

@@ -1,9 +1,11 @@
 // Sizes and strides of attention, shared by offer and binder.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 
 #include "backends/cuda/kernels.h"
+#include "ops/attention.h"
 
 namespace plimsoll::engine::cuda {
 
@@ -15,23 +17,35 @@ struct HeadStrides {
   int64_t sample, position, head;
 };
 
-struct Attention {
-  int64_t n, t, h, d;
-  bool packed;  // q, k and v are slices of one [N,T,3,H,D]
-  bool causal;
-  float scale;
-  DType dtype;
-  HeadStrides in;   // q, k, v and their gradients
-  HeadStrides out;  // y and dy
-
-  explicit Attention(const NodeView& node);
-
-  int64_t rows() const { return n * h * t; }
-  // Slice i of a packed tensor.
-  void* part(void* first, int64_t i) const { return static_cast<std::byte*>(first) + i * h * d * size_of(dtype); }
+// A mask of which an element above 0 lets a position be seen. `input` is its place among the node's inputs, -1: none.
+struct AttentionMask {
+  int input = -1;
+  DType dtype = DType::kFloat32;
 };
 
-// The strides of a [N,T,H,D] tensor that is one slice of [N,T,parts,H,D]; `parts` is 1 for a separate tensor.
-HeadStrides head_strides(int64_t t, int64_t h, int64_t d, int64_t parts);
+struct Attention {
+  AttentionForm form;  // queries [N,Tq,H,D], keys [N,Tk,G,D], values [N,Tk,G,V]
+  float scale;
+  bool matrix;  // whether the card has tensor cores that our kernels use
+  DType dtype;
+  HeadStrides q, k, v;  // and their gradients
+  HeadStrides y;        // and dy
+  AttentionMask q_mask, k_mask, m_mask;
+
+  Attention(const Card& card, const NodeView& node);
+
+  bool packed() const { return form.parts == 3; }
+  bool masked() const { return !form.masks.empty(); }
+  // Whether our own kernels run on tensor cores.
+  bool in_tiles() const { return matrix && is_half(dtype) && form.d % 8 == 0 && form.dv % 8 == 0 && widest() <= 128; }
+  // Whether a query may see no position.
+  bool may_see_none() const { return masked() || form.window > 0; }
+  int64_t rows() const { return form.n * form.h * form.tq; }
+  int64_t widest() const { return std::max(form.d, form.dv); }
+  // Slice i of a packed tensor.
+  void* part(void* first, int64_t i) const { return static_cast<std::byte*>(first) + i * form.part() * size_of(dtype); }
+  // Scratch of our own kernels for the gradient: a sum per query, and whether it sees any position.
+  Bytes own_scratch() const { return rows() * 4 * (may_see_none() ? 2 : 1); }
+};
 
 }  // namespace plimsoll::engine::cuda

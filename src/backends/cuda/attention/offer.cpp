@@ -7,17 +7,23 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-// The limits of cuDNN's fused attention, forward and backward: heads are multiples of 16 bytes and at most 128 wide.
+// The limits of cuDNN's fused attention, forward and backward: heads are multiples of 16 bytes and at most 128 wide. It
+// has no masks of any shape, and our windows look to both sides.
 bool library_takes(const Card& card, const Attention& a) {
-  return is_half(a.dtype) && card.capability >= 80 && a.d % 8 == 0 && a.d <= 128 && a.t > 1;
+  const AttentionForm& f = a.form;
+  return is_half(a.dtype) && card.capability >= 80 && f.d % 8 == 0 && f.d <= 128 && f.dv == f.d && f.tq > 1 &&
+         f.tk > 1 && !a.masked() && f.window == 0;
 }
 
 // The forward pass needs very little workspace. The backward pass accumulates dq in float32, with positions and widths
-// rounded up to tiles, plus two sums per row; engines use the same amount again for their own scheduling.
+// rounded up to tiles, plus two sums per row; engines use the same amount again for their own scheduling. With shared
+// heads, the gradients of keys and values are made per query head first.
 Bytes library_scratch(const Attention& a, bool backward) {
-  const Bytes rows = a.n * a.h * align_up(a.t, 128), sums = rows * 4;
+  const AttentionForm& f = a.form;
+  const Bytes rows = f.n * f.h * align_up(f.tq, 128), sums = rows * 4;
   if (!backward) return 2 * sums + kMiB;
-  return 2 * rows * align_up(a.d, 64) * 4 + 4 * sums + 4 * kMiB;
+  const Bytes shared = f.h == f.g ? 0 : 2 * f.n * f.h * align_up(f.tk, 128) * align_up(f.d, 64) * 4;
+  return 2 * rows * align_up(f.d, 64) * 4 + 4 * sums + shared + 4 * kMiB;
 }
 
 }  // namespace
@@ -26,48 +32,49 @@ HeadStrides head_strides(int64_t t, int64_t h, int64_t d, int64_t parts) {
   return {t * parts * h * d, parts * h * d, d};
 }
 
-Attention::Attention(const NodeView& node)
-    : causal(node.attrs().flag("causal")), scale(static_cast<float>(node.attrs().real("scale"))) {
-  const size_t q = node.node.op == "attention" ? 0 : 1;
-  const Shape& shape = node.in_shape(q);
-  packed = shape.rank() == 5;
-  n = shape[0], t = shape[1], h = shape[packed ? 3 : 2], d = shape.back();
-  dtype = node.in_dtype(q);
-  in = head_strides(t, h, d, packed ? 3 : 1);
-  out = head_strides(t, h, d, 1);
-}
-
-// The kernels here take queries, keys and values of one shape, without masks.
-bool is_plain(const NodeView& node) {
-  const size_t q = node.node.op == "attention" ? 0 : 1;
-  if (node.attrs().has("masks") || node.attrs().has("window")) return false;
-  if (node.in_shape(q).rank() == 5) return true;
-  return node.in_shape(q) == node.in_shape(q + 1) && node.in_shape(q) == node.in_shape(q + 2);
+Attention::Attention(const Card& card, const NodeView& node)
+    : form(attention_form(node.node.op, node.inputs(), node.attrs(),
+                          [&](size_t i) -> const Shape& { return node.in_shape(i); })),
+      scale(static_cast<float>(form.scale)),
+      matrix(card.capability >= 80) {
+  const size_t first = node.node.op == "attention" ? 0 : 1;
+  dtype = node.in_dtype(first);
+  q = head_strides(form.tq, form.h, form.d, form.parts);
+  k = head_strides(form.tk, form.g, form.d, form.parts);
+  v = head_strides(form.tk, form.g, form.dv, form.parts);
+  y = head_strides(form.tq, form.h, form.dv, 1);
+  for (size_t i = 0; i < form.masks.size(); ++i) {
+    const char letter = form.masks[i];
+    (letter == 'q'   ? q_mask
+     : letter == 'k' ? k_mask
+                     : m_mask) = {static_cast<int>(first + 3 + i), node.in_dtype(first + 3 + i)};
+  }
 }
 
 Result<KernelOffer> offer_attention(const Card& card, const NodeView& node) {
-  if (!is_plain(node))
-    return fail(
-        ErrorCode::kUnsupported,
-        node.node.op + ": the GPU has no attention with masks, with shared heads, or over another sequence yet");
-  const Attention a(node);
+  const Attention a(card, node);
   const bool backward = node.node.op == "attention_grad";
   if (!is_half(a.dtype) && a.dtype != DType::kFloat32)
     return fail(ErrorCode::kUnsupported, node.node.op + ": the GPU computes attention in f32, f16 and bf16, not " +
                                              std::string(name_of(a.dtype)));
   if (a.dtype == DType::kBFloat16 && !card.has_bfloat16())
     return fail(ErrorCode::kUnsupported, node.node.op + ": " + card.name + " has no bfloat16");
-  if (a.d > kWidestHead)
+  if (a.widest() > kWidestHead)
     return fail(ErrorCode::kUnsupported, node.node.op + ": heads are at most " + std::to_string(kWidestHead) +
-                                             " wide on the GPU, not " + std::to_string(a.d));
+                                             " wide on the GPU, not " + std::to_string(a.widest()));
+  for (const AttentionMask& mask : {a.q_mask, a.k_mask, a.m_mask})
+    if (mask.input >= 0 && !is_half(mask.dtype) && mask.dtype != DType::kFloat32)
+      return fail(ErrorCode::kUnsupported,
+                  node.node.op + ": masks are f32, f16 or bf16 on the GPU, not " + std::string(name_of(mask.dtype)));
   const bool library = library_takes(card, a);
   const double flops = flops_of(node.graph, node.node);
   KernelOffer offer;
   offer.kernel = library ? kCudnnKernel : kFlashKernel;
-  const Bytes own = backward ? a.rows() * 4 : 0;
+  const Bytes own = backward ? a.own_scratch() : 0;
   offer.workspace = granted(library ? library_scratch(a, backward) : own);
-  offer.seconds = library ? matrix_seconds(card, a.dtype, flops, node.traffic(), backward ? 0.4 : 0.5)
-                          : pass_seconds(card, node.traffic()) + flops / (0.1 * card.flops_f32);
+  offer.seconds = library        ? matrix_seconds(card, a.dtype, flops, node.traffic(), backward ? 0.4 : 0.5)
+                  : a.in_tiles() ? matrix_seconds(card, a.dtype, flops, node.traffic(), backward ? 0.12 : 0.2)
+                                 : pass_seconds(card, node.traffic()) + flops / (0.1 * card.flops_f32);
   offer.primitives = library ? 1 : 0;
   return offer;
 }
