@@ -75,6 +75,14 @@ def unet(size=256, filters=(64, 128, 256, 512, 1024)):
     return keras.Model(inputs, layers.Conv2D(2, 1, activation="softmax")(x), name="unet")
 
 
+def recurrent(layer, name, length=256, units=1024):
+    """Two recurrent layers over embedded tokens; the output of the last step is classified."""
+    inputs = keras.Input((length,), dtype="int32")
+    x = layers.Embedding(10000, 256)(inputs)
+    x = layer(units)(layer(units, return_sequences=True)(x))
+    return keras.Model(inputs, layers.Dense(10, activation="softmax")(x), name=name)
+
+
 def application(name):
     def make():
         model = getattr(keras.applications, name)(weights=None)
@@ -90,6 +98,8 @@ MODELS = {
     "seed64": lambda: seed(64, [32]),
     "seed128": lambda: seed(128, [32, 64]),
     "unet": unet,
+    "lstm": lambda: recurrent(layers.LSTM, "lstm"),
+    "gru": lambda: recurrent(layers.GRU, "gru"),
     "mobilenetv2": application("MobileNetV2"),
     "mobilenetv3": application("MobileNetV3Large"),
     "efficientnetb0": application("EfficientNetB0"),

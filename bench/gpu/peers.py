@@ -21,8 +21,10 @@ WORKS = {  # name: (kind, batch, size)
     "resnet50": ("resnet50", 256, 224), "gpt2": ("gpt2", 16, 1024), "unet": ("unet", 16, 256),
     "mobilenetv2": ("mobilenet_v2", 192, 224), "mobilenetv3": ("mobilenet_v3_large", 192, 224),
     "efficientnetb0": ("efficientnet_b0", 128, 224), "densenet121": ("densenet121", 96, 224),
-    "vgg16": ("vgg16", 64, 224), "convnexttiny": ("convnext_tiny", 128, 224)}
-CLASSES = {"seed1": 10, "seed2": 10, "unet": 2}  # the others have 1,000
+    "vgg16": ("vgg16", 64, 224), "convnexttiny": ("convnext_tiny", 128, 224),
+    "lstm": ("lstm", 64, 256), "gru": ("gru", 64, 256)}
+TOKENS = {"gpt2": 50257, "lstm": 10000, "gru": 10000}  # vocabularies of models whose input is a sequence
+CLASSES = {"seed1": 10, "seed2": 10, "unet": 2, "lstm": 10, "gru": 10}  # the others have 1,000
 
 
 def unet_model(filters=(64, 128, 256, 512, 1024)):
@@ -53,8 +55,27 @@ def unet_model(filters=(64, 128, 256, 512, 1024)):
     return Net()
 
 
+def recurrent_model(kind, width=256, units=1024):
+    """Two recurrent layers; the output of the last step is classified."""
+    import torch.nn as nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens = nn.Embedding(TOKENS[kind], width)
+            self.loop = getattr(nn, kind.upper())(width, units, num_layers=2, batch_first=True)
+            self.head = nn.Linear(units, CLASSES[kind])
+
+        def forward(self, x):
+            return self.head(self.loop(self.tokens(x))[0][:, -1])
+
+    return Net()
+
+
 def torch_model(kind, size):
     import torch, torch.nn as nn, torch.nn.functional as F
+    if kind in ("lstm", "gru"):
+        return recurrent_model(kind)
     if kind == "unet":
         return unet_model()
     if kind not in ("seed1", "seed2", "gpt2"):
@@ -108,8 +129,9 @@ def run_torch(work, precision, peer, steps):
     gc.collect(); torch.cuda.empty_cache(); torch._dynamo.reset()
     start = time.time()
     model = torch_model(kind, size).cuda()
-    if kind == "gpt2":
-        x, y = (torch.randint(0, 50257, (batch, size), device="cuda") for _ in range(2))
+    if kind in TOKENS:
+        x = torch.randint(0, TOKENS[kind], (batch, size), device="cuda")
+        y = torch.randint(0, CLASSES.get(kind, TOKENS[kind]), (batch, size) if kind == "gpt2" else (batch,), device="cuda")
     else:
         model = model.to(memory_format=torch.channels_last)
         x = torch.rand(batch, 3, size, size, device="cuda").contiguous(memory_format=torch.channels_last)

@@ -30,8 +30,6 @@ cuda::CudaDevice device_of(const std::string& profile) {
 // What has no kernel for GPUs yet: ops, and the words of the refusal.
 bool has_no_kernel_yet(const std::string& op, const std::string& refusal) {
   const auto says = [&](const char* words) { return refusal.find(words) != std::string::npos; };
-  if (op == "recurrent" || op == "recurrent_grad") return says("the GPU backend has no kernel for recurrent");
-  if (op == "attention" || op == "attention_grad") return says("no attention with masks, with shared heads");
   if (op == "affine_image_grad") return says("has no kernel for GPUs yet");
   if (op == "resample" || op == "resample_grad") return says("has no kernel for GPUs yet");
   return false;
@@ -61,6 +59,39 @@ TEST(PlannedGpu, ACardWithoutBFloat16RefusesItsMatrixWork) {
   ASSERT_TRUE(made);
   EXPECT_FALSE(turing.offer(made->graph, made->graph.nodes[0]));
   EXPECT_TRUE(ampere.offer(made->graph, made->graph.nodes[0]));
+}
+
+// An LSTM of 64 samples, and its gradient.
+CaseGraph lstm_of(int64_t steps, int64_t units) {
+  const auto f32 = [](std::vector<int64_t> dims) { return TensorType{DType::kFloat32, Shape{std::move(dims)}}; };
+  const OpCase one{"lstm",
+                   {f32({64, steps, 32}), f32({32, 4 * units}), f32({units, 4 * units}), f32({64, units}),
+                    f32({64, units}), f32({4 * units})},
+                   {{"cell", std::string("lstm")},
+                    {"activation", std::string("tanh")},
+                    {"bias", true},
+                    {"sequences", true},
+                    {"saves", true}},
+                   {},
+                   {0, 1, 2}};
+  return require(graph_of(op_def("recurrent"), one, DType::kFloat32));
+}
+
+TEST(PlannedGpu, TheWorkspaceOfALoopDoesNotGrowWithItsSteps) {
+  for (const char* const card : {"h200-141g", "rtx-4090-24g", "t4-16g"}) {
+    const cuda::CudaDevice device = device_of(card);
+    for (const int64_t units : {96, 1000, 3000}) {
+      const CaseGraph some = lstm_of(40, units), many = lstm_of(4000, units);
+      ASSERT_EQ(some.graph.nodes.size(), 2U);
+      for (size_t n = 0; n < 2; ++n) {
+        const auto few_steps = device.offer(some.graph, some.graph.nodes[n]);
+        const auto many_steps = device.offer(many.graph, many.graph.nodes[n]);
+        ASSERT_TRUE(few_steps && many_steps);
+        EXPECT_EQ(few_steps->workspace, many_steps->workspace) << card << ", " << units << " units";
+        EXPECT_NEAR(many_steps->seconds / few_steps->seconds, 100, 25) << card << ", " << units << " units";
+      }
+    }
+  }
 }
 
 TEST(PlannedGpu, AnUnknownProfileListsTheKnownOnes) {

@@ -158,6 +158,8 @@ inline Tensor draw(const TensorType& type, const std::string& fill, std::mt19937
     each([&] { return uniform(random); });
   } else if (kind == "small") {
     each([&] { return uniform(random) / 8; });
+  } else if (kind == "symmetric") {  // small numbers of both signs
+    each([&] { return (uniform(random) - 0.5) / 4; });
   } else if (kind == "positive") {
     each([&] { return uniform(random) + 0.1; });
   } else if (kind == "distinct") {

@@ -10,6 +10,7 @@ inline constexpr int kFewChannelNumbers = 64;
 inline constexpr int kFewChannelBlocks = 6;  // blocks per multiprocessor: they hide the latency of loading image rows
 inline constexpr int kPooledPixels = 64;     // pixels of one row of the pooled image
 
-inline constexpr int kMovesAtOnce = 64;  // values that one reorder node converts between layouts
+inline constexpr int kLoopCounterWords = 32;  // between the counters of a loop's barriers: a cache line each
+inline constexpr int kMovesAtOnce = 64;       // values that one reorder node converts between layouts
 
 }  // namespace plimsoll::engine::cuda

@@ -15,6 +15,7 @@ Result<KernelOffer> offer_convolution(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_pooled_convolution(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_matmul(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_attention(const Card& card, const NodeView& node);
+Result<KernelOffer> offer_recurrent(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_fused(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_pooling(const Card& card, const NodeView& node);
 Result<KernelOffer> offer_rowwise(const Card& card, const NodeView& node);
@@ -47,6 +48,7 @@ BoundKernel bind_convolution(Context& context, const BoundNode& node);
 BoundKernel bind_pooled_convolution(Context& context, const BoundNode& node);
 BoundKernel bind_matmul(Context& context, const BoundNode& node);
 BoundKernel bind_attention(Context& context, const BoundNode& node);
+BoundKernel bind_recurrent(Context& context, const BoundNode& node);
 BoundKernel bind_fused(Context& context, const BoundNode& node);
 BoundKernel bind_pool(Context& context, const BoundNode& node);
 BoundKernel bind_global_pool(Context& context, const BoundNode& node);
@@ -127,6 +129,9 @@ const std::unordered_map<std::string_view, KernelEntry>& kernels() {
 
       {"attention", PLIMSOLL_KERNEL(offer_attention, bind_attention)},
       {"attention_grad", PLIMSOLL_KERNEL(offer_attention, bind_attention)},
+
+      {"recurrent", PLIMSOLL_KERNEL(offer_recurrent, bind_recurrent)},
+      {"recurrent_grad", PLIMSOLL_KERNEL(offer_recurrent, bind_recurrent)},
 
       {"fused", PLIMSOLL_KERNEL(offer_fused, bind_fused)},
 

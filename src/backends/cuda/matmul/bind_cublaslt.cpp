@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <limits>
@@ -19,13 +20,15 @@
 namespace plimsoll::engine::cuda {
 namespace {
 
-constexpr int kMostTimed = 12;
+constexpr int kMostTimed = 32;
 
 std::string text_of(const Product& p) {
-  return fmt::format("matmul {} m{} n{} k{}{}{}{}{}{}{}{}", name_of(p.dtype), p.m, p.n, p.k, p.ta ? " ta" : "",
+  const std::string rows =
+      p.a_row + p.b_row + p.y_row == 0 ? "" : fmt::format(" rows{},{},{}", p.a_row, p.b_row, p.y_row);
+  return fmt::format("matmul {} m{} n{} k{}{}{}{}{}{}{}{}{}", name_of(p.dtype), p.m, p.n, p.k, p.ta ? " ta" : "",
                      p.tb ? " tb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "",
                      p.count > 1 ? fmt::format(" x{}", p.count) : "",
-                     p.result != p.dtype ? fmt::format(" to {}", name_of(p.result)) : "", p.adds ? " adds" : "");
+                     p.result != p.dtype ? fmt::format(" to {}", name_of(p.result)) : "", p.adds ? " adds" : "", rows);
 }
 
 cudaDataType_t data_type(DType dtype) {
@@ -65,9 +68,13 @@ class ProductKernel final : public Kernel {
     if (const auto s = set_epilogue(); s != CUBLAS_STATUS_SUCCESS) return s;
     // Rows and columns as stored in memory, before transposition.
     const auto [m, n, k, in, out] = std::tuple{product_.m, product_.n, product_.k, product_.dtype, product_.result};
-    if (const auto s = make(left_, in, product_.tb ? k : n, product_.tb ? n : k); s != CUBLAS_STATUS_SUCCESS) return s;
-    if (const auto s = make(right_, in, product_.ta ? m : k, product_.ta ? k : m); s != CUBLAS_STATUS_SUCCESS) return s;
-    return make(result_, out, n, m);
+    if (const auto s = make(left_, in, product_.tb ? k : n, product_.tb ? n : k, product_.b_row);
+        s != CUBLAS_STATUS_SUCCESS)
+      return s;
+    if (const auto s = make(right_, in, product_.ta ? m : k, product_.ta ? k : m, product_.a_row);
+        s != CUBLAS_STATUS_SUCCESS)
+      return s;
+    return make(result_, out, n, m, product_.y_row);
   }
 
   // Engines that fit the workspace, best guess first.
@@ -92,7 +99,7 @@ class ProductKernel final : public Kernel {
     std::array<cublasLtMatmulHeuristicResult_t, kMostTimed> results{};
     int count = 0;
     const auto status = lt_.algo_get_heuristic(context_.blas, desc_, left_, right_, result_, result_, preference,
-                                               static_cast<int>(results.size()), results.data(), &count);
+                                               std::min(product_.most_timed, kMostTimed), results.data(), &count);
     (void)lt_.preference_destroy(preference);
     std::vector<cublasLtMatmulAlgo_t> found;
     for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; ++i)
@@ -138,9 +145,10 @@ class ProductKernel final : public Kernel {
     if (const auto s = set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue); s != CUBLAS_STATUS_SUCCESS) return s;
     return product_.bias ? set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at_.bias) : CUBLAS_STATUS_SUCCESS;
   }
-  cublasStatus_t make(cublasLtMatrixLayout_t& layout, DType dtype, int64_t rows, int64_t columns) {
-    const auto created =
-        lt_.layout_create(&layout, data_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows);
+  // `row`: elements from one stored row to the next, which is a column here; 0: `rows`.
+  cublasStatus_t make(cublasLtMatrixLayout_t& layout, DType dtype, int64_t rows, int64_t columns, int64_t row) {
+    const auto created = lt_.layout_create(&layout, data_type(dtype), static_cast<uint64_t>(rows),
+                                           static_cast<uint64_t>(columns), row == 0 ? rows : row);
     if (created != CUBLAS_STATUS_SUCCESS || product_.count == 1) return created;
     const auto count = static_cast<int32_t>(product_.count);
     const int64_t stride = rows * columns;

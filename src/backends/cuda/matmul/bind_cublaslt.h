@@ -14,6 +14,8 @@ struct Product {
   DType result = DType::kFloat32;  // type of y: dtype, or f32
   int64_t count = 1;               // batch count: products of equal size whose matrices are consecutive in a, b and y
   bool adds = false;               // accumulate: y += instead of y =
+  int64_t a_row = 0, b_row = 0, y_row = 0;  // elements from one stored row to the next; 0: rows are adjacent
+  int most_timed = 12;                      // engines that are tried: the first use of one costs some 0.1 s
 };
 
 struct ProductAddresses {
