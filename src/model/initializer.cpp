@@ -9,6 +9,7 @@
 #include "base/philox.h"
 #include "model/config.h"
 #include "model/names.h"
+#include "model/orthogonal.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -231,27 +232,14 @@ class Draws {
   uint64_t key_, name_ = 0;
 };
 
-// Makes orthonormal columns (rows if there are more columns than rows) from a normal matrix by Gram-Schmidt, applied
-// twice for accuracy.
+// Makes orthonormal columns (rows if there are more columns than rows) from a normal matrix.
 void orthogonal(const Draws& draws, const Shape& shape, double gain, std::span<double> out) {
   const auto columns = static_cast<size_t>(shape.back()), rows = out.size() / columns;
   const size_t vectors = std::min(rows, columns), length = std::max(rows, columns);
   std::vector<double> q(vectors * length);
+#pragma omp parallel for schedule(static) if (q.size() > 65536)
   for (size_t i = 0; i < q.size(); ++i) q[i] = draws.normal(i);
-  for (size_t v = 0; v < vectors; ++v) {
-    double* a = &q[v * length];
-    for (int pass = 0; pass < 2; ++pass)
-      for (size_t w = 0; w < v; ++w) {
-        const double* b = &q[w * length];
-        double dot = 0;
-        for (size_t i = 0; i < length; ++i) dot += a[i] * b[i];
-        for (size_t i = 0; i < length; ++i) a[i] -= dot * b[i];
-      }
-    double norm = 0;
-    for (size_t i = 0; i < length; ++i) norm += a[i] * a[i];
-    norm = std::sqrt(norm);
-    for (size_t i = 0; i < length; ++i) a[i] /= norm;
-  }
+  make_orthonormal(q, vectors, length);
   for (size_t r = 0; r < rows; ++r)
     for (size_t c = 0; c < columns; ++c)
       out[r * columns + c] = gain * (rows >= columns ? q[c * length + r] : q[r * length + c]);

@@ -99,7 +99,7 @@ TEST(Initializer, Float32IsTheRoundedFloat64) {
 }
 
 TEST(Initializer, OrthogonalColumnsOrRows) {
-  for (const Shape& shape : {Shape{3, 2, 4}, Shape{4, 9}}) {
+  for (const Shape& shape : {Shape{3, 2, 4}, Shape{4, 9}, Shape{70, 70}, Shape{150, 61}, Shape{40, 700}}) {
     const auto m = drawn({{"class_name", "Orthogonal"}, {"config", {{"gain", 2.0}}}}, shape);
     const auto columns = static_cast<size_t>(shape.back()), rows = m.size() / columns;
     const bool tall = rows >= columns;
