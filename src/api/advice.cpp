@@ -51,6 +51,7 @@ void price_batches(const Pricing& pricing, const Priced& now, const AdviceReques
       advice.batches.back().asked = true;
       continue;
     }
+    if (batch > own && !now.fits && request.batches.empty()) continue;  // a larger batch needs no less
     options.batch_size = batch;
     if (const auto price = pricing.price(options)) advice.batches.push_back(batch_price(*price, batch));
   }
@@ -134,7 +135,8 @@ Advice advise(Run& run, const AdviceRequest& request) {
   Pricing pricing(run);
   const SearchResult& found = run.found();
   advice.quick = takes_long_to_plan(found.plan);
-  if (advice.quick) pricing.only_without_levers();
+  // To find that no plan fits takes longer than to find one that does.
+  if (advice.quick) pricing.limit_searches(found.fits ? 4 : 1);
   const Priced now = priced(found);
   if (found.plan.batch.effective > 0) {
     const auto keras =
@@ -142,8 +144,8 @@ Advice advise(Run& run, const AdviceRequest& request) {
     if (keras) advice.keras = *keras;
   }
   advice.epoch_samples = run.data().outline.samples;
-  if (request.batch_table) price_batches(pricing, now, request, advice);
   price_precisions(pricing, now, advice);
+  if (request.batch_table) price_batches(pricing, now, request, advice);
   if (request.frontier) price_frontier(pricing, now, found.least_bytes, advice);
   advice.remedies = price_remedies(pricing, now, request);
   choose_command(pricing, now, request, advice);

@@ -20,6 +20,7 @@ struct AdviceRequest {
   std::vector<int64_t> batches;  // --batch-size 8,16,32; empty: some around the batch of the run
   int64_t max_batch = 0;         // --max-batch: also the largest batch that fits, up to this; 0: not asked for
   bool batch_table = true;       // `fit` needs none
+  bool changed_models = true;    // remedies of another model, which only `plan` takes
   bool frontier = false;         // plans at several budgets
 };
 

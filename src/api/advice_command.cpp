@@ -5,6 +5,7 @@
 #include <bit>
 
 #include "api/advice.h"
+#include "api/builtin.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -27,7 +28,7 @@ class Combination {
 
   void choose() {
     if (now_.fits) return write({}, pricing_.options(), "", now_);
-    if (try_flags() || try_batches() || try_smaller_input()) return;
+    if (try_flags() || try_batches() || (request_.changed_models && try_smaller_input())) return;
     const Bytes least = run_.found().least_bytes;
     if (run_.device().own_memory && least > run_.device().memory_bytes) return;
     RunOptions options = pricing_.options();
@@ -41,7 +42,7 @@ class Combination {
     }
     if (const auto price = pricing_.price(options); price && price->fits)
       write({{"--budget", fmt::format("{}MiB", *options.budget / kMiB)}}, options,
-            "nothing that was tried fits in this budget", *price);
+            "no flags keep this model within the budget that was asked for", *price);
   }
 
  private:
@@ -135,15 +136,31 @@ class Combination {
     }
   }
 
+  // An input shape is also what fills a shape that the model does not declare, which `fit` takes.
+  bool changes_model(const WhatIf& what_if) const {
+    WhatIf others = what_if;
+    others.input_shape.clear();
+    if (others.any() || what_if.input_shape.empty()) return others.any();
+    std::vector<int64_t> declared;
+    if (const auto builtin = builtin_model(run_.options().model))
+      declared = declared_input(*builtin);
+    else if (auto archive = open_keras(run_.options().model))
+      declared = declared_input({std::move(archive->config), nlohmann::json()});
+    return !declared.empty() && declared != what_if.input_shape;
+  }
+
   void write(const std::vector<TypedFlag>& changes, const RunOptions& options, const std::string& note,
              const Priced& price) {
     std::vector<TypedFlag> flags = with_changes(request_.flags, changes);
     // A range of batches, or `auto`, becomes the batch of this plan.
     for (auto& [name, value] : flags)
       if (name == "--batch-size") value = fmt::format("{}", options.batch_size);
-    const bool plans_only = options.what_if.any();
+    // A model that is only planned for: the user has to make the same change before it can train.
+    const bool changed = changes_model(options.what_if), plans_only = changed && !now_.fits;
     if (!plans_only) {
-      std::erase_if(flags, [](const TypedFlag& flag) { return only_for_plan(flag.first); });
+      std::erase_if(flags, [&](const TypedFlag& flag) {
+        return only_for_plan(flag.first) || (changed && flag.first == "--input-shape");
+      });
       for (auto& [name, value] : flags)
         if (name == "--device" && run_.device().own_memory) value = "gpu";
       const auto has = [&](const char* name) {
@@ -152,9 +169,11 @@ class Combination {
       if (!has("--data")) flags.emplace_back("--data", "x.npy,y.npy");
       flags.emplace_back("--save", "trained.keras");
     }
-    advice_.command = fmt::format("plimsoll {} {} {}", plans_only ? "plan" : "fit", flags_text({{request_.model, ""}}),
-                                  flags_text(flags));
-    advice_.command_note = note;
+    advice_.command =
+        fmt::format("plimsoll {} {} {}", plans_only ? "plan" : "fit",
+                    flags_text({{changed && !plans_only ? "changed.keras" : request_.model, ""}}), flags_text(flags));
+    advice_.command_note =
+        changed && !plans_only ? "make this change in Keras and save the model as changed.keras" : note;
     advice_.command_peak_bytes = price.peak_bytes;
     advice_.command_changes = flags_text(changes);
   }

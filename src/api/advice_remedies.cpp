@@ -34,10 +34,12 @@ class Remedies {
     add_batchnorm();
     add_batch();
     add_optimizer();
-    add_input_size();
-    add_filters();
-    add_kernels();
-    add_layer();
+    if (request_.changed_models) {
+      add_input_size();
+      add_filters();
+      add_kernels();
+      add_layer();
+    }
     sort();
     return std::move(list_);
   }

@@ -66,10 +66,12 @@ Result<Priced> Pricing::price(const RunOptions& options, bool find_least, const 
   request.device = &seconds_from;
   request.find_least = find_least;
   request.only_price = true;
-  if (only_without_levers_ && request.budget > 0) {
+  if (searches_left_ && request.budget > 0) {
     PLIMSOLL_ASSIGN(const auto plain, compile(request, cut_into(request, request.piece())));
-    if (!plain || plain->peak_bytes() > request.budget)
-      return fail(ErrorCode::kDoesNotFit, "a plan without levers does not fit");
+    if (!plain || plain->peak_bytes() > request.budget) {
+      if (*searches_left_ == 0) return fail(ErrorCode::kDoesNotFit, "a plan without levers does not fit");
+      --*searches_left_;
+    }
   }
   PLIMSOLL_ASSIGN(const SearchResult found, search(request));
   return known_.emplace(key, priced(found)).first->second;

@@ -36,9 +36,9 @@ class Pricing {
   RunOptions options() const;
   const Run& run() const { return run_; }
 
-  // For graphs that take long to plan: price() then fails where a plan without levers does not fit, instead of
-  // searching for one with levers.
-  void only_without_levers() { only_without_levers_ = true; }
+  // For graphs that take long to plan: where a plan without levers does not fit, price() searches for one with levers
+  // only for the first `count` variations, and fails for the others.
+  void limit_searches(int count) { searches_left_ = count; }
 
   // Fails as the command itself would.
   Result<PlanningDevice> device(const RunOptions& options) const;
@@ -56,7 +56,7 @@ class Pricing {
 
  private:
   Run& run_;
-  bool only_without_levers_ = false;
+  mutable std::optional<int> searches_left_;
   mutable std::map<std::string, Priced> known_;  // by everything that may differ between two variations
 };
 

@@ -83,6 +83,7 @@ void add_convert_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_top_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_profile_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+void add_precision_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_explain_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 
 // True once a signal has asked the program to stop (cli/signals.h).

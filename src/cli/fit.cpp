@@ -157,7 +157,7 @@ class FitCommand {
     PLIMSOLL_TRY(check_save(flags_.save, run_->opened().file_archive(), "--save"));
     if (callbacks_.save_best)
       PLIMSOLL_TRY(check_save(callbacks_.save_best->path, run_->opened().file_archive(), "--save-best"));
-    PLIMSOLL_TRY(plan_or_say_how());
+    PLIMSOLL_TRY(plan());
     PLIMSOLL_TRY(run_->backend().check_room(0));  // fails for a card that is only a profile to plan for
     tell_plan();
     PLIMSOLL_TRY(run_->bind());
@@ -230,16 +230,9 @@ class FitCommand {
     if (!resuming_) {
       PLIMSOLL_ASSIGN(identity_, identity_of(flags_, *run_));
     }
-    return run_->plan(given ? &*given : nullptr);
-  }
-
-  // The error of a run that does not fit names the command that prices every remedy.
-  Status plan_or_say_how() {
-    Status made = plan();
-    if (!made && made.error().code == ErrorCode::kDoesNotFit)
-      made.error().remedy(
-          fmt::format("plimsoll plan {}   with the same flags: every remedy with its price", flags_.options.model));
-    return made;
+    if (given) return run_->plan(&*given);
+    PLIMSOLL_TRY(run_->search());
+    return run_->found().fits ? Status() : fail(shortage_with_remedies(flags_, *run_));
   }
 
   void tell_plan() const {
@@ -468,6 +461,7 @@ class FitCommand {
 void add_fit_command(CLI::App& app, std::map<CLI::App*, Action>& actions) {
   auto flags = std::make_shared<FitFlags>();
   CLI::App* command = app.add_subcommand("fit", "train a model inside the budget and save it");
+  flags->command = command;
   command->add_option("MODEL", flags->options.model, kModelHelp)->required();
   add_model_flags(*command, *flags);
   add_training_flags(*command, *flags);

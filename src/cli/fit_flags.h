@@ -8,6 +8,7 @@
 namespace plimsoll::engine {
 
 struct FitFlags : CommonFlags {
+  const CLI::App* command = nullptr;
   std::string save, checkpoint, checkpoint_every = "epoch", plan, log, csv_log, early_stopping, save_best, reduce_lr;
   int64_t epochs = 1, steps_per_epoch = 0, keep_checkpoints = 2;
   bool resume = false, noise_scale = false;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 
+#include "api/advice.h"
 #include "base/json.h"
+#include "cli/plan_flags.h"
 #include "data/identity.h"
 #include "execute/best_weights.h"
 #include "execute/progress.h"
@@ -129,6 +131,25 @@ Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step) {
         .remedy(fmt::format("--resume   continues from {}", checkpoint_path(flags.checkpoint)));
   return lost.fact("lost: all training of this run; nothing was saved yet")
       .remedy("after the first Ctrl-C, wait for the message that says where the training is saved");
+}
+
+Error shortage_with_remedies(const FitFlags& flags, Run& run) {
+  AdviceRequest request;
+  request.model = flags.options.model;
+  request.flags = typed_flags(*flags.command);
+  request.batch_table = request.changed_models = false;
+  const Result<Advice> advice = run.within_planning_limit([&]() -> Result<Advice> { return advise(run, request); });
+  if (!advice) return advice.error();
+  Error error = shortage(run.request(), run.found());
+  error.remedies = remedy_lines(*advice);
+  const bool alone = std::any_of(advice->remedies.begin(), advice->remedies.end(), [&](const PricedRemedy& remedy) {
+    return remedy.flags == advice->command_changes && remedy.fits;
+  });
+  if (!alone && !advice->command_changes.empty())
+    error.remedy(fmt::format("{}   together: needs {}, fits, {}", advice->command_changes,
+                             format_bytes(advice->command_peak_bytes), advice->command_note));
+  error.remedy(fmt::format("plimsoll plan {}   with the same flags: every remedy with its price", flags.options.model));
+  return error;
 }
 
 }  // namespace plimsoll::engine

@@ -31,4 +31,7 @@ Status try_space(const FitFlags& flags, const CallbackOptions& callbacks, const 
 // checkpoint, or the whole run if there is no checkpoint.
 Error lost_by_signal(const FitFlags& flags, std::optional<int64_t> step);
 
+// The error of a run that does not fit, with the remedies of `plan` that `fit` takes, too.
+Error shortage_with_remedies(const FitFlags& flags, Run& run);
+
 }  // namespace plimsoll::engine

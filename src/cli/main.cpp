@@ -112,6 +112,7 @@ int run(int argc, char** argv) {
   add_convert_command(app, actions);
   add_doctor_command(app, actions);
   add_profile_command(app, actions);
+  add_precision_command(app, actions);
   add_top_command(app, actions);
   add_explain_command(app, actions);
   for (auto& [command, action] : actions) {

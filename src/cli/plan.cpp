@@ -102,7 +102,7 @@ Result<int> plan(PlanFlags& flags) {
     if (!flags.save.empty()) message(flags, fmt::format("plan saved to {}", flags.save));
     return 0;
   }
-  Error error = flags.brief ? does_not_fit(run->request(), found) : shortage(run->request(), found);
+  Error error = shortage(run->request(), found);
   if (!flags.brief) error.remedies = remedy_lines(advice);
   if (flags.json) {
     json.update(error_json(error));  // one JSON document: the plan and the error

@@ -76,6 +76,10 @@ Status PlanFlags::resolve_plan() {
   options.what_if.filters = scale_filters;
   PLIMSOLL_TRY(resolve(Mode::kTrain));
   options.what_if.input_shape = options.overrides.input_shape;
+  std::vector<std::string> names;  // each once: a layer cannot be removed twice
+  for (const std::string& layer : options.what_if.without_layers)
+    if (std::find(names.begin(), names.end(), layer) == names.end()) names.push_back(layer);
+  options.what_if.without_layers = std::move(names);
   PLIMSOLL_TRY(check_data_flags(options.data));
   options.find_least = true;
   return {};

@@ -69,7 +69,23 @@ std::string phase_text(const PicturePhase& phase) {
   return phase.runs > 1 ? fmt::format("{}, runs {} times", name, phase.runs) : name;
 }
 
-// Forward, backward and update below the time axis; the phases of a step below that.
+// The operation of a phase from which on the backward pass runs. Operations that are computed again are forward
+// operations in it, so the boundary is where the fewest operations are on the wrong side.
+size_t first_backward(const Picture& picture, size_t first, size_t last) {
+  int64_t wrong = 0;
+  for (size_t i = first; i <= last; ++i) wrong += picture.steps[i].stage == Stage::kForward ? 1 : 0;
+  int64_t least = wrong;
+  size_t best = first;
+  for (size_t i = first; i <= last; ++i) {
+    wrong += picture.steps[i].stage == Stage::kForward ? -1 : 1;
+    if (wrong >= least) continue;
+    least = wrong;
+    best = i + 1;
+  }
+  return best;
+}
+
+// Forward and backward below the time axis; the phases of a step below that.
 std::string time_axis(const Picture& picture, const Scale& scale) {
   std::string text;
   const double first_row = scale.frame.bottom() + 16, second_row = scale.frame.bottom() + 32;
@@ -79,18 +95,14 @@ std::string time_axis(const Picture& picture, const Scale& scale) {
     text += range_label(scale, static_cast<size_t>(phase.first), static_cast<size_t>(phase.last), phase_text(phase),
                         second_row);
   }
-  for (size_t i = 0; i < picture.steps.size();) {
-    size_t end = i;
-    while (end + 1 < picture.steps.size() && picture.steps[end + 1].stage == picture.steps[i].stage &&
-           picture.steps[end + 1].phase == picture.steps[i].phase)
-      ++end;
-    const PicturePhase& phase = picture.phases[picture.steps[i].phase];
-    const bool whole = static_cast<int>(i) == phase.first && static_cast<int>(end) == phase.last;
-    if (!whole) text += range_label(scale, i, end, std::string(name_of(picture.steps[i].stage)), first_row);
-    if (i > 0 && picture.steps[i].stage != picture.steps[i - 1].stage && end - i > picture.steps.size() / 20)
-      text += line_at(scale.x(static_cast<double>(i)), scale.frame.bottom(), scale.x(static_cast<double>(i)),
-                      scale.frame.bottom() + 5, "axis");
-    i = end + 1;
+  for (const PicturePhase& phase : picture.phases) {
+    const auto first = static_cast<size_t>(phase.first), last = static_cast<size_t>(phase.last);
+    const size_t backward = first_backward(picture, first, last);
+    if (backward == first || backward > last) continue;  // only one of them
+    text += range_label(scale, first, backward - 1, "forward", first_row);
+    text += range_label(scale, backward, last, "backward", first_row);
+    const double at = scale.x(static_cast<double>(backward));
+    text += line_at(at, scale.frame.bottom(), at, scale.frame.bottom() + 5, "axis");
   }
   return text;
 }

@@ -78,7 +78,7 @@ std::string command_section(const PlanReport& report) {
   const Advice& advice = *report.advice;
   const std::string title = report.result->fits ? "Next, type" : "What fits";
   return section(title,
-                 report.result->fits ? ""
+                 report.result->fits ? escaped(advice.command_note)
                                      : escaped(fmt::format("With {}: {}.", format_bytes(advice.command_peak_bytes),
                                                            advice.command_note)),
                  fmt::format("<pre id=\"next\">{}</pre>\n", escaped(advice.command)));

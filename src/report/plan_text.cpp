@@ -194,7 +194,10 @@ std::string precisions_text(const PlanReport& report) {
   for (const PrecisionPrice& row : report.advice->precisions)
     table.row(
         {row.precision, format_bytes(row.peak_bytes), duration_text(row.step_seconds), row.fits ? "" : "does not fit"});
-  return "\nWhich precision\n" + table.text();
+  const bool narrow = std::any_of(report.advice->precisions.begin(), report.advice->precisions.end(),
+                                  [](const PrecisionPrice& row) { return row.precision == "mixed_float16"; });
+  return "\nWhich precision\n" + table.text() +
+         (narrow ? "  plimsoll precision MODEL --data ... names the layers that need float32\n" : "");
 }
 
 // Two lines: the price and what it is, then the flags.
@@ -223,7 +226,7 @@ std::string remedies_text(const PlanReport& report) {
     text += remedy_text(remedy);
   }
   if (report.advice->quick)
-    text += wrapped("Planning this model takes long, so only what fits without recompute or offload was tried.");
+    text += wrapped("Planning this model takes long, so most of this was tried without recompute and offload only.");
   return text;
 }
 
@@ -232,10 +235,12 @@ std::string command_text(const PlanReport& report) {
   const Advice& advice = *report.advice;
   if (advice.command.empty())
     return "\n" + wrapped("Nothing that was tried fits: a smaller model or a larger device is needed.");
-  const std::string title = report.result->fits ? "Next, type"
-                                                : fmt::format("What fits: {} with {} ({}). Next, type",
-                                                              format_bytes(advice.command_peak_bytes),
-                                                              advice.command_changes, advice.command_note);
+  const std::string title =
+      report.result->fits && !advice.command_note.empty() ? fmt::format("Next, {}, then type", advice.command_note)
+      : report.result->fits
+          ? "Next, type"
+          : fmt::format("What fits: {} with {} ({}). Next, type", format_bytes(advice.command_peak_bytes),
+                        advice.command_changes, advice.command_note);
   return "\n" + wrapped(title) + wrapped_command(advice.command);
 }
 

@@ -25,7 +25,7 @@ from bad_files import GOLDEN
 
 CATEGORIES = "weights gradients optimizer activations inputs workspace temporaries fragmentation".split()
 PAGES = {docs_commands.name_of(path): docs_commands.commands_of(path) for path in docs_commands.pages()}
-COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "top", "reduce", "convert")  # the program's
+COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "precision", "top", "reduce", "convert")  # the program's
 WITH_COMMANDS = [page for page, commands in PAGES.items() if commands]
 
 

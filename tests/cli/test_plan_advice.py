@@ -5,6 +5,7 @@ import json
 import re
 import shlex
 
+import numpy as np
 import pytest
 
 import program
@@ -105,6 +106,36 @@ def test_a_resolution_can_be_priced_without_changing_the_file():
     assert large["layers"][0]["output_shape"][:2] > small["layers"][0]["output_shape"][:2]
     refused = program.run("fit", GOLDEN / "cnn.keras", "--data", "x.npy,y.npy", "--input-shape", "64,64,3", expect=None)
     assert refused.code == 2  # training takes the file's own shape
+
+
+def test_a_changed_model_has_remedies_and_a_command_that_says_what_to_change():
+    case = ["seed-2", "--batch-size", 64, "--budget", "160MiB", "--without-layer", "conv2d"]
+    test_each_remedy_gives_the_bytes_that_it_promised(case)
+    told = advised(*case)["next"]
+    assert told["command"].startswith("plimsoll fit changed.keras ") and "--without-layer" not in told["command"]
+    assert "make this change in Keras" in told["note"]
+    same = advised("seed-2", "--batch-size", 64, "--budget", "160MiB", "--input-shape", "128,128,3")["next"]  # its own shape
+    assert same["command"].startswith("plimsoll fit seed-2 ") and not same["note"]
+
+
+def test_fit_names_the_remedies_that_it_takes(tmp_path):
+    flags = ["seed-1", "--batch-size", 64, "--budget", "35MiB", "--threads", 2]
+    x, y = tmp_path / "x.npy", tmp_path / "y.npy"
+    np.save(x, np.zeros((64, 64, 64, 3), np.float32))
+    np.save(y, np.zeros(64, np.int32))
+    ended = program.run("fit", *flags, "--data", f"{x},{y}", "--json", expect=3).json()
+    remedies = {line.split("   ")[0]: line for line in ended["error"]["try"]}
+    assert {"--optimizer sgd", "--batch-size 1", "plimsoll plan seed-1"} <= remedies.keys(), remedies
+    for typed_as, line in remedies.items():
+        if not typed_as.startswith("--"):
+            continue
+        then = typed(*flags, "--data", f"{x},{y}", *shlex.split(typed_as))
+        assert f"needs {shown(then['peak_bytes'])}" in line and (", fits" in line) == then["fits"], line
+
+
+def shown(count):
+    number = count / 2**20
+    return f"{number:.{2 if number < 10 else 1 if number < 100 else 0}f} MiB"
 
 
 def test_several_batches_plan_the_largest_that_fits():
