@@ -33,6 +33,14 @@ int64_t line_of(const Verdict& verdict) {
   return verdict.evidence.empty() ? INT64_MAX : verdict.evidence.front().line;
 }
 
+// Returns whether `verdict` rests on every line that `other` rests on, so that it already explains that failure.
+bool rests_on(const Verdict& verdict, const Verdict& other) {
+  return std::all_of(other.evidence.begin(), other.evidence.end(), [&](const Sighting& seen) {
+    return std::any_of(verdict.evidence.begin(), verdict.evidence.end(),
+                       [&](const Sighting& one) { return one.line == seen.line; });
+  });
+}
+
 }  // namespace
 
 std::string_view name_of(Cause cause) {
@@ -82,6 +90,9 @@ Explanation explain(const Facts& facts) {
   });
   explanation.verdict = std::move(verdicts.front());
   explanation.also.assign(std::make_move_iterator(verdicts.begin() + 1), std::make_move_iterator(verdicts.end()));
+  std::erase_if(explanation.also, [&](const Verdict& other) {
+    return other.cause == Cause::kNotEnough && rests_on(explanation.verdict, other);
+  });
   return explanation;
 }
 

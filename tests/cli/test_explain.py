@@ -130,6 +130,14 @@ def test_cause_figures_and_lines(name, tmp_path):
     check(explained(text, tmp_path), name, text.split("\n"))
 
 
+def test_a_failure_that_is_explained_is_not_told_again():
+    for name in CASES:
+        answer = program.run("explain", LOGS / "oom" / f"{name}.log", "--json").json()
+        told = {e["line"] for e in answer["evidence"]}
+        for other in answer.get("also", []):
+            assert other["cause"] != "not-enough" or not {e["line"] for e in other["evidence"]} <= told, (name, other)
+
+
 @pytest.mark.parametrize("path", sorted((LOGS / "other").glob("*.log")), ids=lambda p: p.stem)
 def test_no_out_of_memory(path, tmp_path):
     answer = explained(path.read_bytes(), tmp_path)
