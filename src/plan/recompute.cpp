@@ -11,6 +11,7 @@
 #include <queue>
 
 #include "plan/inside_readers.h"
+#include "plan/recompute_cut.h"
 #include "plan/recompute_rewrite.h"
 
 namespace plimsoll::engine {
@@ -19,6 +20,9 @@ namespace {
 constexpr double kNoSeconds = 1e-9;  // replaces a predicted cost of 0, so that ratios stay finite
 constexpr int kMostLooks = 64;       // how many values of the heap are looked at again for one flip
 constexpr size_t kFewUnits = 128;    // up to so many, replacing each value by others is tried
+constexpr size_t kMostCuts = 2;      // from how many nodes' cheapest choices a path starts anew
+constexpr int kMostPeaks = 12;       // at how many nodes the cheapest choice is made then
+constexpr int kStepsPerCut = 4;      // how often it does
 constexpr size_t kMostLevels = 8;    // of graphs on top of each other
 // Graphs with more nodes get one level: planning must hold no more memory than the plan, and each level holds a graph.
 constexpr size_t kMostNestedNodes = 2000;
@@ -110,6 +114,35 @@ struct RecomputePath::Level {
     }
   }
 
+  // Makes the cheapest choice at the node, then at the node where most is live then, and so on.
+  void cut_all_peaks(int node, Bytes cap) {
+    for (int i = 0; i < kMostPeaks && choice.live()[static_cast<size_t>(node)] > cap; ++i) {
+      const CutAtNode cut = cut_at(units, node, cap, &choice);
+      for (size_t k = cut.dropped.size(); k-- > 0;) {
+        const size_t u = cut.units[k];
+        if (choice.dropped()[u] != cut.dropped[k] && choice.if_flipped(u).possible) choice.flip(u);
+      }
+      node = static_cast<int>(std::max_element(choice.live().begin(), choice.live().end()) - choice.live().begin());
+    }
+  }
+
+  // Starts anew from the choice that is the cheapest where the bound is the largest, and takes it if it reaches the cap
+  // in less time than the present choice. Single flips cannot find it where a value and all that it is computed from
+  // must be dropped together. Returns whether the cap is reached.
+  bool start_from_a_cut(Bytes cap, bool reached) {
+    const RecomputeChoice before = choice;
+    for (const int node : nodes_to_cut(least_seconds_per_node(units, cap), kMostCuts)) {
+      RecomputeChoice found = std::move(choice);
+      choice = RecomputeChoice(units);
+      cut_all_peaks(node, cap);
+      if (flip_until_below(cap)) keep_what_may_be_kept();
+      const bool is_better = choice.peak() <= cap && (!reached || choice.seconds() < found.seconds() - kNoSeconds);
+      reached = reached || is_better;
+      if (!is_better) choice = std::move(found);
+    }
+    return reached;
+  }
+
   // Tries to do without each dropped value: keeps it, drops others instead, and goes back if that takes longer.
   void replace_what_is_dear(Bytes cap) {
     if (units.units.size() > kFewUnits) return;
@@ -164,12 +197,16 @@ RecomputePath::~RecomputePath() = default;
 bool RecomputePath::reach(Bytes cap) {
   if (at_its_end_) return false;
   const RecomputeChoice before = levels_.back()->choice;
-  if (!levels_.back()->flip_until_below(cap)) {
+  bool reached = levels_.back()->flip_until_below(cap);
+  if (reached) levels_.back()->keep_what_may_be_kept();
+  if (!reached) levels_.back()->choice = before;
+  if (!reached || ++steps_ % kStepsPerCut == 0) reached = levels_.back()->start_from_a_cut(cap, reached);
+  if (!reached) {
     levels_.back()->choice = before;
     at_its_end_ = !go_deeper(cap);
     if (at_its_end_) return false;
+    levels_.back()->keep_what_may_be_kept();
   }
-  levels_.back()->keep_what_may_be_kept();
   levels_.back()->replace_what_is_dear(cap);
   return true;
 }

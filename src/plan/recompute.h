@@ -53,6 +53,7 @@ class RecomputePath {
   const Device& device_;
   std::vector<std::unique_ptr<Level>> levels_;
   bool at_its_end_ = false;
+  int steps_ = 0;
 };
 
 // Returns a lower bound on the seconds that recompute adds to the phase if at most `cap` bytes of transient values are

@@ -11,6 +11,11 @@ RecomputeChoice::RecomputeChoice(const RecomputeUnits& units)
     at_.emplace_back();
     last_.push_back(unit.after);
   }
+  until_end_.assign(units_.size(), false);
+  here_.resize(live_.size());
+  held_.resize(live_.size());
+  place_.assign(units.of_value.size(), 0);
+  beside_.assign(live_.size(), 0);
   most_.resize((live_.size() + kBlock - 1) / kBlock);
   least_.resize(most_.size());
   for (size_t block = 0; block < most_.size(); ++block) measure_block(block);
@@ -36,29 +41,97 @@ void RecomputeChoice::set_alive(int first, int end, Bytes bytes) {
   delta_.emplace_back(end, -bytes);
 }
 
-// Adds or removes what a unit changes in the live bytes, compared with its value being kept until `before`.
+// Adds or removes what a unit changes in the live bytes, compared with its value being kept until `before`. What is
+// live only while other values are recomputed before one node is counted by beside().
 void RecomputeChoice::add_spans(size_t u, int sign) {
   const RecomputeUnit& unit = units_[u];
   const Bytes bytes = sign * unit.bytes;
+  const int end = until_end_[u] ? last_[u] + 1 : last_[u];
   if (!dropped_[u]) {
-    if (unit.is_behind()) set_alive(unit.after + 1, last_[u] + 1, bytes);
+    if (unit.is_behind()) set_alive(unit.after + 1, end, bytes);
     return;
   }
   if (!unit.is_behind()) set_alive(unit.after + 1, unit.before, -bytes);
-  // A recomputing node runs just before the node at which it is wanted, whose own results are not there yet.
-  const auto beside = [&](int at, Bytes needed) {
-    set_alive(at, at + 1, sign * std::max<Bytes>(0, needed - all_->starts[static_cast<size_t>(at)]));
-  };
   if (unit.fused) {
     set_alive(unit.before, unit.gone_until, -bytes);
-    for (const int at : at_[u])
-      if (!std::binary_search(unit.readers.begin(), unit.readers.end(), at)) beside(at, unit.bytes + unit.scratch);
-    return;
+  } else if (!at_[u].empty()) {
+    set_alive(at_[u].front(), unit.is_behind() ? end : unit.before, bytes);
   }
-  if (at_[u].empty()) return;
-  const int at = at_[u].front();
-  set_alive(at, unit.is_behind() ? last_[u] + 1 : unit.before, bytes);
-  beside(at, unit.scratch);
+}
+
+// Whether the value is recomputed before the node only for other values that are recomputed there.
+bool RecomputeChoice::is_brief(size_t u, int node) const {
+  const RecomputeUnit& unit = units_[u];
+  if (unit.fused) return true;
+  return unit.is_behind() && last_[u] == node && !until_end_[u];
+}
+
+// Whether the value lives until the node, but not while it runs: values that are recomputed before the node read it.
+bool RecomputeChoice::is_held(size_t u) const {
+  const RecomputeUnit& unit = units_[u];
+  if (!unit.is_behind() || until_end_[u] || last_[u] <= unit.after) return false;
+  return !dropped_[u] || (!at_[u].empty() && at_[u].front() < last_[u]);
+}
+
+// Enters a unit in the lists of the nodes at which it counts, or removes it.
+void RecomputeChoice::list(size_t u, bool enters) {
+  const auto change = [&](std::vector<size_t>& units) {
+    const auto place = std::lower_bound(units.begin(), units.end(), u);
+    if (enters)
+      units.insert(place, u);
+    else
+      units.erase(place);
+  };
+  const RecomputeUnit& unit = units_[u];
+  for (const int node : at_[u])
+    if (!unit.fused || !std::binary_search(unit.readers.begin(), unit.readers.end(), node))
+      change(here_[static_cast<size_t>(node)]);
+  if (is_held(u)) change(held_[static_cast<size_t>(last_[u])]);
+}
+
+void RecomputeChoice::touch(size_t u) {
+  for (const int node : at_[u]) touched_.emplace_back(node, 0);
+  if (units_[u].is_behind() && last_[u] > units_[u].after) touched_.emplace_back(last_[u], 0);
+}
+
+// Returns what recomputing values before the node needs beyond the bytes that are live at the node itself. The node's
+// own results are not there yet, and neither are values that are recomputed later in the sequence.
+Bytes RecomputeChoice::beside(int node) {
+  const std::vector<size_t>& sequence = here_[static_cast<size_t>(node)];
+  if (sequence.empty()) return 0;
+  Bytes more = 0, brief = -all_->starts[static_cast<size_t>(node)];
+  for (const size_t u : held_[static_cast<size_t>(node)]) brief += units_[u].bytes;
+  last_reader_.assign(sequence.size(), 0);
+  for (size_t i = 0; i < sequence.size(); ++i) {
+    place_[static_cast<size_t>(units_[sequence[i]].value)] = static_cast<int>(i) + 1;
+    last_reader_[i] = i;
+    if (!is_brief(sequence[i], node)) brief -= units_[sequence[i]].bytes;
+    for (const ValueId source : units_[sequence[i]].sources)
+      if (const int k = place_[static_cast<size_t>(source)]; k > 0) last_reader_[static_cast<size_t>(k) - 1] = i;
+  }
+  for (size_t i = 0; i < sequence.size(); ++i) {
+    const RecomputeUnit& unit = units_[sequence[i]];
+    brief += unit.bytes;
+    more = std::max(more, brief + unit.scratch);
+    for (const ValueId source : unit.sources) {
+      const auto k = static_cast<size_t>(place_[static_cast<size_t>(source)]);
+      if (k > 0 && last_reader_[k - 1] == i && is_brief(sequence[k - 1], node)) brief -= units_[sequence[k - 1]].bytes;
+    }
+  }
+  for (const size_t u : sequence) place_[static_cast<size_t>(units_[u].value)] = 0;
+  return more;
+}
+
+// Brings beside_ up to date at the nodes that were touched, and notes what it was.
+void RecomputeChoice::settle_sequences() {
+  std::sort(touched_.begin(), touched_.end());
+  touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+  for (auto& [node, old] : touched_) {
+    const auto n = static_cast<size_t>(node);
+    old = beside_[n];
+    beside_[n] = beside(node);
+    set_alive(node, node + 1, beside_[n] - old);
+  }
 }
 
 double RecomputeChoice::seconds_of(size_t u) const {
@@ -75,12 +148,18 @@ bool RecomputeChoice::settle(size_t u) {
   const RecomputeUnit& unit = units_[u];
   at_now_.clear();
   int last = unit.after;
+  bool until_end = false;
   if (dropped_[u] || unit.is_behind()) {
     needs_.clear();
     for (const int reader : all_->read_by[static_cast<size_t>(unit.value)])
       for (const int at : at_[static_cast<size_t>(reader)])
         if (unit.after < at && (unit.fused || at < unit.before)) needs_.push_back(at);
     for (const int at : needs_) last = std::max(last, at);
+    for (const int reader : all_->read_by[static_cast<size_t>(unit.value)]) {
+      const std::vector<int>& inside = units_[static_cast<size_t>(reader)].readers;
+      until_end = until_end ||
+                  (dropped_[static_cast<size_t>(reader)] && std::binary_search(inside.begin(), inside.end(), last));
+    }
   }
   if (dropped_[u] && unit.fused) {
     at_now_ = unit.readers;
@@ -91,9 +170,10 @@ bool RecomputeChoice::settle(size_t u) {
     const int first = needs_.empty() ? unit.before : *std::min_element(needs_.begin(), needs_.end());
     at_now_ = {std::min(first, unit.before)};
   }
-  if (at_now_ == at_[u] && last == last_[u]) return false;
+  if (at_now_ == at_[u] && last == last_[u] && until_end == until_end_[u]) return false;
   at_[u] = at_now_;
   last_[u] = last;
+  until_end_[u] = until_end;
   return true;
 }
 
@@ -119,6 +199,7 @@ void RecomputeChoice::queue_sources(size_t u, const std::vector<int>& before, co
 // Flips a unit, and collects what changes in delta_ and moved_.
 void RecomputeChoice::change(size_t flipped) {
   moved_.clear();
+  touched_.clear();
   queue_ = {flipped};
   bool first = true;
   // Readers come after their sources, so of the units in the queue the last has all its readers settled.
@@ -127,12 +208,16 @@ void RecomputeChoice::change(size_t flipped) {
     const size_t u = queue_.back();
     queue_.pop_back();
     if (!moved_.empty() && moved_.back().unit == u) continue;
-    moved_.push_back({u, at_[u], last_[u]});
+    moved_.push_back({u, at_[u], last_[u], until_end_[u]});
     add_spans(u, -1);
+    list(u, false);
+    touch(u);
     seconds_ -= seconds_of(u);
     if (first) dropped_[u] = !dropped_[u];
     const bool settled = settle(u);
     add_spans(u, 1);
+    list(u, true);
+    touch(u);
     seconds_ += seconds_of(u);
     if (!settled && !first) {
       moved_.pop_back();
@@ -141,6 +226,7 @@ void RecomputeChoice::change(size_t flipped) {
     first = false;
     if (at_[u] != moved_.back().at) queue_sources(u, moved_.back().at, at_[u]);
   }
+  settle_sequences();
 }
 
 // By how much the bytes above the cap change at the nodes [first, end) if `change` more bytes are live at each.
@@ -188,11 +274,15 @@ RecomputeChoice::Effect RecomputeChoice::if_flipped(size_t unit) {
   for (const Moved& moved : moved_)
     if (!at_[moved.unit].empty() && at_[moved.unit].back() > units_[moved.unit].limit) effect.possible = false;
   effect.above = static_cast<double>(changed_above(false));
+  for (const Moved& moved : moved_) list(moved.unit, false);
   dropped_[unit] = !dropped_[unit];
   for (auto old = moved_.rbegin(); old != moved_.rend(); ++old) {
     at_[old->unit] = std::move(old->at);
     last_[old->unit] = old->last;
+    until_end_[old->unit] = old->until_end;
   }
+  for (const Moved& moved : moved_) list(moved.unit, true);
+  for (const auto& [node, old] : touched_) beside_[static_cast<size_t>(node)] = old;
   seconds_ = before;
   return effect;
 }

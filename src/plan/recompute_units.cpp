@@ -161,6 +161,7 @@ class UnitFinder {
     const auto offer = offer_of(remaker, value.producer);
     if (!offer) return unit;
     unit.droppable = true;
+    unit.fusible = remaker.body != nullptr || device_.fuses(graph_, remaker);
     unit.seconds = offer->seconds;
     unit.scratch = align_up(offer->workspace);
     for (const ValueId out : remaker.outputs)

@@ -23,6 +23,7 @@ struct RecomputeUnit {
   bool droppable = false;
   // Whether each reader from `before` on computes the value inside its own kernel, so that it is never stored again.
   bool fused = false;
+  bool fusible = false;       // it is computed by an element-wise node, which may become part of another one
   double seconds = 0;         // of computing the value again as a node of its own
   double fused_seconds = 0;   // if fused: by how much the readers take longer
   double spared_seconds = 0;  // the forward pass takes less by this if it need not write the value

@@ -43,6 +43,7 @@ struct OffloadTrial {
   Compiler* compiler;
   LeverSettings settings;
   double least_seconds;  // lower bound for a step: the step without copies, or the copies alone, whichever is longer
+  bool selectable;       // false: only the smallest plan is sought
 };
 
 class Enumeration {
@@ -135,7 +136,7 @@ class Enumeration {
     }
     const Bytes peak = whole->peak_bytes(), beside = peak - whole->arena_bytes;
     consider(std::move(*whole));
-    add_trial(micro, compiler, settings, seconds, peak);
+    add_trial(micro, compiler, settings, seconds, peak, request_.budget > 0 && peak > request_.budget);
     const bool seeks_least = find_least_ && at_an_end(micro) && least_selectable_ == 0;
     const bool recomputes = request_.batch > 0 && !request_.forbids(kRecompute);
     if (recomputes && find_least_ && !seeks_least && least_selectable_ == 0)
@@ -153,9 +154,9 @@ class Enumeration {
     });
     if (much != points.end() && much->percent != deepest.percent)
       add_trial(micro, compiler, settings.with(kRecompute, much->percent), much->compute_seconds,
-                compiler.least_peak(much->live));
+                compiler.least_peak(much->live), request_.budget > 0);
     add_trial(micro, compiler, settings.with(kRecompute, deepest.percent), deepest.compute_seconds,
-              compiler.least_peak(deepest.live));
+              compiler.least_peak(deepest.live), request_.budget > 0);
 
     std::stable_sort(points.begin(), points.end(), [](const RecomputePoint& a, const RecomputePoint& b) {
       return a.compute_seconds < b.compute_seconds;
@@ -204,26 +205,32 @@ class Enumeration {
     if (!outline || !may_count(*outline, selectable)) return {};
     PLIMSOLL_ASSIGN(Plan plan, compiler.pack());
     const double least = compiler.least_seconds_for(plan);
-    consider(std::move(plan), least);
+    if (selectable)
+      consider(std::move(plan), least);
+    else
+      selection_.consider(std::move(plan), false, least);
     return {};
   }
 
-  // Plans that fit need no offload: it would only make them slower.
-  void add_trial(int64_t micro, Compiler& compiler, const LeverSettings& settings, double seconds, Bytes peak) {
+  // Plans that fit need no offload: it would only make them slower. Whether a plan fits is known only for plans that
+  // were packed, so others are `selectable` too.
+  void add_trial(int64_t micro, Compiler& compiler, const LeverSettings& settings, double seconds, Bytes peak,
+                 bool selectable) {
     const bool too_large = request_.budget > 0 && peak > request_.budget;
-    if (!can_offload(micro) || (!too_large && !find_least_)) return;
+    if (!can_offload(micro) || (!selectable && !find_least_)) return;
     const int64_t runs = batch_of(request_.batch, settings).accumulation_steps();
     const double copies = too_large ? static_cast<double>(peak - request_.budget) * static_cast<double>(runs) /
                                           request_.device->host_bytes_per_second()
                                     : 0;
-    trials_.push_back({&compiler, settings, std::max(seconds, copies)});
+    trials_.push_back({&compiler, settings, std::max(seconds, copies), selectable});
   }
 
   // Offloads more and more, until that takes too long or cannot be reached. Then, for the smallest plan, tries what was
   // left out from the smallest live set on: what is packed first is mostly smaller than all others can be.
   Status try_offload(const OffloadTrial& trial) {
+    bool selectable = trial.selectable && selection_.may_select(trial.least_seconds);
+    if (!selectable && !find_least_) return {};
     const std::vector<Bytes> least_peaks = trial.compiler->least_peaks_offloaded(trial.settings);
-    bool selectable = selection_.may_select(trial.least_seconds);
     std::vector<size_t> left_out;
     for (size_t i = 0; i < least_peaks.size(); ++i) {
       selectable = selectable && selection_.may_select(trial.compiler->seconds_of_copies(kOffloadPercents[i]));

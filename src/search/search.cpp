@@ -61,7 +61,7 @@ Result<SearchResult> search(const SearchRequest& request) {
     again.find_least = true;
     return search(again);
   }
-  result.fits = selection.found();
+  result.fits = selection.found() || selection.only_smallest_fits();
   if (request.find_least) result.least_bytes = selection.least();
   result.plan = selection.take();
   if (request.only_price) return result;

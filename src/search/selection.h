@@ -22,7 +22,9 @@ class Selection {
 
   bool has(const LeverSettings& settings) const;  // whether a candidate has these settings, prefetch aside
   bool fits(const Plan& plan) const { return request_.budget == 0 || plan.peak_bytes() <= request_.budget; }
-  bool found() const { return found_; }  // whether a candidate fits
+  bool found() const { return found_; }  // whether a selectable candidate fits
+  // Whether none does, but the smallest candidate fits, which was not selectable.
+  bool only_smallest_fits() const { return !found_ && held_ && fits(*held_); }
   // Returns whether a plan that takes at least `seconds` could still be selected.
   // `seconds`: of its kernels.
   bool may_select(double seconds) const {
