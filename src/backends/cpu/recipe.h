@@ -64,7 +64,7 @@ Result<Recipe> row_recipe(const Problem& problem);  // softmax, layer_norm, loss
 Result<Recipe> reduction_recipe(const Problem& problem);
 Result<Recipe> resample_recipe(const Problem& problem);  // resample, adaptive_max_pool, their gradients
 Result<Recipe> affine_image_recipe(const Problem& problem);
-Result<Recipe> image_recipe(const Problem& problem);     // upsample2d, pad2d, crop2d
+Result<Recipe> image_recipe(const Problem& problem);  // upsample2d, pad2d, crop2d
 // For reshape, concat, slice, broadcast, fill, and cast between any two types.
 Result<Recipe> shape_recipe(const Problem& problem);
 Result<Recipe> attention_recipe(const Problem& problem);
