@@ -42,7 +42,8 @@ class RecordRows final : public RowSource {
       : index_(std::move(index)),
         fields_(std::move(fields)),
         record_(static_cast<size_t>(index_.longest() + kRecordTail)),
-        heads_(index_.knows_every_record() ? static_cast<size_t>(kRecordHead) : static_cast<size_t>(kStreamBuffer)) {}
+        heads_(index_.knows_every_record() ? static_cast<size_t>(kRecordHead) : static_cast<size_t>(kStreamBuffer)),
+        ahead_(static_cast<size_t>(kStreamBuffer)) {}
 
   const RecordIndex& index() const { return index_; }
 
@@ -72,7 +73,7 @@ class RecordRows final : public RowSource {
 
   Bytes bytes() const override {
     constexpr Bytes kCode = kMiB;  // pages of libjpeg and libpng that decoding touches
-    Bytes bytes = index_.bytes() + static_cast<Bytes>(record_.capacity() + heads_.capacity());
+    Bytes bytes = index_.bytes() + static_cast<Bytes>(record_.capacity() + heads_.capacity() + ahead_.capacity());
     bytes += static_cast<Bytes>(buffer_.memory.capacity()) + buffer_.library_bytes;
     for (const Field& field : fields_)
       if (field.picture) bytes += field.picture->bytes() + kCode;
@@ -96,11 +97,29 @@ class RecordRows final : public RowSource {
     PLIMSOLL_ASSIGN(const auto found, index_.find(record, heads_));
     if (found.place.bytes + kRecordTail > static_cast<int64_t>(record_.size()))
       return fail(ErrorCode::kBadDataFile, found.file->path() + ": it changed while it was read");
-    PLIMSOLL_TRY(read_record(*found.file, found.place, record_));
+    PLIMSOLL_TRY(fetch(*found.file, found.place));
     file_ = found.file;
     place_ = found.place;
     loaded_ = record;
     return {};
+  }
+
+  // Reads a record. Records that are read in the order of the file come from larger reads.
+  Status fetch(const File& file, const RecordPlace& place) {
+    const int64_t bytes = place.bytes + kRecordTail;
+    if (ahead_of_ != &file || place.offset < ahead_at_ || place.offset + bytes > ahead_at_ + ahead_bytes_) {
+      const bool follows = file_ == &file && place.offset == place_.next() + kRecordHead;
+      const int64_t there = std::min(static_cast<int64_t>(ahead_.size()), file.size() - place.offset);
+      if (!follows || bytes > there) return read_record(file, place, record_);
+      ahead_of_ = nullptr;
+      PLIMSOLL_TRY(file.pread_exact(place.offset, std::span(ahead_).first(static_cast<size_t>(there))));
+      ahead_of_ = &file;
+      ahead_at_ = place.offset;
+      ahead_bytes_ = there;
+    }
+    const auto whole = std::span(record_).first(static_cast<size_t>(bytes));
+    std::memcpy(whole.data(), ahead_.data() + (place.offset - ahead_at_), whole.size());
+    return check_record(file, place, whole);
   }
 
   Error bad(const std::string& what) const {
@@ -168,6 +187,9 @@ class RecordRows final : public RowSource {
   std::vector<Field> fields_;
   std::mutex mutex_;  // of the members below
   std::vector<std::byte> record_, heads_;
+  std::vector<std::byte> ahead_;    // bytes ahead_at_ to ahead_at_ + ahead_bytes_ of a file
+  const File* ahead_of_ = nullptr;  // which file; null: none
+  int64_t ahead_at_ = 0, ahead_bytes_ = 0;
   ImageBuffer buffer_;
   int64_t loaded_ = -1;  // the record in record_, which is at place_ of file_
   const File* file_ = nullptr;

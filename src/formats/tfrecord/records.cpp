@@ -73,6 +73,10 @@ Result<int64_t> RecordHeads::search(int64_t position) {
 Status read_record(const File& file, const RecordPlace& place, std::span<std::byte> into) {
   const auto whole = into.first(static_cast<size_t>(place.bytes + kRecordTail));
   PLIMSOLL_TRY(file.pread_exact(place.offset, whole));
+  return check_record(file, place, whole);
+}
+
+Status check_record(const File& file, const RecordPlace& place, std::span<const std::byte> whole) {
   const auto record = whole.first(static_cast<size_t>(place.bytes));
   if (masked_crc32c(record) == load<uint32_t>(whole.subspan(record.size()))) return {};
   return fail(bad_record(file, fmt::format("a record of {} bytes has a wrong checksum", place.bytes), place.offset));

@@ -45,5 +45,7 @@ class RecordHeads {
 
 // Reads a record and checks its checksum. `into` must hold its bytes and kRecordTail more.
 Status read_record(const File& file, const RecordPlace& place, std::span<std::byte> into);
+// Checks the checksum of a record that was read with its kRecordTail. Fails with P401.
+Status check_record(const File& file, const RecordPlace& place, std::span<const std::byte> whole);
 
 }  // namespace plimsoll::engine
