@@ -57,7 +57,7 @@ def check(model, x=None, y=None, batch_size=None, sample_weight=None, class_weig
     before = _values(model)
     try:
         ours = _in_plimsoll(run, batches)
-        trained = {variable.path: get() for get, _, variable in link.match_weights(run.engine, model)}
+        trained = {variable.path: get() for get, _, variable in link.match_weights(run.engine, run.described.variables)}
         del run
         _restore(model, before)
         theirs = _in_keras(model, batches)
@@ -86,7 +86,7 @@ def _measured(batches, one):
 
 
 def _in_plimsoll(run, batches):
-    with loop.running(run), link.Link(run.engine, run.model) as tie:
+    with loop.running(run), link.Link(run.engine, run.model, variables=run.described.variables) as tie:
         def one(x, y, weights):
             tie.before_step(run.schedule)
             run.reset()

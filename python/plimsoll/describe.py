@@ -13,31 +13,130 @@ from plimsoll import errors
 
 
 class Described:
-    """`architecture` and `compiled`: JSON texts. `schedule`: a learning-rate schedule that is computed here, or None."""
+    """`architecture` and `compiled`: JSON texts. `schedule`: a learning-rate schedule that is computed here, or None.
 
-    def __init__(self, architecture, compiled, schedule):
-        self.architecture = architecture
-        self.compiled = compiled
+    `variables`: the live variables in the engine's order. `face`: the inputs and outputs under the engine's names.
+    `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
+    """
+
+    def __init__(self, model, architecture, compiled, schedule, traced=None):
+        self.architecture = json.dumps(architecture, default=_number)
+        self.compiled = json.dumps(compiled, default=_number)
         self.schedule = schedule
+        self.traced = traced is not None
+        self.variables = traced.variables if traced else list(model.weights)
+        self.face = traced.face if traced else model
+        self.draws = traced.draws if traced else False
+        self._lines = traced.lines if traced else {}
+
+    @contextlib.contextmanager
+    def located(self):
+        """Adds the lines of the user's to what the engine refuses inside the block."""
+        try:
+            yield
+        except errors.Unsupported as refused:
+            facts = [fact + next((f" ({line})" for name, line in self._lines.items() if line and fact.startswith(f"layer '{name}' ")), "")
+                     for fact in refused.facts]
+            raise errors.Unsupported(refused.what, facts, refused.remedies) from None
 
 
-def describe(model, trains=True):
-    """Raises Unsupported with every reason if the model is not made of what Keras itself brings."""
+def refuse(model, trains=True):
+    """Raises Unsupported with every reason that is known before the model is traced."""
     reasons = _reasons(model, trains)
     if reasons:
         raise errors.Unsupported("this model uses what Plimsoll does not train yet", reasons)
+
+
+def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
+    """Raises Unsupported with every reason if the engine cannot compute the model. `x`, `y`: a batch of data, if known."""
+    refuse(model, trains)
     with without_tensorflow():
-        architecture = _architecture(model)
         compiled = model.get_compile_config() if getattr(model, "compiled", False) else None
+    if not trains and y is None and compiled is not None:
+        from plimsoll import objective
+
+        compiled = None if objective.own_parts(model) else compiled  # to predict, no loss is needed
+    traced = _trace(model, compiled if trains or y is not None else None, x, (y, weighted, even))
+    with without_tensorflow():
+        architecture = traced.architecture if traced else _architecture(model)
     schedule = _own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(json.dumps(architecture, default=_number), json.dumps(compiled, default=_number), schedule)
+    return Described(model, architecture, compiled, schedule, traced)
+
+
+def _trace(model, compiled, x, data):
+    """Traces the model, if it has Python code, and puts traced losses and metrics into `compiled`."""
+    from plimsoll import assemble, objective
+
+    traced, reasons = None, []
+    if has_own_code(model):
+        try:
+            traced = assemble.assemble(model, _input_specs(model, x))
+        except errors.Unsupported as refused:
+            reasons += refused.facts or [refused.what]
+        except Exception as bug:  # Keras must still be able to train the model
+            reasons.append(f"'{model.name}': its trace could not be read ({type(bug).__name__}: {bug}); please report this")
+    if compiled is not None:
+        try:
+            face = traced.face if traced else model if is_functional(model) and model.built else None
+            objective.rewrite(model, compiled, face, *data)
+        except errors.Unsupported as refused:
+            reasons += refused.facts
+    if reasons:
+        raise errors.Unsupported("this model has Python code that cannot be traced", reasons)
+    return traced
+
+
+def has_own_code(model):
+    """Whether a layer or the model itself computes in Python code of the user's."""
+    if not is_functional(model) or not is_keras(getattr(type(model), "call", None)):
+        return True
+    return any(_is_own(layer) for layer in model._flatten_layers(include_self=False, recursive=True))
+
+
+def _is_own(layer):
+    if isinstance(layer, keras.layers.Lambda) or holds_function(layer):
+        return True
+    return not is_keras(type(layer)) and not (is_functional(layer) and is_keras(type(layer).call))
+
+
+def holds_function(layer):
+    """Whether a layer of Keras has an activation that is a function of the user's."""
+    activation = layer.__dict__.get("activation")
+    return callable(activation) and not isinstance(activation, keras.Layer) and not is_keras(activation)
+
+
+def _input_specs(model, x):
+    from plimsoll.trace import Spec
+
+    def of_array(array):
+        kind = np.dtype(getattr(array, "dtype", type(array))).kind if not hasattr(array, "dtype") or isinstance(array, np.ndarray) else "f"
+        dtype = "float32" if kind == "f" else str(array.dtype)
+        return Spec(np.shape(array)[1:], dtype)
+
+    if is_functional(model) and getattr(model, "built", False):
+        given = [] if x is None else list(tree.flatten(x))
+        leaves = []
+        for i, tensor in enumerate(model.inputs):
+            shape = tensor.shape[1:]
+            if None in shape and len(given) == len(model.inputs):
+                shape = np.shape(given[i])[1:]
+            if None in shape:
+                raise errors.Unsupported("it cannot be traced", [f"its input has the shape {tuple(shape)}"], ["a shape in keras.Input"])
+            leaves.append(Spec(shape, keras.backend.standardize_dtype(tensor.dtype)))
+        structure = getattr(model, "_inputs_struct", None)
+        if structure is None and hasattr(model, "_functional"):
+            structure = model._functional._inputs_struct
+        return leaves[0] if structure is None else tree.pack_sequence_as(structure, leaves)
+    if x is None:
+        raise errors.Unsupported("a model written in Python has no input shape before it gets data", [], ["plimsoll.fit(model, x, y)"])
+    return tree.map_structure(of_array, x)
 
 
 def _architecture(model):
     """What a file of the model would hold. A subclass that changes nothing of the computation is its base class."""
-    if not _is_keras(type(model)):
+    if not is_keras(type(model)):
         plain = keras.Sequential(model._layers) if isinstance(model, keras.Sequential) else keras.Model(model.input, model.output)
         plain.name = model.name
         model = plain
@@ -47,8 +146,10 @@ def _architecture(model):
 def describe_step(model, loss, optimizer):
     """A model with the loss and the optimizer of a step that a script wrote itself."""
     reasons = _model_reasons(model)
-    if not _is_keras(type(loss)):
-        reasons.append(f"the loss is written in Python: {type(loss).__name__}{_where(loss)}")
+    if has_own_code(model):
+        reasons.append("layers or models written in Python, in a training step written in Python")
+    if not is_keras(type(loss)):
+        reasons.append(f"the loss is written in Python: {type(loss).__name__}{where(loss)}")
     reasons += _optimizer_reasons(optimizer)
     if reasons:
         raise errors.Unsupported("this model uses what Plimsoll does not train yet", reasons)
@@ -59,7 +160,7 @@ def describe_step(model, loss, optimizer):
     schedule = _own_schedule(optimizer)
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(json.dumps(architecture, default=_number), json.dumps(compiled, default=_number), schedule)
+    return Described(model, architecture, compiled, schedule)
 
 
 def _number(value):
@@ -86,12 +187,12 @@ def without_tensorflow():
         lazy._available = before
 
 
-def _is_keras(thing):
+def is_keras(thing):
     module = thing.__module__ if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing).__module__
     return (module or "").split(".")[0] in ("keras", "keras_core")
 
 
-def _where(thing):
+def where(thing):
     """' (file.py:12)' of a class or function of the user's, if it is known."""
     target = thing if inspect.isclass(thing) or inspect.isroutine(thing) else type(thing)
     try:
@@ -109,23 +210,16 @@ def _reasons(model, trains):
 def _model_reasons(model):
     if not isinstance(model, keras.Model):
         raise TypeError(f"a Keras model was expected, got {type(model).__name__}")
-    if not _is_functional(model):
-        return [f"the model is a subclass of keras.Model with its own call(): {type(model).__name__}{_where(model)}"]
     reasons = []
-    overridden = ("call", "train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
-    for name in overridden if not _is_keras(type(model)) else ():
+    overridden = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
+    for name in overridden if not is_keras(type(model)) else ():
         method = getattr(type(model), name, None)
-        if method is not None and not _is_keras(method):
-            reasons.append(f"{type(model).__name__}.{name}() is written in Python{_where(method)}")
-    seen = set()
-    for layer in model._flatten_layers(include_self=False):
-        if not _is_keras(type(layer)) and type(layer) not in seen and not _is_functional(layer):
-            seen.add(type(layer))
-            reasons.append(f"layer '{layer.name}' is of a class of its own: {type(layer).__name__}{_where(layer)}")
+        if method is not None and not is_keras(method):
+            reasons.append(f"{type(model).__name__}.{name}() is written in Python{where(method)}")
     return reasons
 
 
-def _is_functional(model):
+def is_functional(model):
     from keras.src.models.functional import Functional
 
     return isinstance(model, (Functional, keras.Sequential))
@@ -133,15 +227,6 @@ def _is_functional(model):
 
 def _compile_reasons(model):
     reasons = []
-    for loss in tree.flatten(model.loss):
-        if loss is not None and not isinstance(loss, (str, dict)) and not _is_keras(loss):
-            reasons.append(f"the loss is written in Python: {getattr(loss, '__name__', type(loss).__name__)}{_where(loss)}")
-    user = getattr(model, "_compile_metrics", None)
-    given = [] if user is None else [user._user_metrics, user._user_weighted_metrics]
-    for metric in tree.flatten(given):
-        if metric is not None and not isinstance(metric, (str, dict)) and not _is_keras(metric):
-            name = getattr(metric, "__name__", None) or type(metric).__name__
-            reasons.append(f"the metric {name} is written in Python{_where(metric)}")
     reasons += _optimizer_reasons(model.optimizer)
     strategy = getattr(model, "_distribute_strategy", None)
     if strategy is not None and getattr(strategy, "num_replicas_in_sync", 1) > 1:
@@ -150,8 +235,8 @@ def _compile_reasons(model):
 
 
 def _optimizer_reasons(optimizer):
-    if not _is_keras(type(optimizer)):
-        return [f"the optimizer is of a class of its own: {type(optimizer).__name__}{_where(optimizer)}"]
+    if not is_keras(type(optimizer)):
+        return [f"the optimizer is of a class of its own: {type(optimizer).__name__}{where(optimizer)}"]
     if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
         return ["the optimizer scales the loss (LossScaleOptimizer, mixed_float16)"]
     return []
@@ -159,9 +244,14 @@ def _optimizer_reasons(optimizer):
 
 def _own_schedule(optimizer):
     rate = getattr(optimizer, "_learning_rate", None)
-    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) and not _is_keras(type(rate)):
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) and not is_keras(type(rate)):
         return rate
     return None
+
+
+def build_calls(model, x):
+    """Builds a model's layers, as its first call does."""
+    keras.ops.convert_to_numpy(tree.flatten(model(tree.map_structure(lambda a: a[:1], x), training=False))[0])
 
 
 def build(model, first):

@@ -36,6 +36,11 @@ class Feed(EpochIterator):
         return min(known, self.steps_per_epoch * self.batch_size) if self.steps_per_epoch else known
 
     @property
+    def is_even(self):
+        """Whether every batch is known to have the same size."""
+        return self.samples > 0 and self.samples % self.batch_size == 0
+
+    @property
     def has_weights(self):
         return self.first[2] is not None
 

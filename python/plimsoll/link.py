@@ -28,7 +28,7 @@ _active = []  # the links of fits that are running
 class Link:
     """Ties an engine to a live model while they train."""
 
-    def __init__(self, engine, model, optimizer=None):
+    def __init__(self, engine, model, optimizer=None, variables=None):
         self.engine = engine
         self.optimizer = optimizer or model.optimizer
         self.pulls = 0
@@ -37,7 +37,7 @@ class Link:
         self._reached = {}  # id of a variable -> the step whose value it has
         self._written = set()  # ids of variables that the host assigned
         self._rate = None
-        self._pairs = _pair(engine, model, self.optimizer)
+        self._pairs = _pair(engine, list(model.weights) if variables is None else variables, self.optimizer)
         self._iterations = self.optimizer.iterations
         self._by_id = {id(variable): (get, put, variable) for get, put, variable in self._pairs}
         self._by_id[id(self._iterations)] = (self._get_iterations, self._put_iterations, self._iterations)
@@ -140,9 +140,9 @@ def state_of(optimizer):
     return [variable for variable in optimizer.variables if all(variable is not other for other in first)]
 
 
-def _pair(engine, model, optimizer):
+def _pair(engine, variables, optimizer):
     """(get, put, variable) for every weight and optimizer variable that the engine holds."""
-    pairs = match_weights(engine, model)
+    pairs = match_weights(engine, variables)
     held, live = engine.optimizer_variables(), state_of(optimizer)
     if len(held) != len(live):
         raise _mismatch("optimizer variables", [name for name, _, _ in held], [variable.path for variable in live])
@@ -155,13 +155,20 @@ def _pair(engine, model, optimizer):
     return pairs
 
 
-def match_weights(engine, model):
-    held, live = engine.weights(), list(model.weights)
+def put_all(engine, variables):
+    """Writes the live variables to the engine."""
+    for _, put, variable in match_weights(engine, variables):
+        put(np.require(backend.convert_to_numpy(variable), requirements="C"))
+
+
+def match_weights(engine, live):
+    """(get, put, variable) for every weight; `live`: the variables in the engine's order."""
+    held = engine.weights()
     if len(held) != len(live):
         raise _mismatch("weights", [name for name, _, _ in held], [variable.path for variable in live])
     pairs = []
     for (name, shape, _), variable in zip(held, live, strict=True):
-        if tuple(shape) != tuple(variable.shape) or name.rsplit("/", 1)[-1] != variable.path.rsplit("/", 1)[-1]:
+        if tuple(shape) != tuple(variable.shape) or not name.rsplit("/", 1)[-1].startswith(variable.path.rsplit("/", 1)[-1]):
             raise _mismatch(f"weight {name}", [f"{name} {tuple(shape)}"], [f"{variable.path} {tuple(variable.shape)}"])
         pairs.append((functools.partial(engine.weight, name), functools.partial(engine.set_weight, name), variable))
     return pairs

@@ -13,7 +13,7 @@ from keras.src import tree
 from keras.src.callbacks import CallbackList
 from keras.src.trainers.data_adapters import array_slicing
 
-from plimsoll import _core, accounts, describe, errors, feed, hook, link, settings
+from plimsoll import _core, accounts, describe, errors, feed, guard, hook, link, settings
 from plimsoll.plans import Plan
 
 running_models = {}  # id of a model -> its Run, while it trains
@@ -27,12 +27,14 @@ class Run:
         if account is not None:
             options["reserved_bytes"] = account.reserved
         self.model = model
+        self.described = described
         self.schedule = described.schedule
         self.tie = None  # the link to the live model, while it trains
-        self.engine = _core.Engine(described.architecture, described.compiled, options)
+        with described.located():
+            self.engine = _core.Engine(described.architecture, described.compiled, options)
         self.plan = Plan(self.engine.plan(), account.lines if account else ())
-        self.ports = feed.Ports(model, self.engine)
-        losses = [f"{name}_loss" for name in self.engine.output_names()] if len(model.outputs) > 1 else []
+        self.ports = feed.Ports(described.face, self.engine)
+        losses = [f"{name}_loss" for name in self.engine.output_names()] if len(described.face.outputs) > 1 else []
         self._output_losses = {name: [] for name in losses if name in self.engine.metrics()}
 
     def step(self, x, y, weights):
@@ -98,7 +100,7 @@ def _feeds(model, a):
         (x, y, sample_weight), validation_data = array_slicing.train_validation_split(
             (x, y, sample_weight), validation_split=a["validation_split"]
         )
-    describe.describe(model)  # before a data source is touched
+    describe.refuse(model)  # before a data source is touched
     training = feed.Feed(x, y, sample_weight, a["batch_size"], a["steps_per_epoch"], a["shuffle"], a["class_weight"])
     held_out = None
     if validation_data is not None:
@@ -129,7 +131,8 @@ class FitCall:
 
 def _plan_only(described, options, account):
     options = {**options, "reserved_bytes": account.reserved}
-    return Plan(_core.plan(described.architecture, described.compiled, options), account.lines)
+    with described.located():
+        return Plan(_core.plan(described.architecture, described.compiled, options), account.lines)
 
 
 class StepCall:
@@ -166,7 +169,7 @@ def prepare_fit(model, *arguments, **named):
         callbacks = CallbackList(callbacks, add_history=True, add_progbar=verbose != 0, verbose=verbose, epochs=a["epochs"],
                                  steps=training.num_batches, model=model)
     run = start(model, training, held_out, callbacks.callbacks, _own_options(a))
-    tie = link.Link(run.engine, model)
+    tie = link.Link(run.engine, model, variables=run.described.variables)
     run.tie = tie
 
     def train():
@@ -183,15 +186,16 @@ def prepare_fit(model, *arguments, **named):
 def _ask(model, training, held_out, callbacks, options):
     """What the planner is asked: the description, its options, and what the process holds."""
     describe.build(model, training.first)
-    described = describe.describe(model)
-    model.optimizer.build(model.trainable_variables)
     feeds = [each for each in (training, held_out) if each is not None]
+    described = describe.describe(model, x=training.first[0], y=training.first[1], weighted=any(each.has_weights for each in feeds),
+                                  even=all(each.is_even for each in feeds))
+    model.optimizer.build(model.trainable_variables)
     account = accounts.Account(model, feeds, getattr(callbacks, "callbacks", callbacks), model.optimizer, options)
     options = {
         **options,
         "batch_size": training.batch_size,
         "samples": training.samples,
-        "input_shape": _input_shape(model, training.first),
+        "input_shape": _input_shape(described.face, training.first),
         "sample_weights": any(each.has_weights for each in feeds),
         "inference_batch_size": held_out.batch_size if held_out else 0,
         "validation_samples": held_out.samples if held_out else 0,
@@ -204,6 +208,7 @@ def start(model, training, held_out, callbacks, options):
     """Plans and makes the engine. Nothing is trained yet."""
     run = Run(model, *_ask(model, training, held_out, callbacks, options))
     _check_metrics(run)
+    guard.compare(run, training.first)
     for note in run.plan.notes:
         print(f"plimsoll: {note}", file=sys.stderr)
     return run
@@ -308,14 +313,17 @@ def _inference(model, data, options):
         return run
     if getattr(model, "compiled", False) and data.first[1] is not None:
         describe.build(model, data.first)
-    described = describe.describe(model, trains=False)
+    if not model.built:
+        describe.build_calls(model, data.first[0])
+    described = describe.describe(model, trains=False, x=data.first[0], y=data.first[1], weighted=data.has_weights,
+                                  even=data.is_even)
     account = accounts.Account(model, [data], [], getattr(model, "optimizer", None), options)
     options = {**options, "trains": False, "inference_batch_size": data.batch_size, "batch_size": data.batch_size,
                "validation_samples": data.samples, "sample_weights": data.has_weights,
-               "input_shape": _input_shape(model, data.first)}
+               "input_shape": _input_shape(described.face, data.first)}
     run = Run(model, described, options, account)
-    for _, put, variable in link.match_weights(run.engine, model):
-        put(np.require(keras.ops.convert_to_numpy(variable), requirements="C"))
+    link.put_all(run.engine, described.variables)
+    guard.compare(run, data.first)
     return run
 
 

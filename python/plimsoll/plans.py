@@ -54,4 +54,5 @@ def plan(model, batch_size=32, *, sample_weights=False, input_shape=(), **option
     described = describe.describe(model)
     chosen = settings.complete(options)
     chosen.update(batch_size=batch_size, sample_weights=sample_weights, input_shape=list(input_shape))
-    return Plan(_core.plan(described.architecture, described.compiled, chosen))
+    with described.located():
+        return Plan(_core.plan(described.architecture, described.compiled, chosen))

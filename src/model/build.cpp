@@ -370,7 +370,9 @@ class GraphWriter {
         sum = total(rows, one(), weighted ? sample_weights_[i] : kNone);
       }
       Tally made = tally(spec.name, sum, i);
-      made.rows_per_sample = model_.outputs()[i].sample.elements() / model_.outputs()[i].sample.back();
+      made.rows_per_sample = spec.loss && spec.loss->traced
+                                 ? rows_per_sample(*spec.loss, model_.outputs()[i].sample)
+                                 : model_.outputs()[i].sample.elements() / model_.outputs()[i].sample.back();
       made.weighted = weighted;
       made.larger_is_better = !spec.loss && spec.metric.larger_is_better;
       made.result = spec.metric.result;

@@ -35,6 +35,7 @@ struct LayerProgram {
   std::vector<LayerCall> calls;
   std::vector<Shape> tensors;  // shapes of one sample
   std::vector<TensorKind> kinds;
+  std::vector<bool> shared;   // per tensor: TensorSpec::shared
   std::vector<size_t> masks;  // per tensor, at the end: the tensor whose call made its mask, or kNoMask
   std::vector<size_t> inputs, outputs;
   Objective objective;  // with metrics resolved for these shapes

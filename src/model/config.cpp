@@ -21,8 +21,8 @@ void Issues::remedy(std::string what) {
 
 void Issues::custom_code() {
   remedy(
-      "rebuild it with Keras's built-in classes: custom Python code cannot be read from a file; it needs Plimsoll's "
-      "Python interface, which is planned");
+      "rebuild it with Keras's built-in classes: custom Python code cannot be read from a file; "
+      "plimsoll.fit(model, ...) in Python trains the live model");
 }
 
 void Issues::reject(std::string what) {
@@ -104,7 +104,8 @@ KerasObject keras_object(const Json& value) {
   }
   if (const Json* config = member(value, "config"); config && config->is_object()) object.config = *config;
   const std::string module = text_member(value, "module");
-  const bool own_module = module.empty() || module == "keras" || module.rfind("keras.", 0) == 0 || module == "builtins";
+  const bool own_module = module.empty() || module == kTracedModule || module == "keras" ||
+                          module.rfind("keras.", 0) == 0 || module == "builtins";
   // Keras writes the module of its own classes. A class that was not registered has no module, and its registered name
   // equals its name.
   object.custom = !own_module || registered.find('>') != std::string::npos || (module.empty() && !registered.empty()) ||

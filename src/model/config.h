@@ -17,6 +17,11 @@ namespace plimsoll::engine {
 
 using Json = nlohmann::json;
 
+// What a call written in Python is made of, beside layers and operations (traced.cpp). The Python package makes it; no
+// file of Keras holds it.
+inline constexpr std::string_view kTracedModule = "plimsoll.traced";
+inline constexpr std::string_view kTracedLoss = "TracedLoss";
+
 // The problems of a file: all unsupported features, and the first invalid entry.
 struct Issues {
   std::vector<std::string> unsupported;

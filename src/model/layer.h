@@ -41,10 +41,12 @@ struct KernelWindow {
 // dtype, integers have i32.
 enum class TensorKind : uint8_t { kFloat, kInteger, kTruth };
 
-// A tensor between layers: the shape of one sample, without the batch.
+// A tensor between layers: the shape of one sample, without the batch. A tensor that is shared by all samples (a
+// weight, or a function of weights) has no batch, and this is its whole shape. Only operations read such tensors.
 struct TensorSpec {
   Shape sample;
   TensorKind kind = TensorKind::kFloat;
+  bool shared = false;
 };
 
 // The properties of a layer that depend on the shapes of its inputs (without the batch dimension).
@@ -55,6 +57,8 @@ struct LayerShape {
   std::vector<LayerShape> sublayers;  // only for layers that call other layers
   std::vector<TensorKind> kinds;      // one per output; empty: all are floats
   std::vector<TensorKind> reads;      // one per input, only for operations
+  std::vector<bool> shared;           // one per output: TensorSpec::shared; empty: none is
+  std::vector<bool> reads_shared;     // one per input, only for operations
 
   LayerShape() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a layer with one output and no weights returns its shape
@@ -180,6 +184,11 @@ std::span<const LayerClass> embedding_layers();
 std::span<const LayerClass> regularization_layers();
 std::span<const LayerClass> dot_layers();
 std::span<const LayerClass> application_layers();
+
+// The weights of a layer written in Python.
+Layer traced_weights(Config& config);
+// The parser of an operation of that module, or null.
+std::function<Layer(Config&)> find_traced(std::string_view class_name);
 
 // An activation, shared by Dense(activation=...) and Activation(...). Linear returns its input.
 using Activation = std::function<ValueId(const BuildCall&, ValueId)>;

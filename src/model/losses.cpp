@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "model/loss_formulas.h"
+#include "model/traced_loss.h"
 
 namespace plimsoll::engine {
 
@@ -190,11 +191,12 @@ double Loss::number(std::string_view name) const {
 }
 
 bool Loss::same_rows(const Loss& other) const {
-  return kind == other.kind && numbers == other.numbers && axes == other.axes && ignored_class == other.ignored_class;
+  return kind == other.kind && traced == other.traced && numbers == other.numbers && axes == other.axes &&
+         ignored_class == other.ignored_class;
 }
 
 TargetKind target_kind(const Loss& loss) {
-  return loss.kind->target;
+  return loss.traced && loss.traced->labels ? TargetKind::kLabels : loss.kind->target;
 }
 std::string_view function_name(const Loss& loss) {
   return loss.kind->function;
@@ -211,11 +213,12 @@ std::string coupling(const Loss& loss, const Shape& sample) {
 }
 
 bool has_last_axis_rows(const Loss& loss) {
-  return loss.axes == std::vector<int64_t>{-1};
+  return !loss.traced && loss.axes == std::vector<int64_t>{-1};
 }
 
 int64_t elements_per_row(const Loss& loss, const Shape& sample) {
   if (loss.kind->target == TargetKind::kGroups) return sample.elements();
+  if (loss.traced) return std::max<int64_t>(sample.elements() / std::max<int64_t>(rows_per_sample(loss, sample), 1), 1);
   int64_t count = 1;
   for (const int64_t axis : loss_axes(loss, sample.rank() + 1)) {
     if (axis == 0) return sample.elements();
@@ -224,7 +227,14 @@ int64_t elements_per_row(const Loss& loss, const Shape& sample) {
   return count;
 }
 
+int64_t rows_per_sample(const Loss& loss, const Shape& sample) {
+  if (!loss.traced) return sample.elements() / elements_per_row(loss, sample);
+  const auto rows = traced_rows(loss, sample);
+  return rows ? rows->elements() : 1;
+}
+
 std::string check_loss(const Loss& loss, const Shape& sample) {
+  if (loss.traced) return traced_rows(loss, sample) ? "" : "its loss, written in Python, cannot be computed for it";
   if (sample.rank() == 0) return "a loss needs at least one dimension besides the batch";
   if (loss.kind->target == TargetKind::kGroups && sample.rank() != 1) return "its loss needs one vector per sample";
   const size_t rank = sample.rank() + 1;
@@ -236,6 +246,11 @@ std::string check_loss(const Loss& loss, const Shape& sample) {
   if (std::adjacent_find(axes.begin(), axes.end()) != axes.end()) return "its loss names an axis twice";
   if (loss.kind->axis == AxisOption::kOne && axes[0] == 0) return "its loss has the batch as its axis";
   return "";
+}
+
+const LossClass* traced_loss_class() {
+  static const LossClass kind = {kTracedLoss, kTracedLoss, "", TargetKind::kOwn, AxisOption::kNone, {}, nullptr};
+  return &kind;
 }
 
 const LossClass* find_loss(std::string_view name) {
@@ -279,6 +294,7 @@ Loss read_loss(const LossClass& kind, Config& c) {
 
 Expression loss_rows(const Loss& loss, const Expression& prediction, const Expression& target) {
   const DType dtype = wide(prediction.type().dtype);
+  if (loss.traced) return traced_loss_rows(loss, prediction.cast(dtype), target);
   return loss.kind->rows({loss, prediction, prediction.cast(dtype), target});
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +14,7 @@
 namespace plimsoll::engine {
 
 struct LossClass;  // a row of the table in losses.cpp
+struct TracedLoss;
 
 enum class Reduction : uint8_t { kMean, kSum, kWeightedMean };
 
@@ -22,6 +24,7 @@ struct Loss {
   std::optional<std::vector<int64_t>> axes;            // null in Keras: all axes
   std::optional<int64_t> ignored_class;                // rows with this label do not count
   Reduction reduction = Reduction::kMean;
+  std::shared_ptr<const TracedLoss> traced;  // a loss that is written in Python (traced_loss.h)
 
   double number(std::string_view name) const;
   bool flag(std::string_view name) const { return number(name) != 0; }
@@ -34,6 +37,7 @@ enum class TargetKind : uint8_t {
   kLikePrediction,
   kLabels,  // one integer per row
   kGroups,  // one integer per sample, of any size
+  kOwn,     // of a shape of its own (TracedLoss::target)
 };
 
 TargetKind target_kind(const Loss& loss);
@@ -44,11 +48,13 @@ std::string coupling(const Loss& loss, const Shape& sample);
 bool reduces_batch(const Loss& loss, const Shape& sample);
 // Returns how many numbers a sample's prediction of this shape has per row: the loss is a mean over rows.
 int64_t elements_per_row(const Loss& loss, const Shape& sample);
+int64_t rows_per_sample(const Loss& loss, const Shape& sample);
 // Returns "" or why the loss cannot be computed for a prediction of this shape.
 std::string check_loss(const Loss& loss, const Shape& sample);
 // Whether its rows are the default ones, along the last axis.
 bool has_last_axis_rows(const Loss& loss);
 
+const LossClass* traced_loss_class();               // of losses that are written in Python (traced_loss.h)
 const LossClass* find_loss(std::string_view name);  // by class, function or short name; null: not supported
 std::string default_loss_name(const LossClass& kind);
 std::vector<std::string> all_loss_names();

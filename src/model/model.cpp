@@ -9,6 +9,7 @@
 #include "model/calls.h"
 #include "model/loss_formulas.h"
 #include "model/optimizer_classes.h"
+#include "model/traced_loss.h"
 #include "model/tree.h"
 
 namespace plimsoll::engine {
@@ -66,6 +67,7 @@ class Expansion {
   Status check_argument(const ModelTree& tree, size_t i, size_t tensor) const {
     const InputSpec& spec = tree.specs[tree.children[tree.inputs[i].child].index];
     const Shape& got = program_.tensors[tensor];
+    if (program_.shared[tensor]) return has_no_batch(fmt::format("model '{}'", tree.name));
     bool fits = !spec.known || spec.dims.size() == got.rank();
     for (size_t d = 0; fits && spec.known && d < got.rank(); ++d) fits = !spec.dims[d] || *spec.dims[d] == got[d];
     if (fits) return {};
@@ -74,14 +76,22 @@ class Expansion {
                             spec.name, to_text(got)));
   }
 
-  Result<LayerShape> shape_of(const Layer& layer, const std::vector<size_t>& inputs) {
+  static tl::unexpected<Error> has_no_batch(const std::string& who) {
+    return fail(ErrorCode::kBadGeometry, who + " reads a tensor without a batch, which only operations take");
+  }
+
+  Result<LayerShape> shape_of(const LayerObject& object, const Layer& layer, const std::vector<size_t>& inputs) {
     if (layer.typed_shape) {
       std::vector<TensorSpec> specs;
-      for (size_t t : inputs) specs.push_back({program_.tensors[t], program_.kinds[t]});
-      return layer.typed_shape(specs, issues_);
+      for (size_t t : inputs) specs.push_back({program_.tensors[t], program_.kinds[t], program_.shared[t]});
+      if (object.operation || std::none_of(specs.begin(), specs.end(), [](const auto& one) { return one.shared; }))
+        return layer.typed_shape(specs, issues_);
     }
     std::vector<Shape> shapes;
-    for (size_t t : inputs) shapes.push_back(program_.tensors[t]);
+    for (size_t t : inputs) {
+      if (program_.shared[t]) return has_no_batch(shown_layer(object));
+      shapes.push_back(program_.tensors[t]);
+    }
     return layer.shape(shapes, issues_);
   }
 
@@ -96,7 +106,7 @@ class Expansion {
                                                      masks.size(), inputs.size()));
     if (program_.calls.size() >= kMostCalls)
       return fail(ErrorCode::kBadConfig, fmt::format("this model calls its layers more than {} times", kMostCalls));
-    PLIMSOLL_ASSIGN(LayerShape shape, shape_of(layer, inputs));
+    PLIMSOLL_ASSIGN(LayerShape shape, shape_of(object, layer, inputs));
     assert(shape.outputs.size() == layer.outputs);
     PLIMSOLL_TRY(take_weights(object, program_.layers[index], shape.weights));
     std::vector<size_t> outputs;
@@ -105,6 +115,7 @@ class Expansion {
       program_.tensors.push_back(shape.outputs[i]);
       program_.kinds.push_back(i < shape.kinds.size() ? shape.kinds[i] : TensorKind::kFloat);
       program_.masks.push_back(kNoMask);
+      program_.shared.push_back(i < shape.shared.size() && shape.shared[i]);
     }
     program_.calls.push_back({index, node, std::move(inputs), outputs, std::move(shape), {}, std::move(masks), rank_});
     return outputs;
@@ -134,6 +145,9 @@ class Expansion {
 Status expand_calls(const LayerTree& tree, LayerProgram& program, Issues& issues) {
   program.layers.resize(tree.layers.size());
   PLIMSOLL_ASSIGN(program.outputs, Expansion(tree, program, issues).run(tree.top(), program.inputs));
+  for (size_t t : program.outputs)
+    if (program.shared[t] && issues.unsupported.empty())
+      return fail(ErrorCode::kBadGeometry, fmt::format("model '{}': an output has no batch", tree.top().name));
   return {};
 }
 
@@ -186,6 +200,7 @@ class ModelBuilder {
       program_->tensors.push_back(samples[i]);
       program_->kinds.push_back(kind_of(specs[i].dtype));
       program_->masks.push_back(kNoMask);
+      program_->shared.push_back(false);
     }
     return {};
   }
@@ -219,9 +234,9 @@ class ModelBuilder {
         port.masked = (mask_of_output(i) != kNoMask && loss.reduction != Reduction::kSum) || counts_rows(loss);
         port.loss_weight = program_->objective.loss_weights[i];
         port.loss_is_sum = loss.reduction == Reduction::kSum;
-        port.rows_per_sample = port.sample.elements() / elements_per_row(loss, port.sample);
+        port.rows_per_sample = rows_per_sample(loss, port.sample);
         port.target = port.sample;
-        port.sparse_labels = target_kind(loss) != TargetKind::kLikePrediction;
+        port.sparse_labels = target_kind(loss) == TargetKind::kLabels || target_kind(loss) == TargetKind::kGroups;
         port.ignored_class = loss.ignored_class;
         if (target_kind(loss) == TargetKind::kGroups) {
           port.target = Shape{};
@@ -229,6 +244,7 @@ class ModelBuilder {
           port.classes = port.sample.back();
           port.target.dims.pop_back();
         }
+        if (loss.traced) port.target = loss.traced->target;
         if (!coupling(loss, port.sample).empty())
           model_.coupling_layers_.push_back(
               fmt::format("{} (loss {}: {})", port.name, function_name(loss), coupling(loss, port.sample)));
@@ -358,8 +374,9 @@ bool Model::has_masked_losses() const {
 }
 
 Status Model::check_batch(int64_t batch) const {
-  for (const Shape& sample : program_->tensors)
-    PLIMSOLL_TRY(checked_shape(with_batch(batch, sample).dims, "a batch of this size"));
+  for (size_t t = 0; t < program_->tensors.size(); ++t)
+    if (!program_->shared[t])
+      PLIMSOLL_TRY(checked_shape(with_batch(batch, program_->tensors[t]).dims, "a batch of this size"));
   return {};
 }
 

@@ -27,14 +27,17 @@ int64_t count_calls(const LayerTree& tree, const ModelTree& model) {
   return calls;
 }
 
-Result<LayerProgram> expanded(const LayerTree& tree, const Shape& sample, Issues& issues) {
+Result<LayerProgram> expanded(const LayerTree& tree, std::span<const Shape> samples, Issues& issues) {
   LayerProgram program;
-  program.inputs = {0};
-  program.tensors = {sample};
-  program.masks = {kNoMask};
   const ModelTree& top = tree.top();
-  const DType dtype = top.specs[top.children[top.inputs[0].child].index].dtype;
-  program.kinds = {is_floating(dtype) ? TensorKind::kFloat : TensorKind::kInteger};
+  for (size_t i = 0; i < samples.size(); ++i) {
+    program.inputs.push_back(i);
+    program.tensors.push_back(samples[i]);
+    program.masks.push_back(kNoMask);
+    program.shared.push_back(false);
+    const DType dtype = top.specs[top.children[top.inputs[i].child].index].dtype;
+    program.kinds.push_back(is_floating(dtype) ? TensorKind::kFloat : TensorKind::kInteger);
+  }
   PLIMSOLL_TRY(expand_calls(tree, program, issues));
   resolve_masks(tree, program, issues);
   return program;
@@ -69,7 +72,7 @@ class Writer {
   }
 
   ValueId run() {
-    values_[0] = outer_.in();
+    for (size_t i = 0; i < outer_.inputs.size(); ++i) values_[i] = outer_.inputs[i];
     for (size_t i = 0; i < program_.calls.size(); ++i) call(i);
     return values_[program_.outputs[0]];
   }
@@ -157,17 +160,22 @@ Layer layer_of(SharedTree tree) {
     layer.takes_integers = layer.takes_integers || object.operation || object.layer.takes_integers;
   }
   layer.masking = Masking::kChanges;
+  layer.least_inputs = layer.most_inputs = tree->top().inputs.size();
   layer.shape = [tree](std::span<const Shape> in, Issues& issues) -> Result<LayerShape> {
-    PLIMSOLL_ASSIGN(const LayerProgram program, expanded(*tree, in[0], issues));
+    PLIMSOLL_ASSIGN(const LayerProgram program, expanded(*tree, in, issues));
     LayerShape shape(program.tensors[program.outputs[0]], weights_of(*tree, program));
     shape.kinds = {program.kinds[program.outputs[0]]};
     return shape;
   };
   layer.build = [tree](const BuildCall& call) -> LayerValues {
-    std::vector<int64_t> sample = call.shape(call.in()).dims;
-    sample.erase(sample.begin());
+    std::vector<Shape> samples;
+    for (ValueId input : call.inputs) {
+      std::vector<int64_t> sample = call.shape(input).dims;
+      sample.erase(sample.begin());
+      samples.emplace_back(std::move(sample));
+    }
     Issues seen;  // they were listed when the shapes were computed
-    const auto program = expanded(*tree, Shape(std::move(sample)), seen);
+    const auto program = expanded(*tree, samples, seen);
     assert(program);
     return Writer(*tree, *program, call).run();
   };
@@ -177,7 +185,7 @@ Layer layer_of(SharedTree tree) {
 }  // namespace
 
 std::optional<ModelLayer> read_model_layer(const Json& object, const Precision& policy, const std::string& where,
-                                           Issues& issues) {
+                                           Issues& issues, size_t inputs) {
   if (wraps_model(object)) {
     issues.unknown(fmt::format("{}: a model in which another layer calls a model", where));
     return std::nullopt;
@@ -189,7 +197,7 @@ std::optional<ModelLayer> read_model_layer(const Json& object, const Precision& 
     return std::nullopt;
   }
   const ModelTree& top = tree->top();
-  if (top.inputs.size() != 1 || top.outputs.size() != 1) {
+  if (top.inputs.size() != inputs || top.outputs.size() != 1) {
     issues.unknown(
         fmt::format("{}: a model with {} inputs and {} outputs", where, top.inputs.size(), top.outputs.size()));
     return std::nullopt;

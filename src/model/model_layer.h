@@ -17,9 +17,9 @@ struct ModelLayer {
   int64_t calls = 1;  // of its layers, for the numbers of their random calls
 };
 
-// Reads a serialised Sequential or Functional model with one input and one output. `policy` is that of the layer that
-// calls it. Features that are not supported here are listed, and nothing is returned.
+// Reads a serialised Sequential or Functional model with so many inputs and one output. `policy` is that of the layer
+// that calls it. Features that are not supported here are listed, and nothing is returned.
 std::optional<ModelLayer> read_model_layer(const Json& object, const Precision& policy, const std::string& where,
-                                           Issues& issues);
+                                           Issues& issues, size_t inputs = 1);
 
 }  // namespace plimsoll::engine

@@ -8,6 +8,7 @@
 
 #include "formats/keras/layer_paths.h"
 #include "model/layer.h"
+#include "model/traced_loss.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -23,11 +24,16 @@ Reduction read_reduction(Config& c) {
                                              : Reduction::kMean;
 }
 
+bool is_traced_loss(const Json& value) {
+  return text_member(value, "module") == kTracedModule && text_member(value, "class_name") == kTracedLoss;
+}
+
 std::optional<Loss> read_loss_of(const Json& value, const std::string& where, Issues& issues) {
   if (value.is_null()) return std::nullopt;
   const KerasObject object = keras_object(value);
+  const bool traced = is_traced_loss(value);
   const LossClass* const kind = object.custom ? nullptr : find_loss(object.name);
-  if (kind == nullptr) {
+  if (kind == nullptr && !traced) {
     const bool ctc = !object.custom && lower_case(object.name) == "ctc";
     issues.unknown(fmt::format("{}={}{}", where, object.name.empty() ? shown(value) : object.name,
                                ctc ? ": losses of sequences are not supported yet" : ""));
@@ -37,7 +43,9 @@ std::optional<Loss> read_loss_of(const Json& value, const std::string& where, Is
   }
   Config c(object.config, fmt::format("{} {}", where, object.name), issues);
   const Reduction reduction = read_reduction(c);
-  Loss loss = read_loss(*kind, c);
+  std::optional<Loss> read = traced ? read_traced_loss(c) : read_loss(*kind, c);
+  if (!read) return std::nullopt;
+  Loss loss = std::move(*read);
   loss.reduction = reduction;
   c.ignore({"name"});
   check_policy(c);
@@ -106,6 +114,13 @@ MetricSpec read_metric(const Json& value, size_t output, bool weighted, Issues& 
   // The class Accuracy compares for equality. Only the strings select the accuracy that fits the loss.
   spec.automatic = value.is_string() && is_accuracy(object.name);
   const std::string class_name = object.name == "LogCoshError" ? "LogCosh" : object.name;
+  if (is_traced_loss(value)) {
+    Config c(object.config, fmt::format("compile_config: metric {}", object.name), issues);
+    spec.name = c.text("name", "metric");
+    spec.loss = read_traced_loss(c);
+    spec.skipped = !spec.loss;
+    return spec;
+  }
   const MetricClass* const kind = object.custom ? nullptr : find_metric(class_name);
   const LossClass* const loss = object.custom || kind != nullptr ? nullptr : find_loss(class_name);
   // Keras's name of a metric object without a name: its function's name, or its class name in snake case.
@@ -201,10 +216,19 @@ Objective read_objective(const Json& compile_config, const ModelOptions& options
 
 namespace {
 
+// Returns the elements of a sample's target.
+int64_t target_of(const Loss& loss, const Shape& output) {
+  if (loss.traced) return loss.traced->target.elements();
+  return target_kind(loss) == TargetKind::kLabels ? output.elements() / output.back() : output.elements();
+}
+
 // Chooses the accuracy that fits the loss, and returns whether the metric can be computed.
 bool resolve(MetricSpec& spec, const Loss& loss, const Shape& output) {
   const bool labels = target_kind(loss) == TargetKind::kLabels;
   if (target_kind(loss) == TargetKind::kGroups) return false;
+  if (spec.loss && spec.loss->traced)
+    return check_loss(*spec.loss, output).empty() && spec.loss->traced->target.elements() == target_of(loss, output);
+  if (target_kind(loss) == TargetKind::kOwn && loss.traced->target != output) return false;
   if (spec.automatic) {
     const bool one = output.rank() > 0 && output.back() == 1;
     Issues issues;

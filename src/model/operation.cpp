@@ -20,7 +20,12 @@ std::string dtype_name(DType dtype) {
 }  // namespace
 
 Operand OpWriter::input(size_t i) const {
-  return {call_.inputs[i], {}, call_.computed.reads[i], true, false};
+  return {call_.inputs[i], {}, call_.computed.reads[i], !call_.computed.reads_shared[i], false};
+}
+
+bool OpWriter::has_batch() const {
+  const std::vector<bool>& shared = call_.computed.reads_shared;
+  return shared.empty() || std::find(shared.begin(), shared.end(), false) != shared.end();
 }
 
 Operand OpWriter::number(double value, TensorKind kind) {

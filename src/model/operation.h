@@ -40,6 +40,8 @@ class OpWriter {
   static Operand number(double value, TensorKind kind = TensorKind::kFloat);
   static Operand value(ValueId id, TensorKind kind = TensorKind::kFloat) { return {id, {}, kind, true, false}; }
 
+  // Whether a tensor of the call has a batch. If none has, every axis is one of the tensor's own.
+  bool has_batch() const;
   // The shape with the batch; [] for a number.
   std::vector<int64_t> dims(const Operand& a) const;
   size_t rank(const Operand& a) const { return dims(a).size(); }
@@ -94,7 +96,7 @@ class OpWriter {
   Operand reduce(const std::string& op, const Operand& a, const std::vector<size_t>& axes, bool keep);
   Operand without(const Operand& a, const std::vector<size_t>& axes);  // removes axes of size 1
 
-  // Returns a dimension number from 1. The batch is refused; nullopt after an error.
+  // Returns the number of a dimension. The batch is refused; nullopt after an error.
   std::optional<size_t> axis(int64_t axis, size_t rank);
   std::vector<ValueId> nodes(const std::string& op, std::vector<ValueId> inputs, Attrs attrs);
   ValueId materialize(const Operand& a, const std::vector<int64_t>& dims, DType dtype);
@@ -126,7 +128,8 @@ class OpReader {
   Config& config;
   Arguments arguments;
   size_t outputs = 1;
-  std::string half_cast;  // a half-precision dtype that the operation names
+  std::string half_cast;     // a half-precision dtype that the operation names
+  bool makes_batch = false;  // its results have a batch, whatever its inputs are
 
   OpArgument operand(const std::string& name, size_t position);
   std::optional<OpArgument> optional_operand(const std::string& name, size_t position);
@@ -149,6 +152,9 @@ struct OpClass {
   OpParser parse;
 };
 
+// Returns the value, or one element of rank 1 for a scalar.
+ValueId with_dimension(GraphBuilder& b, ValueId value);
+
 // Returns the operation as a layer.
 Layer operation_layer(Config& config, const std::function<OpBody(OpReader&)>& parse);
 
@@ -167,6 +173,7 @@ std::span<const OpClass> image_operations();
 std::span<const OpClass> rearranging_operations();
 std::span<const OpClass> loss_operations();
 std::span<const OpClass> sequence_operations();
+std::span<const OpClass> traced_operations();
 
 // Element-wise functions, one row per class (operations_elementwise.cpp).
 std::function<OpBody(OpReader&)> find_elementwise(std::string_view class_name);

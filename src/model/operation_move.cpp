@@ -13,7 +13,7 @@ std::optional<size_t> OpWriter::axis(int64_t axis, size_t rank) {
     fail(fmt::format("axis {} is outside of {} dimensions", axis, rank));
     return std::nullopt;
   }
-  if (*at == 0) {
+  if (*at == 0 && has_batch()) {
     refuse(fmt::format("axis={}, which is the batch: it would couple the samples", axis));
     return std::nullopt;
   }

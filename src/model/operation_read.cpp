@@ -113,16 +113,17 @@ namespace {
 // The number of samples in the scratch graph that shapes are computed with. Any would do: no operation looks at it.
 constexpr int64_t kScratchBatch = 3;
 
-Result<LayerShape> shape_of(const OpBody& body, std::span<const TensorSpec> in, size_t outputs,
+Result<LayerShape> shape_of(const OpBody& body, std::span<const TensorSpec> in, size_t outputs, bool makes_batch,
                             const std::string& where, Issues& issues) {
   GraphBuilder b = make_builder();
   LayerShape shape;
   std::vector<ValueId> inputs;
   for (size_t i = 0; i < in.size(); ++i) {
     shape.reads.push_back(in[i].kind);
+    shape.reads_shared.push_back(in[i].shared);
     const DType dtype = in[i].kind == TensorKind::kInteger ? DType::kInt32 : DType::kFloat32;
-    inputs.push_back(b.input(fmt::format("x{}", i), {dtype, with_batch(kScratchBatch, in[i].sample)},
-                             Category::kActivations, false));
+    const Shape whole = in[i].shared ? in[i].sample : with_batch(kScratchBatch, in[i].sample);
+    inputs.push_back(b.input(fmt::format("x{}", i), {dtype, whole}, Category::kActivations, false));
   }
   std::map<ValueId, ValueId> statistics;
   const BuildCall call{b, kScratchBatch, DType::kFloat32, true, true, 0, inputs, {}, {}, shape, statistics};
@@ -130,7 +131,7 @@ Result<LayerShape> shape_of(const OpBody& body, std::span<const TensorSpec> in, 
   const Operands made = body(writer);
   if (writer.error()) return tl::make_unexpected(*writer.error());
   if (writer.failed()) {  // listed as unsupported: any shape will do
-    shape.outputs.assign(outputs, in[0].sample);
+    shape.outputs.assign(outputs, in.empty() ? Shape{} : in[0].sample);
     return shape;
   }
   if (!b.status()) {
@@ -138,18 +139,30 @@ Result<LayerShape> shape_of(const OpBody& body, std::span<const TensorSpec> in, 
     error.what = fmt::format("{}: {}", where, error.what);
     return tl::make_unexpected(std::move(error));
   }
+  const bool shared = !writer.has_batch() && !makes_batch;
   for (const Operand& one : made) {
     std::vector<int64_t> dims = writer.dims(one);
-    assert(one.batched && !dims.empty() && dims[0] == kScratchBatch);
-    dims.erase(dims.begin());
+    if (one.id == kNone || (!shared && (!one.batched || dims.empty() || dims[0] != kScratchBatch)))
+      return fail(ErrorCode::kBadGeometry, fmt::format("{}: its result has no batch", where));
+    if (!shared)
+      dims.erase(dims.begin());
+    else if (dims.empty())
+      dims = {1};  // with_dimension
     PLIMSOLL_ASSIGN(Shape sample, checked_shape(std::move(dims), where));
     shape.outputs.push_back(std::move(sample));
     shape.kinds.push_back(one.kind);
+    shape.shared.push_back(shared);
   }
   return shape;
 }
 
 }  // namespace
+
+// Every tensor between layers has a dimension. One number that all samples share is a list of one: it broadcasts alike.
+ValueId with_dimension(GraphBuilder& b, ValueId value) {
+  if (b.graph().type(value).shape.rank() > 0) return value;
+  return b.add1("reshape", {value}, {{"shape", std::vector<int64_t>{1}}});
+}
 
 Layer operation_layer(Config& config, const std::function<OpBody(OpReader&)>& parse) {
   OpReader reader(config);
@@ -158,18 +171,19 @@ Layer operation_layer(Config& config, const std::function<OpBody(OpReader&)>& pa
   layer.outputs = reader.outputs;
   if (!body) return layer;  // listed as unsupported
   reader.arguments.finish();
-  layer.most_inputs = std::max<size_t>(reader.arguments.call().tensors.size(), 1);
+  layer.most_inputs = reader.arguments.call().tensors.size();
   layer.least_inputs = layer.most_inputs;
   layer.takes_integers = true;
   layer.half_cast = reader.half_cast;
   const std::string where = config.where();
-  layer.typed_shape = [=, outputs = reader.outputs](std::span<const TensorSpec> in, Issues& issues) {
-    return shape_of(body, in, outputs, where, issues);
+  layer.typed_shape = [=, outputs = reader.outputs, makes_batch = reader.makes_batch](std::span<const TensorSpec> in,
+                                                                                      Issues& issues) {
+    return shape_of(body, in, outputs, makes_batch, where, issues);
   };
   layer.build = [=](const BuildCall& call) {
     OpWriter writer(call, where, nullptr);
     std::vector<ValueId> values;
-    for (const Operand& one : body(writer)) values.push_back(one.id);
+    for (const Operand& one : body(writer)) values.push_back(with_dimension(call.b, one.id));
     return LayerValues(std::move(values));
   };
   return layer;

@@ -95,7 +95,7 @@ class Getting {
   void take(const Entry& entry) {
     if (entry.type == Entry::Type::kEllipsis) return w_.fail("two ellipses");
     if (entry.type == Entry::Type::kNew) {
-      if (to_.empty()) return w_.refuse("a new dimension before the batch");
+      if (to_.empty() && x_.batched) return w_.refuse("a new dimension before the batch");
       to_.push_back(1);
       return;
     }
@@ -103,9 +103,9 @@ class Getting {
     const int64_t size = from_[d];
     const bool whole = entry.type == Entry::Type::kSlice && !entry.slice.start && !entry.slice.stop &&
                        entry.slice.step.value_or(1) == 1;
-    if (d == 0 && !whole) return w_.refuse("a part of the batch: the first index must be a full slice");
+    if (d == 0 && !whole && x_.batched) return w_.refuse("a part of the batch: the first index must be a full slice");
     Placed placed{0, size, 1};
-    if (d > 0 && entry.type == Entry::Type::kSlice) {
+    if ((d > 0 || !x_.batched) && entry.type == Entry::Type::kSlice) {
       constexpr int64_t kMost = int64_t{1} << 40;
       for (const auto& bound : {entry.slice.start, entry.slice.stop, entry.slice.step})
         if (bound && (*bound > kMost || *bound < -kMost)) return w_.fail("a slice with a bound above 2^40");

@@ -13,7 +13,7 @@ Operands get_all(OpWriter& w, const std::vector<OpArgument>& list) {
   Operands made;
   for (const OpArgument& one : list) made.push_back(one.get(w));
   for (const Operand& one : made)
-    if (!one.batched) w.refuse("a constant among the tensors that it joins");
+    if (!one.batched && w.has_batch()) w.refuse("a constant among the tensors that it joins");
   return made;
 }
 

@@ -28,9 +28,9 @@ Operand product(OpWriter& w, const EinsumLabels& labels, std::span<const Operand
     if (batch != 0 && own != batch) w.refuse("a product of all samples with all samples");
     batch = own;
   }
-  bool shared = labels.output.empty() || labels.output[0] != batch;
+  bool shared = batch != 0 && (labels.output.empty() || labels.output[0] != batch);
   for (size_t i = 0; i < list.size(); ++i)
-    shared = shared || (!list[i].batched && labels.inputs[i].find(batch) != std::string::npos);
+    shared = shared || (batch != 0 && !list[i].batched && labels.inputs[i].find(batch) != std::string::npos);
   if (shared && !w.failed()) w.refuse("a product that sums over the batch, or moves it from the first dimension");
   if (w.failed()) return list[0];
   const Operands floats = w.joint_floats(list);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 
 #include "model/operation.h"
 #include "model/operation_axes.h"
@@ -11,6 +12,11 @@
 namespace plimsoll::engine {
 
 std::vector<size_t> Reduction::axes(OpWriter& w, size_t rank) const {
+  if (!given && !w.has_batch()) {
+    std::vector<size_t> all(rank);
+    std::iota(all.begin(), all.end(), size_t{0});
+    return all;
+  }
   if (!given) {
     w.refuse("axis=None, which includes the batch: it would couple the samples");
     return {};

@@ -20,6 +20,7 @@ std::vector<int64_t> identity_order(size_t rank) {
 // The target shape. The batch is written as -1 or null; `sizes` is the rest.
 struct Target {
   bool batch_first = false;
+  int64_t first = 0;
   std::vector<int64_t> sizes;
   std::string text;
 };
@@ -33,11 +34,20 @@ Target read_target(OpReader& r, const char* key) {
     const auto n = as_integer(list[i]);
     if (i == 0) {
       target.batch_first = list[i].is_null() || (n && *n == -1);
+      target.first = n.value_or(0);
       continue;
     }
     target.sizes.push_back(n.value_or(list[i].is_null() ? -1 : 0));
   }
   return target;
+}
+
+// The target shape of a tensor without a batch; nullopt if a size is not known.
+std::optional<std::vector<int64_t>> whole_target(const Target& target) {
+  std::vector<int64_t> to{target.first};
+  to.insert(to.end(), target.sizes.begin(), target.sizes.end());
+  if (std::any_of(to.begin(), to.end(), [](int64_t size) { return size < 1; })) return std::nullopt;
+  return to;
 }
 
 OpBody reshape(OpReader& r) {
@@ -46,6 +56,12 @@ OpBody reshape(OpReader& r) {
   return [=](OpWriter& w) -> Operands {
     const Operand in = x.get(w);
     const std::vector<int64_t> from = w.dims(in);
+    if (!in.batched) {
+      const auto to = whole_target(target);
+      const bool fits = to && checked_shape(*to, "") && Shape(*to).elements() == Shape(from).elements();
+      if (!fits) w.refuse(fmt::format("newshape={} of [{}]", target.text, fmt::join(from, ",")));
+      return {fits ? w.reshape(in, *to) : in};
+    }
     int64_t rest = 1;
     for (size_t d = 1; d < from.size(); ++d) rest *= from[d];
     int64_t product = 1;
@@ -72,6 +88,12 @@ OpBody broadcast_to(OpReader& r) {
   const Target target = read_target(r, "shape");
   return [=](OpWriter& w) -> Operands {
     const Operand in = x.get(w);
+    if (!in.batched) {
+      const auto to = whole_target(target);
+      if (to && checked_shape(*to, "") && !w.has_batch()) return {w.broadcast(in, *to)};
+      w.refuse(fmt::format("shape={} of a constant", target.text));
+      return {in};
+    }
     std::vector<int64_t> to{w.dims(in)[0]};
     to.insert(to.end(), target.sizes.begin(), target.sizes.end());
     if (!target.batch_first || to.size() != w.rank(in)) {
@@ -88,7 +110,7 @@ Operand permuted(OpWriter& w, const Operand& x, const std::vector<int64_t>& perm
   std::sort(ordered.begin(), ordered.end());
   if (ordered != identity_order(w.rank(x)))
     w.fail(fmt::format("axes {} do not list each of {} dimensions once", fmt::join(perm, ","), w.rank(x)));
-  else if (perm[0] != 0)
+  else if (x.batched && perm[0] != 0)
     w.refuse("it moves the batch, which must stay the first dimension");
   return w.failed() ? x : w.transpose(x, perm);
 }
@@ -179,7 +201,7 @@ OpBody squeeze(OpReader& r) {
       for (int64_t one : *axes)
         if (const auto at = w.axis(one, from.size())) places.push_back(*at);
     } else {
-      for (size_t d = 1; d < from.size(); ++d)
+      for (size_t d = in.batched ? 1 : 0; d < from.size(); ++d)
         if (from[d] == 1) places.push_back(d);
     }
     for (size_t at : places)

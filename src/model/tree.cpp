@@ -163,9 +163,14 @@ void Walk::layer(const Json& object, const std::string& name, const std::string&
   made.names = names;
   made.path = join(names);
   made.class_name = keras.name;
-  made.operation = is_operation_module(module);
+  const bool traced = module == kTracedModule && !keras.custom, weights = traced && keras.name == "Weights";
+  made.operation = is_operation_module(module) || (traced && !weights);
   std::function<Layer(Config&)> parse;
-  if (made.operation)
+  if (weights)
+    parse = traced_weights;
+  else if (traced)
+    parse = find_traced(keras.name);
+  else if (made.operation)
     parse = find_operation(keras.name);
   else if (is_layer_module(module) && !keras.custom)
     parse = find_layer(keras.name);
@@ -366,7 +371,8 @@ Status Walk::functional(const Json& config, const std::vector<std::string>& name
     nodes.emplace_back();
     std::vector<NodeArguments>& calls = nodes.back().list;
     const Json* unreadable = nullptr;
-    const bool operation = is_operation_module(text_member(object, "module"));
+    const std::string module = text_member(object, "module");
+    const bool operation = is_operation_module(module) || module == kTracedModule;
     for (const Json& one : *inbound) {
       auto arguments = read_node(one, !operation);
       if (arguments)

@@ -139,7 +139,7 @@ TEST(Unsupported, CustomClassesSayThatTheyNeedPython) {
                                {"registered_name", "VAE"}});
   EXPECT_EQ(model.code, ErrorCode::kUnsupported);
   EXPECT_TRUE(lists(model, "the model is of the custom class VAE")) << text_of(model);
-  EXPECT_TRUE(proposes(model, "Python interface")) << text_of(model);
+  EXPECT_TRUE(proposes(model, "plimsoll.fit(model, ...) in Python")) << text_of(model);
 }
 
 TEST(Unsupported, FunctionsInFilesOfKeras2NameTheWayOut) {

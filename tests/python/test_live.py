@@ -25,18 +25,21 @@ def engines(monkeypatch):
     return made
 
 
-class Doubled(keras.layers.Layer):
+class Shuffled(keras.layers.Layer):
+    """It moves features from sample to sample."""
+
     def call(self, x):
-        return keras.ops.abs(x) * 2
+        return x + 0 * keras.random.shuffle(x, seed=1)
 
 
 def my_loss(y_true, y_pred):
-    return keras.ops.mean(keras.ops.square(y_true - y_pred), axis=-1)
+    """It is no mean or sum over the samples."""
+    return keras.ops.sqrt(keras.ops.mean(keras.ops.square(y_true - y_pred)))
 
 
 def unknown_to_plimsoll():
     keras.utils.set_random_seed(1)
-    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), Doubled(), keras.layers.Dense(1)])
+    model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), Shuffled(), keras.layers.Dense(1)])
     model.compile("sgd", my_loss)
     return model
 
@@ -82,7 +85,7 @@ def test_fallback_names_every_reason_and_keras_trains(engines, capfd):
     with plimsoll.live(budget="4GiB"):
         ours.fit(x, y, epochs=2, **QUIET)
     text = capfd.readouterr().err
-    assert "runs in Keras" in text and "Doubled (test_live.py:" in text and "my_loss (test_live.py:" in text
+    assert "runs in Keras" in text and "shuffle() (test_live.py:" in text and "my_loss (test_live.py:" in text
     assert "budget='4GiB'" in text and not engines
     assert_same_state(ours, theirs)
 
@@ -106,7 +109,7 @@ def test_without_fallback_it_raises_with_all_reasons():
     with plimsoll.live(fallback=False), pytest.raises(plimsoll.Unsupported) as caught:
         unknown_to_plimsoll().fit(x, y, verbose=0)
     assert len(caught.value.facts) == 2
-    with pytest.raises(NotImplementedError, match="Doubled"):
+    with pytest.raises(NotImplementedError, match="shuffle"):
         plimsoll.fit(unknown_to_plimsoll(), x, y, verbose=0)
 
 
@@ -121,21 +124,11 @@ class OwnStep(keras.Sequential):
         return super().train_step(data)
 
 
-def named_like_keras():
-    class Dense(keras.layers.Dense):
-        def call(self, x):
-            return super().call(x) * 3
-
-    return Dense(2)
-
-
 @pytest.mark.parametrize(
     "make, reason",
     [
         (lambda: OwnStep([keras.Input((4,)), keras.layers.Dense(1)]), "train_step"),
-        (lambda: keras.Sequential([keras.Input((4,)), named_like_keras()]), "class of its own: Dense"),
-        (lambda: keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: x * 2)]), "Lambda"),
-        (lambda: keras.Sequential([keras.Input((4,)), keras.layers.Dense(1, activation=lambda x: x * 2)]), ""),
+        (lambda: keras.Sequential([keras.Input((4,)), keras.layers.Lambda(lambda x: keras.ops.cumsum(x, axis=0))]), "batch.*test_live.py"),
     ],
 )
 def test_code_of_the_user_s_is_found(make, reason):
@@ -145,18 +138,21 @@ def test_code_of_the_user_s_is_found(make, reason):
         plimsoll.plan(model)
 
 
-def test_a_metric_and_an_optimizer_of_the_user_s():
+def test_an_optimizer_of_the_user_s_and_a_metric_without_data():
     class Mine(keras.optimizers.SGD):
         pass
+
+    model = dense()
+    model.compile(Mine(), "mse")
+    with pytest.raises(plimsoll.Unsupported, match="Mine"):
+        plimsoll.plan(model)
 
     def near(y_true, y_pred):
         return keras.ops.mean(keras.ops.abs(y_true - y_pred) < 0.1)
 
-    model = dense()
-    model.compile(Mine(), "mse", metrics=[near])
-    with pytest.raises(plimsoll.Unsupported) as caught:
+    model.compile("sgd", "mse", metrics=[near])
+    with pytest.raises(plimsoll.Unsupported, match="near .*traced with data"):
         plimsoll.plan(model)
-    assert any("near" in fact for fact in caught.value.facts) and any("Mine" in fact for fact in caught.value.facts)
 
 
 def test_check_compares_both_and_leaves_the_model_alone():

@@ -1,0 +1,59 @@
+"""Scripts after the best-known examples of keras.io (examples/keras_io): in the engine with Keras's losses, or in Keras with a reason.
+
+Dropout is switched off for the comparison: random numbers are not Keras's. `make test` runs some of them.
+"""
+
+import contextlib
+import math
+import os
+import pathlib
+import runpy
+
+import keras
+import pytest
+
+import plimsoll
+
+FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "keras_io"
+# Scripts that Keras runs, and why.
+FALLS_BACK = {
+    "knowledge_distillation": "compute_loss() is written in Python",
+    "vae": "train_step() is written in Python",
+}
+SAMPLE = ("siamese_contrastive", "vision_transformer")
+NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
+
+
+@contextlib.contextmanager
+def without_dropout():
+    plain = keras.layers.Dropout.__init__
+    keras.layers.Dropout.__init__ = lambda self, rate, *arguments, **named: plain(self, 0.0, *arguments, **named)
+    try:
+        yield
+    finally:
+        keras.layers.Dropout.__init__ = plain
+
+
+def history_of(name):
+    keras.backend.clear_session()
+    with without_dropout():
+        left = runpy.run_path(str(FOLDER / f"{name}.py"), run_name="__main__")
+    [history] = [m.history.history for m in left.values() if isinstance(m, keras.Model) and getattr(m, "history", None) and m.history.history]
+    return history
+
+
+@pytest.mark.parametrize("name", NAMES if "PLIMSOLL_SLOW_TESTS" in os.environ else SAMPLE)
+def test_script(name, capfd):
+    with plimsoll.live(budget="6GiB"):
+        ours = history_of(name)
+    told = capfd.readouterr().err
+    if name in FALLS_BACK:
+        assert "runs in Keras" in told and FALLS_BACK[name] in told and f"{name}.py:" in told, told
+        return
+    assert "runs in Keras" not in told and "plimsoll: fit() of" in told, told
+    theirs = history_of(name)
+    assert list(ours) == list(theirs)
+    for metric, numbers in theirs.items():
+        for a, b in zip(ours[metric], numbers, strict=True):
+            close = 1e-3 if "loss" in metric else 2e-2
+            assert math.isclose(a, b, rel_tol=close, abs_tol=2e-2 if "loss" not in metric else 1e-5), (metric, ours[metric], numbers)
