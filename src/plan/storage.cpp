@@ -128,7 +128,8 @@ class Assigner {
     }
   }
 
-  // Other inputs of the node may be views of the same value: each of them must allow that the output is written over it.
+  // Other inputs of the node may be views of the same value: each of them must allow that the output is written over
+  // it.
   bool all_inputs_allow(const Node& node, const std::vector<std::pair<size_t, size_t>>& pairs, size_t output,
                         int storage) const {
     for (size_t i = 0; i < node.inputs.size(); ++i)
