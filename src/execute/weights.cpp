@@ -320,7 +320,7 @@ Status save_model(const Session& session, const KerasArchive* source, const std:
   if (format == SaveFormat::kWeights)
     return write_weights_file(path, entries, same_layout ? &*source->weights : nullptr);
   const std::string metadata =
-      source != nullptr && !source->metadata_text.empty() ? source->metadata_text : metadata_now();
+      source != nullptr && !source->metadata_text.empty() && !source->upgraded ? source->metadata_text : metadata_now();
   const bool keeps = source != nullptr && (same_layout || source->zip);
   return write_keras(path, {config_text, metadata, entries, keeps ? source : nullptr});
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "ops/build.h"
 
 namespace plimsoll::engine {
@@ -24,9 +26,15 @@ std::string shown_argument(const CallArguments& call, const Json& value) {
   return holds_tensor(call, value) ? "a structure of tensors" : shown(value);
 }
 
+// None, or a structure of it: the masks of a model that is called with a map of tensors.
+bool is_nothing(const Json& value) {  // NOLINT(misc-no-recursion): the depth of JSON is limited
+  return value.is_null() || (value.is_structured() && !value.empty() &&
+                             std::all_of(value.begin(), value.end(), [](const Json& one) { return is_nothing(one); }));
+}
+
 // Keras replaces a recorded `training` by that of the running call.
 bool is_replaced(const std::string& name, const Json& value) {
-  return value.is_null() || (name == "training" && value.is_boolean());
+  return value.is_null() || (name == "training" && value.is_boolean()) || (name == "mask" && is_nothing(value));
 }
 
 // Collects what an argument holds beside tensors.

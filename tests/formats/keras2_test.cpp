@@ -289,6 +289,32 @@ TEST(Upgrade, ABatchSizeInAShapeKeepsTheBatch) {
   EXPECT_EQ(shaped[1]["config"]["target_shape"], Json::parse("[-1, 3]"));
 }
 
+Json upgraded_layer(const std::string& layer) {
+  return upgrade_model(
+      Json::parse(R"({"class_name": "Functional", "config": {"layers": [)" + layer + "]}}"))["config"]["layers"][0];
+}
+
+TEST(Upgrade, TensorsByNameAndStatesBecomeArguments) {
+  const Json attention = upgraded_layer(R"({"class_name": "MultiHeadAttention", "name": "m", "config": {},
+      "inbound_nodes": [[["q", 0, 0, {"value": ["v", 0, 0], "training": null}]]]})")["inbound_nodes"][0];
+  EXPECT_EQ(attention["args"][0]["config"]["keras_history"][0], "q");
+  EXPECT_EQ(attention["kwargs"]["value"]["config"]["keras_history"][0], "v");
+  const Json decoder = upgraded_layer(R"({"class_name": "LSTM", "name": "d", "config": {},
+      "inbound_nodes": [[["x", 0, 0, {}], ["e", 0, 1, {}], ["e", 0, 2, {}]]]})")["inbound_nodes"][0];
+  EXPECT_EQ(decoder["args"].size(), 1u);
+  ASSERT_EQ(decoder["kwargs"]["initial_state"].size(), 2u);
+  EXPECT_EQ(decoder["kwargs"]["initial_state"][1]["config"]["keras_history"], Json::parse(R"(["e", 0, 2])"));
+  const Json sum = upgraded_layer(R"({"class_name": "Add", "name": "a", "config": {},
+      "inbound_nodes": [[["x", 0, 0, {}], ["e", 0, 0, {}]]]})");
+  EXPECT_TRUE(sum["inbound_nodes"][0].is_array());  // Keras 3 reads this form
+}
+
+TEST(Upgrade, ThresholdedReLUIsAReLU) {
+  const Json relu = upgraded_layer(R"({"class_name": "ThresholdedReLU", "name": "t", "config": {"theta": 0.5}})");
+  EXPECT_EQ(relu["class_name"], "ReLU");
+  EXPECT_EQ(relu["config"]["threshold"], 0.5);
+}
+
 TEST(Upgrade, FunctionsWithoutCounterpartStay) {
   for (const auto& [function, nodes] : std::initializer_list<std::pair<const char*, const char*>>{
            {"nn.dropout", R"(["x", 0, 0, {"rate": 0.5}])"},

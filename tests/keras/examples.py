@@ -348,13 +348,25 @@ def two_outputs(rng):
     return Example(model, images(rng, 16), {"kind": labels(rng, 3), "box": rng.random((N, 4), np.float32)})
 
 
+def maps_of_tensors(rng):
+    """A nested model that takes and returns maps of tensors, called twice; both outputs reach a loss."""
+    p, q = keras.Input((4,), name="p"), keras.Input((3,), name="q")
+    inner = keras.Model({"p": p, "q": q}, {"s": L.Dense(5, activation="tanh", name="s")(p), "t": L.Dense(5, name="t")(q)}, name="inner")
+    x, y = keras.Input((4,), name="x"), keras.Input((3,), name="y")
+    first, second = inner({"p": x, "q": y}), inner({"p": x * 2.0, "q": y})
+    outputs = {"u": L.Dense(1, name="u")(first["s"] + second["t"]), "v": L.Dense(2, name="v")(first["t"])}
+    model = compiled(keras.Model({"x": x, "y": y}, outputs), {"u": "mse", "v": "mae"})
+    draw = lambda *shape: rng.standard_normal((N, *shape)).astype(np.float32)
+    return Example(model, {"x": draw(4), "y": draw(3)}, {"u": draw(1), "v": draw(2)})
+
+
 EXAMPLES = {
     f.__name__: f
     for f in (
         classification_from_scratch, segmentation, siamese, autoencoder, variational_autoencoder, mlp_mixer, conv_mixer,
         classification_3d, point_cloud, anomaly_detection, time_series_classification, forecasting, graph_convolution, metric_learning,
         super_resolution, structured_data, imbalanced_tabular, gated_residual, low_light_enhancement, two_outputs,
-        weather_forecasting, sequence_to_sequence, addition, tagging, next_frame,
+        weather_forecasting, sequence_to_sequence, addition, tagging, next_frame, maps_of_tensors,
     )
 }  # fmt: skip
 EXAMPLES["transfer_frozen"] = lambda rng: transfer(rng, False)

@@ -249,6 +249,12 @@ def test_json_and_weights_of_keras2(weights, tmp_path):
     compare.close("output", weights, got, np.load(KERAS2 / "sequential.npz")["predictions"], compare.OUTPUT)
 
 
+def test_sequential_keras_file_of_keras2(tmp_path):
+    """It names the modules of Keras 3; its version tells that Keras 2 wrote it."""
+    got = program.predict(tmp_path, KERAS2 / "sequential.keras", KERAS2 / "x.npy")
+    compare.close("output", "sequential.keras", got, np.load(KERAS2 / "sequential.npz")["predictions"], compare.OUTPUT)
+
+
 def test_exported_model_is_refused_with_the_way_back(tmp_path):
     model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
     model.export(tmp_path / "exported", verbose=False)

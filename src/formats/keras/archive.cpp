@@ -63,10 +63,20 @@ Result<WeightsFile> open_weights(const ZipReader& zip, const ZipEntry& entry, co
   return WeightsFile::open(std::move(file), 0, entry.bytes, label);
 }
 
+// Returns whether Keras 2 wrote a .keras file.
+bool is_of_keras2(const std::string& metadata) {
+  const auto parsed = parse_json(metadata, "metadata.json");
+  if (!parsed || !parsed->is_object()) return false;
+  const auto version = parsed->find("keras_version");
+  return version != parsed->end() && version->is_string() && version->get<std::string>().starts_with("2.");
+}
+
 // Brings a configuration of Keras 2 into the form of Keras 3. That of Keras 3 stays as it was read.
 void upgrade_keras2(KerasArchive& archive) {
-  if (!is_legacy_config(archive.config)) return;
+  if (!is_legacy_config(archive.config) && !is_of_keras2(archive.metadata_text)) return;
+  archive.upgraded = true;
   archive.config = upgrade_model(std::move(archive.config));
+  if (!archive.config.is_object()) return;
   if (const auto compiled = archive.config.find("compile_config");
       compiled != archive.config.end() && compiled->is_object()) {
     nlohmann::json training = *compiled;

@@ -84,14 +84,20 @@ void upgrade_policy(Json& config) {
 }
 
 // The options that Keras 3 renamed or dropped.
-void upgrade_options(const std::string& name, Json& config) {
+void upgrade_options(const std::string& name, Json& layer) {
+  Json& config = layer["config"];
   upgrade_policy(config);
   // Like Keras 3, for all layers: Keras 2 writes the axis of a BatchNormalization as [3].
   if (Json* axis = find(config, "axis"); axis != nullptr && axis->is_array() && axis->size() == 1)
     *axis = Json(axis->at(0));
   for (const char* key : {"batch_input_shape", "input_dtype", "input_shape", "input_length"}) config.erase(key);
   drop(config, "time_major", {false});
+  drop(config, "rng_type", {"stateful"});
   if (name == "LeakyReLU") rename(config, "alpha", "negative_slope");
+  if (name == "ThresholdedReLU") {
+    layer["class_name"] = "ReLU";
+    rename(config, "theta", "threshold");
+  }
   if (name.starts_with("BatchNormalization")) {
     drop(config, "fused", {nullptr, true, false});
     drop(config, "virtual_batch_size", {nullptr});
@@ -221,7 +227,7 @@ void upgrade_layer(Json& layer) {  // NOLINT(misc-no-recursion): the depth of JS
     drop(config, "type_spec", {nullptr});
     return;
   }
-  upgrade_options(name, config);
+  upgrade_options(name, layer);
   for (const char* key : {"layer", "forward_layer", "backward_layer", "cell"})
     if (Json* inner = find(config, key)) upgrade_layer(*inner);
   if (Json* cells = find(config, "cells"); cells != nullptr && cells->is_array())

@@ -162,6 +162,12 @@ std::vector<Json> convert(const std::string& name, const std::string& function, 
   return layers;
 }
 
+bool is_recurrent(const std::string& name) {
+  constexpr std::string_view kNames[] = {"RNN",           "SimpleRNN",  "LSTM",       "GRU",
+                                         "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
 void collect_names(const Json& value, std::set<std::string>& names) {  // NOLINT(misc-no-recursion)
   if (is_old_tensor(value)) names.insert(value[0].get<std::string>());
   if (value.is_structured())
@@ -205,12 +211,22 @@ void upgrade_named_tensors(Json& config) {
     for (Json& node : *nodes) {
       if (!node.is_array()) continue;
       const auto call = read_call(node);
-      const bool named = call && std::any_of(call->named.begin(), call->named.end(),
-                                             [](const auto& entry) { return holds_tensor(entry.second); });
-      if (!named) continue;
-      Json first = call->first.size() == 1 && is_old_tensor(call->first[0]) ? Json(call->first[0]) : call->first;
+      bool named = call && std::any_of(call->named.begin(), call->named.end(),
+                                       [](const auto& entry) { return holds_tensor(entry.second); });
+      if (!call || call->first.empty()) continue;
+      const bool list = call->first[0].is_array();
+      Json first = call->first.size() == 1 && list ? Json(call->first[0]) : call->first;
       Json others = Json::object();
       for (const auto& [key, value] : call->named) others[key] = with_new_tensors(value, 0);
+      // Keras 2 gives a recurrent layer its sequences and its first state in one list.
+      if (list && call->first.size() > 1 && is_recurrent(text(layer, "class_name"))) {
+        Json states = Json::array();
+        for (size_t i = 1; i < call->first.size(); ++i) states.push_back(with_new_tensors(call->first[i], 0));
+        first = Json(call->first[0]);
+        others["initial_state"] = std::move(states);
+        named = true;
+      }
+      if (!named) continue;
       node = json_object({{"args", Json::array({with_new_tensors(first, 0)})}, {"kwargs", std::move(others)}});
     }
   }

@@ -54,6 +54,10 @@ class Weights {
       LayerWeights weights{name->get<std::string>(), graph_.list(graph_.find(*layer, {"trainable_variables"}))};
       const auto others = graph_.list(graph_.find(*layer, {"keras_api", "non_trainable_variables"}));
       weights.tensors.insert(weights.tensors.end(), others.begin(), others.end());
+      if (weights.tensors.empty())  // a Normalization layer lists none
+        for (const char* number : {"mean", "variance", "count"})
+          if (std::string tensor = tensor_of(*layer, number); !tensor.empty())
+            weights.tensors.push_back(std::move(tensor));
       for (const std::string& tensor : weights.tensors) PLIMSOLL_TRY(check(tensor));
       found.layers.push_back(std::move(weights));
     }

@@ -4,7 +4,7 @@
 
 OPTIMIZER.h5 is a whole model after three steps of training, OPTIMIZER.npz its weights after three more, its predictions of x.npy, and
 its loss. `adam` and `momentum` are the optimizers from 2.11 on, `old-adam` and `old-momentum` those before. sequential.json is an
-architecture with weights in weights.h5 (the legacy layout) and in sequential.weights.h5 (that of Keras 3). saved-model and
+architecture with weights in weights.h5 (the legacy layout) and in sequential.weights.h5 (that of Keras 3), sequential.keras the whole. saved-model and
 old-saved-model are SavedModel folders of `adam` and `old-adam`, without saved_model.pb, which is large and not read.
 functions.h5 and functions.keras are a model that calls functions of TensorFlow on its tensors, functions-x.npz its inputs and targets, and
 functions.npz its predictions, and its weights after three steps.
@@ -136,6 +136,7 @@ def main():
     (HERE / "sequential.json").write_text(model.to_json())
     model.save_weights(HERE / "weights.h5")
     model.save_weights(HERE / "sequential.weights.h5")
+    model.save(HERE / "sequential.keras")
     np.savez(HERE / "sequential.npz", predictions=model.predict(x, verbose=0))
     make_functions(rng)
 
