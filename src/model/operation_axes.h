@@ -8,7 +8,7 @@
 namespace plimsoll::engine {
 
 // A tensor, the axes of a reduction over it, and whether they stay as dimensions of 1.
-struct Reduction {
+struct GivenAxes {
   OpArgument x;
   std::optional<std::vector<int64_t>> given;  // nullopt: None
   bool keep = false;
@@ -16,7 +16,7 @@ struct Reduction {
   // Returns the axes, sorted. Refuses the batch; empty after an error.
   std::vector<size_t> axes(OpWriter& w, size_t rank) const;
 };
-Reduction read_reduction(OpReader& r);
+GivenAxes read_reduction(OpReader& r);
 
 // The mean of the squared distances from the mean.
 Operand variance(OpWriter& w, const Operand& x, const std::vector<size_t>& axes, bool keep);

@@ -23,7 +23,7 @@ Operand log_softmax_of(OpWriter& w, const Operand& x, const std::vector<size_t>&
 }
 
 OpBody softmax(OpReader& r, bool logarithm) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), true};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), true};
   return [=](OpWriter& w) -> Operands {
     const Operand in = w.floats(reduction.x.get(w));
     const std::vector<size_t> axes = reduction.axes(w, w.rank(in));
@@ -36,7 +36,7 @@ OpBody softmax(OpReader& r, bool logarithm) {
 }
 
 OpBody normalize(OpReader& r) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), true};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), true};
   const int64_t order = r.config.integer("order", 1, 64, 2);
   const double epsilon = r.config.real("epsilon", kEpsilon);
   if (epsilon <= 0) r.reject("'epsilon' must be positive");
@@ -81,7 +81,7 @@ struct Parameter {
 
 // Statistics are computed in the variables' dtype, and the result has the dtype of x.
 OpBody layer_norm(OpReader& r) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), true};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), true};
   const Parameter gamma{r.optional_operand("gamma", 1)}, beta{r.optional_operand("beta", 2)};
   const double epsilon = r.config.real("epsilon", kEpsilon);
   const bool rms = r.config.flag("rms_scaling", false);
@@ -99,7 +99,7 @@ OpBody layer_norm(OpReader& r) {
 }
 
 OpBody rms_norm(OpReader& r) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), true};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), true};
   const auto scale = r.optional_operand("scale", 1);
   const double epsilon = r.config.real("epsilon", kEpsilon);
   return [=](OpWriter& w) -> Operands {

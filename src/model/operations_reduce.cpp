@@ -11,7 +11,7 @@
 
 namespace plimsoll::engine {
 
-std::vector<size_t> Reduction::axes(OpWriter& w, size_t rank) const {
+std::vector<size_t> GivenAxes::axes(OpWriter& w, size_t rank) const {
   if (!given && !w.has_batch()) {
     std::vector<size_t> all(rank);
     std::iota(all.begin(), all.end(), size_t{0});
@@ -33,7 +33,7 @@ std::vector<size_t> Reduction::axes(OpWriter& w, size_t rank) const {
   return list;
 }
 
-Reduction read_reduction(OpReader& r) {
+GivenAxes read_reduction(OpReader& r) {
   return {r.operand("x", 0), r.axes("axis"), r.config.flag("keepdims", false)};
 }
 
@@ -44,7 +44,7 @@ using Reduce = Operand (*)(OpWriter&, const Operand&, const std::vector<size_t>&
 enum class Result { kNumbers, kFloats, kTruths, kIntegers };
 
 OpBody reduction_with(OpReader& r, Result result, Reduce reduce) {
-  const Reduction reduction = read_reduction(r);
+  const GivenAxes reduction = read_reduction(r);
   return [=](OpWriter& w) -> Operands {
     const Operand in = reduction.x.get(w);
     const std::vector<size_t> axes = reduction.axes(w, w.rank(in));
@@ -97,7 +97,7 @@ OpBody product(OpReader& r) {
 
 // Max and Min. Truth values stay truth values.
 OpBody extreme(OpReader& r, Reduce reduce, const char* with_initial) {
-  const Reduction reduction = read_reduction(r);
+  const GivenAxes reduction = read_reduction(r);
   const auto initial = r.config.optional_real("initial");
   return [=](OpWriter& w) -> Operands {
     const Operand in = reduction.x.get(w);
@@ -112,7 +112,7 @@ OpBody extreme(OpReader& r, Reduce reduce, const char* with_initial) {
 
 // With `skipped`, NaN counts as that, and the position is -1 where all elements are NaN.
 OpBody position(OpReader& r, const char* op, std::optional<double> skipped = {}) {
-  const Reduction reduction = read_reduction(r);
+  const GivenAxes reduction = read_reduction(r);
   return [=](OpWriter& w) -> Operands {
     const Operand in = reduction.x.get(w);
     const std::vector<size_t> axes = reduction.axes(w, w.rank(in));
@@ -131,7 +131,7 @@ OpBody position(OpReader& r, const char* op, std::optional<double> skipped = {})
 }
 
 OpBody count_nonzero(OpReader& r) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), false};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), false};
   return [=](OpWriter& w) -> Operands {
     const Operand in = reduction.x.get(w);
     const std::vector<size_t> axes = reduction.axes(w, w.rank(in));

@@ -48,7 +48,7 @@ namespace {
 
 // keras.ops.norm: of vectors along one axis, and the Frobenius norm of matrices.
 OpBody norm(OpReader& r) {
-  const Reduction reduction = read_reduction(r);
+  const GivenAxes reduction = read_reduction(r);
   const Json* order = r.config.value("ord");
   const size_t count = reduction.given ? reduction.given->size() : 0;
   double p = 2;
@@ -74,7 +74,7 @@ OpBody norm(OpReader& r) {
 OpBody average(OpReader& r) {
   const OpArgument x = r.operand("x", 0);
   const auto weights = r.optional_operand("weights", 1);
-  const Reduction reduction{x, r.axes("axis"), false};
+  const GivenAxes reduction{x, r.axes("axis"), false};
   return [=](OpWriter& w) -> Operands {
     const Operand first = x.get(w);
     const std::vector<size_t> axes = reduction.axes(w, w.rank(first));
@@ -97,7 +97,7 @@ OpBody average(OpReader& r) {
 }
 
 OpBody moments(OpReader& r) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axes"), r.config.flag("keepdims", false)};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axes"), r.config.flag("keepdims", false)};
   r.config.only("synchronized", {false});
   r.outputs = 2;
   return [=](OpWriter& w) -> Operands {
@@ -110,7 +110,7 @@ OpBody moments(OpReader& r) {
 
 // The q-quantile along axes: between two neighbours of the sorted elements.
 OpBody quantile_at(OpReader& r, std::optional<double> q) {
-  const Reduction reduction{r.operand("x", 0), r.axes("axis"), r.config.flag("keepdims", false)};
+  const GivenAxes reduction{r.operand("x", 0), r.axes("axis"), r.config.flag("keepdims", false)};
   if (!q || *q < 0 || *q > 1) {
     r.refuse("q that is not one number of its range");
     return nullptr;
@@ -149,7 +149,7 @@ OpBody quantile(OpReader& r, double scale) {
 enum class Skipping { kSum, kMean, kMax, kMin, kProduct, kVariance, kDeviation };
 
 OpBody skipping_nan(OpReader& r, Skipping what) {
-  const Reduction reduction = read_reduction(r);
+  const GivenAxes reduction = read_reduction(r);
   return [=](OpWriter& w) -> Operands {
     const Operand given = reduction.x.get(w);
     const Operand in = w.floats(given);
