@@ -68,9 +68,9 @@ TEST(Unsupported, ArgumentsOfACall) {
 
 TEST(Unsupported, FamiliesThatComeLaterAreNamed) {
   const Error error = refused(
-      sequential_json({nullptr, 4, 3}, {layer_json("GRUCell", "s", {{"units", 1}}), layer_json("RandomShear", "p")}));
+      sequential_json({nullptr, 4, 3}, {layer_json("GRUCell", "s", {{"units", 1}}), layer_json("RandAugment", "p")}));
   EXPECT_TRUE(lists(error, "layer 's' (GRUCell): not yet: sequence layers")) << text_of(error);
-  EXPECT_TRUE(lists(error, "layer 'p' (RandomShear): not yet: preprocessing layers")) << text_of(error);
+  EXPECT_TRUE(lists(error, "layer 'p' (RandAugment): not yet: preprocessing layers")) << text_of(error);
 }
 
 TEST(Unsupported, MetricsAreSkippedUnderTheNamesKerasReports) {
