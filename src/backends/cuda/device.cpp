@@ -85,7 +85,7 @@ Result<KernelOffer> offer_fused(const Card& card, const NodeView& view) {
   KernelOffer offer;
   offer.kernel = "pass";
   offer.workspace = pass.workspace(card);
-  offer.seconds = pass_seconds(card, view.traffic());
+  offer.seconds = pass_seconds(card, view.traffic()) + arithmetic_seconds(card, view.graph, view.node, pass);
   offer.primitives = 1;
   return offer;
 }

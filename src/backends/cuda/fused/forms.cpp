@@ -94,7 +94,7 @@ void write_random(FusedWriter& w, const char* function) {  // rng, first
 }
 
 std::string rstd(FusedWriter& w, size_t var, size_t gamma) {
-  const std::string r = fmt::format("(1.0f / sqrtf({} + {}))", w.vector(var), number(w.attrs().real("epsilon")));
+  const std::string r = fmt::format("rsqrtf({} + {})", w.vector(var), number(w.attrs().real("epsilon")));
   return w.attrs().flag("scale") ? fmt::format("{} * {}", r, w.vector(gamma)) : r;
 }
 
@@ -110,7 +110,7 @@ void write_batch_norm_input_grad(FusedWriter& w) {  // dy, x, mean, var, dgamma,
   const std::string rows = number(1.0 / summed_rows(w.attrs(), w.rows()));
   const std::string mean_dy = w.derived_vector(fmt::format("{} * {}", w.vector(5), rows));
   const std::string slope = w.derived_vector(
-      fmt::format("{} / sqrtf({} + {}) * {}", w.vector(4), var, number(w.attrs().real("epsilon")), rows));
+      fmt::format("{} * rsqrtf({} + {}) * {}", w.vector(4), var, number(w.attrs().real("epsilon")), rows));
   const std::string factor = w.derived_vector(rstd(w, 3, 6));
   w.result(0, fmt::format("({} - {} - ({} - {}) * {}) * {}", dy, mean_dy, x, mean, slope, factor));
 }

@@ -449,11 +449,18 @@ FusedGrid grid_of(const FusedKernel& pass, const Card& card) {
   grid.grid_y = (groups + grid.block_x - 1) / grid.block_x;
   grid.grid_z = static_cast<unsigned>(pass.segments);
   const int64_t needed = (pass.rows + grid.block_y - 1) / grid.block_y;
+  const int64_t columns = static_cast<int64_t>(grid.grid_y) * grid.grid_z;
+  const auto blocks = [&](int64_t per_multiprocessor) {
+    return std::max<int64_t>(1, per_multiprocessor * card.multiprocessors / columns);
+  };
   // Kernels with sums use few blocks, because the last block reads the partial sums of all of them. Kernels without
-  // sums use enough blocks to fill the card.
-  const int64_t most =
-      std::max<int64_t>(1, (pass.sums > 0 ? 2 : 16) * card.multiprocessors / (grid.grid_y * grid.grid_z));
-  grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(needed, 1, most));
+  // sums use enough blocks to fill the card; but a thread first prepares the numbers of its channels, so it should have
+  // several rows to use them for.
+  constexpr int64_t kFew = 2, kMany = 16, kRowsPerThread = 16;
+  int64_t wanted = needed;
+  if (pass.sums == 0 && pass.channels > pass.width)
+    wanted = std::max(std::min(needed, blocks(kFew)), needed / kRowsPerThread);
+  grid.grid_x = static_cast<unsigned>(std::clamp<int64_t>(wanted, 1, blocks(pass.sums > 0 ? kFew : kMany)));
   return grid;
 }
 

@@ -52,6 +52,9 @@ Result<FusedKernel> make_fused_kernel(const Graph& graph, const Node& node);
 // The same without its source, which is long; an offer does not need it.
 Result<FusedKernel> plan_fused_kernel(const Graph& graph, const Node& node);
 
+// The seconds that the kernel of a node takes beyond its memory traffic.
+double arithmetic_seconds(const Card& card, const Graph& graph, const Node& node, const FusedKernel& kernel);
+
 int64_t part_blocks(const FusedKernel& pass, const FusedKernel::Part& part);
 size_t table_bytes(size_t parts, size_t pointers);
 
