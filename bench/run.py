@@ -124,7 +124,7 @@ def case(name, batch, folder, o):
 
 def main():
     a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    a.add_argument("--models", default=",".join(models.BENCH_NAMES))
+    a.add_argument("--models", default=",".join(models.BENCH_NAMES + models.BENCH_SEQUENCES))
     a.add_argument("--batches", default=None)
     a.add_argument("--rounds", type=int, default=None)
     a.add_argument("--seconds", type=float, default=None, help="seconds of steps per segment")

@@ -32,9 +32,8 @@ def prepare(folder, size, *names):
         model = models.bench_model(keras, name)
         model.compile("adam", "sparse_categorical_crossentropy")
         model.save(f"{folder}/{name}.keras")
-        shape = model.input_shape[1:]
-        samples = max(256, int(size) // (4 * int(np.prod(shape))) // 128 * 128)
-        x, y = models.labelled(np.random.default_rng(0), samples, shape)
+        samples = max(256, min(8192, int(size) // (4 * int(np.prod(model.input_shape[1:]))) // 128 * 128))
+        x, y = models.bench_data(np.random.default_rng(0), samples, model)
         np.save(f"{folder}/{name}_x.npy", x)
         np.save(f"{folder}/{name}_y.npy", y.astype(np.int32))
 
@@ -60,7 +59,7 @@ def time_steps(name, batch, seconds):
     tf.config.threading.set_intra_op_parallelism_threads(THREADS)
     tf.config.threading.set_inter_op_parallelism_threads(THREADS)
     model = models.bench_model(keras, name)
-    x, y = (tf.constant(a) for a in models.labelled(np.random.default_rng(0), int(batch), model.input_shape[1:]))
+    x, y = (tf.constant(a) for a in models.bench_data(np.random.default_rng(0), int(batch), model))
     step = bare_step(keras, tf, model)
     step(x, y)
     first, times, end = time.time() - START, [], time.time() + float(seconds)

@@ -1,7 +1,7 @@
 """The models of the tests and benchmarks, and data for them. Keras is an argument: a benchmark times its import.
 
 BENCH   seven models measured against TensorFlow (two convolutions at Fashion-MNIST's size, the CNNs of the seed article,
-        a ResNet-20, a 1x1-heavy and a depthwise net)
+        a ResNet-20, a 1x1-heavy and a depthwise net), and five models of sequences
 SMALL   a dozen small models, one for each way to combine layers, with their compile configuration and data
 """
 
@@ -11,6 +11,7 @@ import typing
 import numpy as np
 
 BENCH_NAMES = ("fashion", "seed_1", "seed_2", "seed_3", "resnet20", "pointwise", "depthwise")
+BENCH_SEQUENCES = ("lstm", "gru", "bidirectional", "text_cnn", "small_gpt")
 
 
 def bench_model(keras, name):
@@ -53,7 +54,38 @@ def bench_model(keras, name):
             x = L.ReLU()(L.BatchNormalization()(L.Conv2D(width, 1, use_bias=False)(x)))
         return head(i, x)
 
+    def words(steps, mask=False, vocabulary=10000, width=64):
+        i = keras.Input((steps,), dtype="int32")
+        return i, L.Embedding(vocabulary, width, mask_zero=mask)(i)
+
+    def bidirectional():
+        i, x = words(64, mask=True)
+        x = L.Bidirectional(L.LSTM(64, return_sequences=True))(x)
+        return keras.Model(i, L.Dense(10, activation="softmax")(L.Bidirectional(L.LSTM(64))(x)))
+
+    def text_cnn():
+        i, x = words(200)
+        sizes = [L.GlobalMaxPooling1D()(L.Conv1D(64, size, activation="relu")(x)) for size in (3, 4, 5)]
+        return keras.Model(i, L.Dense(10, activation="softmax")(L.Concatenate()(sizes)))
+
+    def small_gpt():
+        i, x = words(64, vocabulary=2000, width=128)
+        for _ in range(2):
+            y = L.LayerNormalization()(x)
+            x = x + L.MultiHeadAttention(4, 32)(y, y, use_causal_mask=True)
+            y = L.Dense(512, activation="gelu")(L.LayerNormalization()(x))
+            x = x + L.Dense(128)(y)
+        return keras.Model(i, L.Dense(2000, activation="softmax")(L.LayerNormalization()(x)))
+
+    def recurrent(layer):
+        return keras.Sequential([keras.Input((100, 32)), layer(128), L.Dense(10, activation="softmax")])
+
     return {
+        "lstm": lambda: recurrent(L.LSTM),
+        "gru": lambda: recurrent(L.GRU),
+        "bidirectional": bidirectional,
+        "text_cnn": text_cnn,
+        "small_gpt": small_gpt,
         "fashion": lambda: cnn(28, 1, 32, 64),
         "seed_1": lambda: cnn(64, 3, 32),
         "seed_2": lambda: cnn(128, 3, 32, 64),
@@ -66,6 +98,18 @@ def bench_model(keras, name):
 
 def labelled(rng, n, shape, classes=10):
     return rng.standard_normal((n,) + tuple(shape), dtype=np.float32), rng.integers(0, classes, n)
+
+
+def bench_data(rng, n, model):
+    """Inputs and labels for a model of bench_model: pictures, numbers per step, or sentences that end in zeros."""
+    shape, classes = tuple(model.input_shape[1:]), model.output_shape[-1]
+    y = rng.integers(0, classes, (n, *model.output_shape[1:-1]))
+    if not model.inputs[0].dtype.startswith("int"):
+        return rng.standard_normal((n, *shape), dtype=np.float32), y
+    table = next(layer for layer in model.layers if hasattr(layer, "embeddings"))
+    x = rng.integers(1, table.input_dim, (n, *shape)).astype(np.int32)
+    x[np.arange(shape[0]) >= rng.integers(shape[0] // 4, shape[0] + 1, n)[:, None]] = 0
+    return x, y
 
 
 def unet(keras, px=32, channels=3, base=8, depth=2, classes=3, normalize=False):

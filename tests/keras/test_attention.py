@@ -317,3 +317,20 @@ def test_memory_of_attention_is_linear_in_the_positions(tmp_path):
     for length in (2048, 4096, 8192):
         assert bytes_of[2 * length] < 2.1 * bytes_of[length], bytes_of
     assert bytes_of[16384] < 64 << 20, bytes_of
+
+
+def test_memory_grows_with_the_positions_not_with_their_square(tmp_path):
+    """A block of a GPT: no value has one element per pair of positions, forward or backward."""
+    i = keras.Input((None,), dtype="int32")
+    words = L.Embedding(100, 32)(i)
+    normal = L.LayerNormalization()(words)
+    words = L.Add()([words, L.MultiHeadAttention(2, 16)(normal, normal, use_causal_mask=True)])
+    model = keras.Model(i, L.Dense(1)(L.GlobalAveragePooling1D()(words)))
+    model.compile("adam", "mse")
+    model.save(tmp_path / "model.keras")
+    arena = {
+        steps: program.plan(tmp_path / "model.keras", input_shape=steps, batch_size=1)["arena_bytes"]
+        for steps in (4096, 16384)
+    }
+    assert 3 < arena[16384] / arena[4096] < 4.1, arena
+    assert arena[16384] < 16384**2 / 4, arena  # far below even one byte per pair

@@ -5,6 +5,7 @@ import keras
 import numpy as np
 import pytest
 
+import program
 from one_step import check_step
 
 L = keras.layers
@@ -201,3 +202,20 @@ def test_frozen_layer(tmp_path, rng):
     layer = L.Bidirectional(L.LSTM(3))
     layer.trainable = False
     check(tmp_path, rng, "frozen", i, layer(L.Dense(D)(i)))
+
+
+@pytest.mark.parametrize("steps", [1024, 4096])
+def test_the_least_memory_grows_with_the_root_of_the_steps(steps, tmp_path):
+    """Recompute over time steps keeps about two times sqrt(T) steps of the layer, of 6 numbers per unit each."""
+    batch, units, width = 32, 64, 16
+    model = keras.Sequential([keras.Input((None, width)), L.LSTM(units), L.Dense(1)])
+    model.compile("sgd", "mse")
+    model.save(tmp_path / "model.keras")
+    plan = program.plan(
+        tmp_path / "model.keras", input_shape=f"{steps},{width}", batch_size=batch, forbid="micro-batch,prefetch"
+    )
+    data = 4 * batch * steps * width
+    step = 4 * batch * units * 6
+    assert plan["arena_bytes"] > steps * step * 0.9, plan["arena_bytes"]
+    least = plan["least_bytes"] - plan["overhead_bytes"] - data
+    assert least < 1.5 * 2 * step * steps**0.5, (least, step)
