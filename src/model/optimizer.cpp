@@ -301,6 +301,7 @@ class Updater {
       sums.back() = (sum * pending_).id();
       w.gradient = (sum / static_cast<double>(optimizer_.accumulation_steps)).id();
       w.rows.clear();
+      w.of_tokens = kNone;
     }
     return sums;
   }
@@ -315,7 +316,8 @@ class Updater {
   // Returns the new weight.
   ValueId update(const RowWeight& w, const Value& held) {
     const NamedShape named{held.name, held.type.shape};
-    UpdateCall call{optimizer_, held.name, {b_, w.current()}, {b_, w.gradient}, decay_of(named), {}, step_, w.rows};
+    UpdateCall call{optimizer_, held.name, {b_, w.current()}, {b_, w.gradient}, decay_of(named), {},
+                    step_,      w.rows,    w.of_tokens};
     for (const StateSlot& slot : kind_.state(optimizer_, named))
       if (!slot.name.empty())
         call.state.emplace_back(b_, persistent(state_value(named, slot), {held.type.dtype, slot.shape}));
@@ -378,9 +380,31 @@ void unscale(GraphBuilder& b, double factor, std::vector<RowWeight>& weights) {
 
 }  // namespace
 
-bool reads_single_rows(const Optimizer& optimizer) {
+namespace {
+
+// What a class applies to the gradient of each token.
+std::string_view function_of(const Optimizer& optimizer) {
   const std::string_view name = class_of(optimizer).name;
-  return (name != "SGD" && name != "Lion") || optimizer.clipnorm || optimizer.global_clipnorm || optimizer.clipvalue;
+  if (name == "SGD" || name == "Lion") return "";
+  return name == "Adamax" ? "abs" : "square";
+}
+
+}  // namespace
+
+bool reads_single_rows(const Optimizer& optimizer) {
+  const bool scaled = optimizer.loss_scale || optimizer.loss_scale_factor != 1;
+  return optimizer.clipnorm || optimizer.global_clipnorm || optimizer.clipvalue ||
+         (scaled && !function_of(optimizer).empty());
+}
+
+std::string_view token_function(const Optimizer& optimizer) {
+  return reads_single_rows(optimizer) ? "" : function_of(optimizer);
+}
+
+ValueId append_token_sum(GraphBuilder& b, const Optimizer& optimizer, ValueId table, ValueId gradient) {
+  const std::vector<RowGradient> parts = row_parts(b.graph(), gradient);
+  if (parts.empty()) return kNone;
+  return sum_of_tokens(b, token_function(optimizer).data(), parts, b.graph().type(table).shape[0]).id();
 }
 
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights) {

@@ -79,6 +79,7 @@ struct TrainedWeight {
   ValueId gradient = kNone;  // kNone: the loss does not depend on it; as in Keras, the weight stays unchanged
   std::optional<Constraint> constraint = {};  // applied after the update
   ValueId replaced_by = kNone;                // what the forward pass made of it; kNone: it is unchanged
+  ValueId of_tokens = kNone;                  // append_token_sum() over the window, if micro-batches were added up
 
   ValueId current() const { return replaced_by == kNone ? weight : replaced_by; }
 };
@@ -90,5 +91,13 @@ struct TrainedWeight {
 // be skipped. With loss scaling, the gradients are those of the scaled loss, and nothing changes if one of them is not
 // finite.
 void append_updates(GraphBuilder& b, const Optimizer& optimizer, std::vector<TrainedWeight> weights);
+
+// "square" or "abs" if the optimizer applies that to the gradient of each token of an embedding table before the tokens
+// of a row are added up; else "". Micro-batches must then add up both sums. Also "" if those are not enough, because
+// the optimizer clips the tokens or has a loss scale.
+std::string_view token_function(const Optimizer& optimizer);
+// Adds the sum over the tokens of a micro-batch of that function. `gradient` is the table's. Returns kNone if it is not
+// a sum over tokens.
+ValueId append_token_sum(GraphBuilder& b, const Optimizer& optimizer, ValueId table, ValueId gradient);
 
 }  // namespace plimsoll::engine

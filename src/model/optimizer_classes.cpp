@@ -34,12 +34,15 @@ Expression UpdateCall::weight() const {
 }
 
 Expression UpdateCall::each(const char* op) const {
-  if (rows.empty()) return call(op, gradient);
   GraphBuilder& b = gradient.builder();
+  if (of_tokens != kNone) return {b, of_tokens};
+  return rows.empty() ? call(op, gradient) : sum_of_tokens(b, op, rows, gradient.shape()[0]);
+}
+
+Expression sum_of_tokens(GraphBuilder& b, const char* op, const std::vector<RowGradient>& parts, int64_t rows) {
   Expression sum;
-  for (const RowGradient& part : rows) {
-    const ValueId made =
-        b.add1("embedding_grad", {call(op, Expression(b, part.dy)).id(), part.ids}, {{"rows", gradient.shape()[0]}});
+  for (const RowGradient& part : parts) {
+    const ValueId made = b.add1("embedding_grad", {call(op, Expression(b, part.dy)).id(), part.ids}, {{"rows", rows}});
     sum = sum.id() == kNone ? Expression(b, made) : sum + Expression(b, made);
   }
   return sum;

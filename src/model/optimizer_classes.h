@@ -19,9 +19,12 @@ struct RowGradient {
   ValueId dy = kNone, ids = kNone;
 };
 
-// Returns whether the update of an embedding table depends on the tokens one by one, so that sums of gradients over
-// micro-batches would not be enough: it squares or clips them.
+// Returns whether the update of an embedding table depends on the tokens one by one in a way that sums over
+// micro-batches do not give: it clips them, or squares them with a loss scale.
 bool reads_single_rows(const Optimizer& optimizer);
+
+// Applies an element-wise op to the gradient of each token, and adds up the tokens of each row.
+Expression sum_of_tokens(GraphBuilder& b, const char* op, const std::vector<RowGradient>& parts, int64_t rows);
 
 // Scalars that all updates of a step share. Each is computed once.
 class StepNumbers {
@@ -52,11 +55,13 @@ struct UpdateCall {
   std::vector<Expression> state;
   StepNumbers& step;
   const std::vector<RowGradient>& rows;  // of an embedding table
+  ValueId of_tokens = kNone;             // of an embedding table whose gradient was added up: TrainedWeight::of_tokens
 
   Expression weight() const;
   // An element-wise function of the gradient, "square" or "abs". For embedding tables it is applied before the tokens
   // of a row are added up.
   Expression each(const char* op) const;
+  bool has_tokens() const { return !rows.empty() || of_tokens != kNone; }
   double number(std::string_view option) const { return optimizer.number(option); }
   bool flag(std::string_view option) const { return optimizer.flag(option); }
 };

@@ -61,7 +61,7 @@ std::vector<StateSlot> muon_state(const Optimizer& o, const NamedShape& weight) 
 }
 
 Updated plain_adam(const UpdateCall& u, const Expression& rate, double beta_1, double beta_2, double epsilon) {
-  if (!u.rows.empty()) {
+  if (u.has_tokens()) {
     StepNumbers& step = u.step;
     const Expression alpha = step.once(fmt::format("alpha {} {}", beta_1, rate.id()), [&] {
       return rate * call("sqrt", step.bias_correction(beta_2)) / step.bias_correction(beta_1);

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+
 #include "autodiff/gradient.h"
 #include "model/values.h"
 #include "ops/build.h"
@@ -107,6 +110,30 @@ void replace_tallies(GraphBuilder& b, ValueId loss, const Forward& forward) {
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, own_copy(b, tally.sum), false);
 }
 
+// The embedding tables whose update needs more than the sum of the gradients: also the sum over the tokens of their
+// squares (token_function). In the forward pass, only lookups read such a table.
+std::set<std::string> token_tables(const Model& model, const GraphOptions& options) {
+  if (token_function(model.optimizer()).empty() || model.optimizer().accumulation_steps > 1) return {};
+  GraphBuilder b = make_builder({});
+  model.build(b, 1, options.precision, Mode::kAccumulate, options.data);
+  std::set<ValueId> looked_up, others;
+  for (const Node& node : b.graph().nodes)
+    for (size_t i = 0; i < node.inputs.size(); ++i)
+      (node.op == "embedding" && i == 0 ? looked_up : others).insert(node.inputs[i]);
+  std::set<std::string> names;
+  for (const Weight* weight : trainable(model)) {
+    const bool penalized = weight->l1 != 0 || weight->l2 != 0 || weight->regularizer.orthogonal != 0;
+    const ValueId value = weight_value(b, *weight, options.precision.variables);
+    if (!penalized && looked_up.count(value) != 0 && others.count(value) == 0) names.insert(weight->name);
+  }
+  return names;
+}
+
+// The sum so far in the window.
+ValueId token_sum(GraphBuilder& b, const Weight& weight, DType precision) {
+  return b.persistent(accumulated_value(weight.name + "/tokens"), {precision, weight.shape}, Category::kGradients);
+}
+
 std::vector<ValueId> weight_values(GraphBuilder& b, const std::vector<const Weight*>& weights, DType precision) {
   std::vector<ValueId> values;
   for (const Weight* weight : weights) values.push_back(weight_value(b, *weight, precision));
@@ -146,6 +173,10 @@ Result<Phase> begin_phase(const Model& model, const GraphOptions& options) {
   };
   for (const Weight* weight : trainable(model))
     zero(accumulated_value(weight->name), weight->shape, Category::kGradients);
+  const std::set<std::string> tables = token_tables(model, options);
+  for (const Weight* weight : trainable(model))
+    if (tables.count(weight->name) != 0)
+      zero(accumulated_value(weight->name + "/tokens"), weight->shape, Category::kGradients);
   for (const Tally& tally : tallies_of(model, Mode::kAccumulate, options))
     zero(tally_value(tally.name), tally.shape, Category::kInputs);
   if (model.has_masked_losses())
@@ -163,6 +194,7 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
   const std::vector<ValueId> values = weight_values(b, weights, options.precision.variables);
   const ValueId scale = loss_gradient(b, model.optimizer(), options.precision.variables);
   const std::vector<ValueId> gradients = append_gradients(b, forward.loss, values, scale);
+  const std::set<std::string> tables = token_tables(model, options);
   for (size_t i = 0; i < values.size(); ++i) {
     if (gradients[i] == kNone) continue;
     const auto layer = b.in_layer(weights[i]->layer);
@@ -170,6 +202,12 @@ Result<Phase> accumulate_phase(const Model& model, int64_t samples, const GraphO
                                      {options.precision.variables, weights[i]->shape}, Category::kGradients);
     const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
     b.update(sum, b.add1("add", {sum, gradients[i]}));
+    if (tables.count(weights[i]->name) == 0) continue;
+    const ValueId of_tokens = append_token_sum(b, model.optimizer(), values[i], gradients[i]);
+    if (of_tokens == kNone)
+      return fail(ErrorCode::kInternal, fmt::format("the gradient of '{}' is no sum over tokens", weights[i]->name));
+    const ValueId held = token_sum(b, *weights[i], options.precision.variables);
+    b.update(held, b.add1("add", {held, of_tokens}));
   }
   store_tally(b, "loss", forward.loss, true);
   for (const Tally& tally : forward.tallies) store_tally(b, tally.name, tally.sum, true);
@@ -197,11 +235,18 @@ Result<Phase> apply_phase(const Model& model, const GraphOptions& options) {
   if (penalty != kNone)
     extra = append_gradients(b, penalty, values, loss_gradient(b, model.optimizer(), options.precision.variables));
   finish_losses(b, model, options, factor, penalty);
+  const std::set<std::string> tables = token_tables(model, options);
   for (size_t i = 0; i < values.size(); ++i) {
+    const Weight& weight = *trainable(model)[i];
     const auto backward = b.in_stage(Stage::kBackward, Category::kGradients);
-    if (factor != kNone) sums[i] = b.add1("scale", {sums[i], factor});
-    trained.push_back(
-        {values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]}), trainable(model)[i]->constraint});
+    ValueId of_tokens = tables.count(weight.name) != 0 ? token_sum(b, weight, options.precision.variables) : kNone;
+    if (factor != kNone) {
+      sums[i] = b.add1("scale", {sums[i], factor});
+      for (int power = token_function(model.optimizer()) == "square" ? 2 : 1; of_tokens != kNone && power > 0; --power)
+        of_tokens = b.add1("scale", {of_tokens, factor});
+    }
+    trained.push_back({values[i], extra[i] == kNone ? sums[i] : b.add1("add", {sums[i], extra[i]}), weight.constraint,
+                       kNone, of_tokens});
   }
   append_updates(b, model.optimizer(), trained);
   return finish(b, kName, 0);

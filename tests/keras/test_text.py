@@ -92,6 +92,49 @@ def test_optimizers_square_the_gradient_of_each_token(optimizer, tmp_path, rng):
     runs.check_run(tmp_path, optimizer, model, x, y, 8, epochs=2)
 
 
+@pytest.mark.parametrize("optimizer", ["Adam", "Adamax", "Adafactor", "Muon"])
+def test_micro_batches_add_up_the_squares_of_the_tokens(optimizer, tmp_path, rng):
+    """A row that occurs several times in a batch, in one micro-batch or in several."""
+    model = keras_side.randomize(model_of(L.Embedding(WORDS, 8), L.Flatten(), L.Dense(3)))
+    model.compile(getattr(keras.optimizers, optimizer)(0.01), "mse")
+    x = rng.integers(0, 5, (24, T)).astype(np.int32)
+    y = rng.standard_normal((24, 3)).astype(np.float32)
+    runs.check_run(tmp_path, optimizer, model, x, y, 8, ("--micro-batch", "3"), epochs=2)
+
+
+def test_micro_batches_of_masked_tokens_under_adam(tmp_path, rng):
+    """The mask's factor is known at the end of the window: it multiplies the squares twice."""
+    table = L.Embedding(WORDS, 8, mask_zero=True)
+    i = keras.Input((T,), dtype="int32")
+    words = table(i)
+    model = keras_side.randomize(keras.Model(i, L.Dense(5, activation="softmax")(words + L.Dense(8)(table(i)))))
+    model.compile(keras.optimizers.Adam(0.01), "sparse_categorical_crossentropy")
+    x = sentences(rng, 36, words=6)
+    y = rng.integers(0, 5, (36, T)).astype(np.int32)
+    runs.check_run(tmp_path, "masked", model, x, y, 12, ("--micro-batch", "5"), epochs=3)
+
+
+def test_micro_batches_beside_accumulation_and_penalties(tmp_path, rng):
+    """Where Keras squares the sum, so do micro-batches: with the optimizer's own accumulation, and with a penalty."""
+    for name, table, options in (
+        ("accumulated", L.Embedding(WORDS, 4), {"gradient_accumulation_steps": 2}),
+        ("penalized", L.Embedding(WORDS, 4, embeddings_regularizer="l2"), {}),
+    ):
+        model = keras_side.randomize(model_of(table, L.Flatten(), L.Dense(2)))
+        model.compile(keras.optimizers.Adam(0.01, **options), "mse")
+        x = rng.integers(0, 5, (24, T)).astype(np.int32)
+        y = rng.standard_normal((24, 2)).astype(np.float32)
+        runs.check_run(tmp_path, name, model, x, y, 8, ("--micro-batch", "3"), epochs=2)
+
+
+def test_clipped_tokens_refuse_micro_batches(tmp_path, rng):
+    model = model_of(L.Embedding(WORDS, 8), L.Flatten(), L.Dense(3))
+    model.compile(keras.optimizers.Adam(0.01, clipnorm=1.0), "mse")
+    model.save(tmp_path / "model.keras")
+    ended = program.run("plan", tmp_path / "model.keras", "--batch-size", 8, "--micro-batch", 4, expect=None)
+    assert ended.code != 0 and "P302" in ended.stderr and "clips the gradient of each token" in ended.stderr, ended.stderr
+
+
 @pytest.mark.parametrize("clip", [{"clipnorm": 0.1}, {"global_clipnorm": 0.1}, {"clipvalue": 0.01}], ids=lambda c: [*c][0])
 def test_clipping_sees_each_token(clip, tmp_path, rng):
     model = keras_side.randomize(model_of(L.Embedding(WORDS, 8), L.Flatten(), L.Dense(3)))
