@@ -54,6 +54,10 @@ void add_reading_flags(CLI::App& command, ReadOptions& options) {
       .add_option("--on-bad-record", options.skip_bad_records,
                   "what a damaged record does: stop, or skip, which reads all records once before the run")
       ->transform(CLI::Transformer(records));
+  command
+      .add_option("--max-bad-records", options.most_bad_records,
+                  "with --on-bad-record skip, more damaged records than this end the run (default: any number)")
+      ->check(whole_from_zero());
 }
 
 Status check_data_flags(const DataOptions& options) {

@@ -227,7 +227,7 @@ Result<FoundArrays> open_image_folder(const std::string& path, const DataSpec& s
   const auto rows = std::make_shared<ImageRows>(std::move(folder), size, mode);
   if (spec.split_seed) PLIMSOLL_TRY(put_in_order(*rows, *spec.split_seed));
   PLIMSOLL_ASSIGN(const int64_t bad, rows->look(spec.read.skip_bad_records));
-  if (bad > 0 && spec.read.note) spec.read.note(fmt::format("{}: {} damaged pictures are left out", path, bad));
+  PLIMSOLL_TRY(tell_left_out(spec.read, path, bad, "pictures"));
   if (rows->size() == 0)
     return fail(Error{ErrorCode::kDataEmpty, fmt::format("{}: every picture is damaged", path), {}, {}});
   const auto classes = static_cast<int64_t>(rows->folder().classes.size());

@@ -174,6 +174,18 @@ Status check_lengths(const FoundArrays& found, DataSet& set) {
 
 }  // namespace
 
+Status tell_left_out(const ReadOptions& read, const std::string& path, int64_t records, const char* what) {
+  if (records == 0) return {};
+  if (records > read.most_bad_records)
+    return fail(
+        Error{ErrorCode::kBadDataFile,
+              fmt::format("{}: {} damaged {}, and --max-bad-records is {}", path, records, what, read.most_bad_records),
+              {},
+              {"--on-bad-record stop   names the first of them"}});
+  if (read.note) read.note(fmt::format("{}: {} damaged {} are left out", path, records, what));
+  return {};
+}
+
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   PLIMSOLL_TRY(check_count(found.inputs.size(), spec.inputs.size(), "inputs"));
   if (spec.needs_targets) PLIMSOLL_TRY(check_count(found.targets.size(), spec.outputs.size(), "outputs"));

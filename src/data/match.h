@@ -24,6 +24,9 @@ struct FoundArrays {
   bool folder = false;                             // DataSet::folder
 };
 
+// Tells the user how many damaged records are left out. Fails with P401 if they are more than the options allow.
+Status tell_left_out(const ReadOptions& read, const std::string& path, int64_t records, const char* what);
+
 Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec);
 
 }  // namespace plimsoll::engine

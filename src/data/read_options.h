@@ -26,6 +26,7 @@ struct ReadOptions {
   // A damaged record is an error. If true, all records are read once before the run, damaged ones are left out, and
   // `note` gets their number.
   bool skip_bad_records = false;
+  int64_t most_bad_records = INT64_MAX;          // more damaged records than this are an error even if they are skipped
   std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
 };
 

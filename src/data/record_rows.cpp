@@ -377,10 +377,8 @@ Result<FoundArrays> open_records(const std::vector<std::string>& files, const Da
   PLIMSOLL_TRY(rows->look(skip));
   const int64_t records = rows->index().records(), dropped = rows->index().dropped();
   if (records == 0) return fail(ErrorCode::kDataEmpty, path + ": every record is damaged");
-  if (spec.read.note) {
-    spec.read.note(fmt::format("{}: {} records; {}", path, records, schema.text()));
-    if (dropped > 0) spec.read.note(fmt::format("{}: {} damaged records are left out", path, dropped));
-  }
+  if (spec.read.note) spec.read.note(fmt::format("{}: {} records; {}", path, records, schema.text()));
+  PLIMSOLL_TRY(tell_left_out(spec.read, path, dropped, "records"));
   FoundArrays arrays;
   for (size_t i = 0; i < fields.size(); ++i) {
     FoundArray array = found_array(path, fields[i], i, rows, records);

@@ -276,4 +276,8 @@ def test_damaged_pictures(name, tmp_path, rng):
     assert str(path) in ended.stderr and "at byte" in ended.stderr and "P401" in ended.stderr, ended.stderr
     ended = program.run("predict", model, "--data", folder, "--output", out, "--on-bad-record", "skip")
     assert "1 damaged pictures are left out" in ended.stderr
+    flags = ("--on-bad-record", "skip", "--max-bad-records")
+    ended = program.run("predict", model, "--data", folder, "--output", out, *flags, 0, expect=4)
+    assert "1 damaged pictures, and --max-bad-records is 0" in ended.stderr
+    program.run("predict", model, "--data", folder, "--output", out, *flags, 1)
     assert len(np.load(out)) == 3
