@@ -45,9 +45,8 @@ Attention::Attention(const Card& card, const NodeView& node)
   y = head_strides(form.tq, form.h, form.dv, 1);
   for (size_t i = 0; i < form.masks.size(); ++i) {
     const char letter = form.masks[i];
-    (letter == 'q'   ? q_mask
-     : letter == 'k' ? k_mask
-                     : m_mask) = {static_cast<int>(first + 3 + i), node.in_dtype(first + 3 + i)};
+    AttentionMask& mask = letter == 'q' ? q_mask : letter == 'k' ? k_mask : m_mask;
+    mask = AttentionMask{static_cast<int>(first + 3 + i), node.in_dtype(first + 3 + i)};
   }
 }
 
