@@ -71,6 +71,7 @@ NOT_YET = {
     *("UpSampling3D", "ZeroPadding3D", "Cropping3D", "EinsumDense", "Permute", "RepeatVector", "Normalization"),
     *("GroupNormalization", "RMSNormalization", "UnitNormalization"),
     *("CenterCrop", "Resizing", "RandomFlip", "RandomBrightness", "RandomContrast"),
+    *("RandomRotation", "RandomZoom", "RandomTranslation", "RandomShear", "CategoryEncoding", "Discretization", "IntegerLookup"),
     *("RNN", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
 }  # fmt: skip
 
