@@ -53,6 +53,8 @@ class Watcher : public FitObserver {
     bar_.on_step(event);
     return {};
   }
+  // A trace begins and ends between two steps.
+  bool needs_every_step() const override { return trace_ != nullptr; }
   bool times_reading() const override { return trace_ != nullptr || board_.is_on(); }
   void on_read(double seconds) override {
     board_.on_read(seconds);
@@ -270,14 +272,7 @@ class FitCommand {
                         {"reading all gradients of a GPU after a micro-batch is not done yet"},
                         {"--device cpu"}});
     std::optional<Trace> trace;
-    if (trace_steps_) {
-      if (run_->device().own_memory)
-        return fail(Error{ErrorCode::kUsage,
-                          "--profile FIRST:LAST needs a device whose kernels run one after the other: the CPU",
-                          {"a GPU's steps are recorded as a whole, so a clock around a node measures nothing there"},
-                          {"--device cpu"}});
-      trace.emplace(session(), *trace_steps_);
-    }
+    if (trace_steps_) trace.emplace(session(), *trace_steps_);
     Watcher watcher(flags_, bar, log, csv, *live, board, trace ? &*trace : nullptr, noise_, session());
     Profile profile;
     if (flags_.prints_profile()) profile.attach(session());

@@ -37,15 +37,25 @@ Result<StepProfile> measure(const ProfileFlags& flags, Run& run) {
     return run.backend().finish();
   };
   for (int64_t i = 0; i < kWarmUp; ++i) PLIMSOLL_TRY(step());
-  StepProfile profile{plan.model, run.device().name, plan.batch.effective, flags.steps, 0, plan.compute_seconds, {}};
+  StepProfile profile;
+  profile.model = plan.model;
+  profile.device = run.device().name;
+  profile.batch = plan.batch.effective;
+  profile.steps = flags.steps;
+  profile.predicted = plan.compute_seconds;
+  profile.alone = run.device().own_memory;
   // Once without looking, for the time of a step, and once with a clock around each node.
   const auto start = Clock::now();
   for (int64_t i = 0; i < flags.steps; ++i) PLIMSOLL_TRY(step());
   profile.seconds = seconds_since(start) / static_cast<double>(flags.steps);
   Profile nodes;
-  nodes.attach(session);
-  for (int64_t i = 0; i < flags.steps; ++i) PLIMSOLL_TRY(step());
-  Probe(session).watch({});
+  if (profile.alone) {
+    PLIMSOLL_TRY(nodes.measure_alone(session, flags.steps));
+  } else {
+    nodes.attach(session);
+    for (int64_t i = 0; i < flags.steps; ++i) PLIMSOLL_TRY(step());
+    Probe(session).watch({});
+  }
   profile.nodes = nodes.per_step(flags.steps, run.device());
   return profile;
 }
@@ -54,11 +64,7 @@ Result<int> profile(ProfileFlags& flags) {
   PLIMSOLL_TRY(flags.resolve(Mode::kTrain));
   PLIMSOLL_ASSIGN(const auto run, Run::open(flags.options));
   PLIMSOLL_TRY(run->plan());
-  if (run->device().own_memory)
-    return fail(Error{ErrorCode::kUsage,
-                      "profile needs a device whose kernels run one after the other while the host waits: the CPU",
-                      {"a GPU's steps are recorded as a whole, so a clock around a node measures nothing there"},
-                      {"--device cpu"}});
+  PLIMSOLL_TRY(run->backend().check_room(0));  // fails for a card that is only a profile to plan for
   PLIMSOLL_TRY(run->start());
   PLIMSOLL_ASSIGN(const StepProfile measured, measure(flags, *run));
   answer(flags.json ? json_text(step_profile_json(measured)) + "\n" : step_profile_text(measured));

@@ -23,10 +23,17 @@ Bytes Probe::first_changed_byte(Bytes from) const {
 void Probe::watch(Watch watch) {
   session_.run_instead_ = nullptr;
   if (!watch) return;
-  session_.run_instead_ = [arena = session_.arena_.get(), watch = std::move(watch)](const BoundPhase& phase) {
+  const Backend* const queue = session_.device().info().own_memory ? &session_.backend_ : nullptr;
+  session_.run_instead_ = [arena = session_.arena_.get(), queue, watch = std::move(watch)](const BoundPhase& phase) {
+    // A device that failed says so when the step is collected.
+    const auto wait = [&] {
+      if (queue != nullptr) (void)queue->finish();
+    };
+    wait();
     for (size_t n = 0; n < phase.kernels.size(); ++n) {
       watch(*phase.plan, n, false, arena->memory().at(0));
       phase.kernels[n]->run();
+      wait();
       watch(*phase.plan, n, true, arena->memory().at(0));
     }
   };

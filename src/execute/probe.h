@@ -15,7 +15,8 @@ class Probe {
   // Returns the first byte at or after `from` that no longer has the pattern, or -1.
   Bytes first_changed_byte(Bytes from) const;
 
-  // Calls `watch` before and after each node that runs from now on, also in recorded phases. An empty function ends
+  // Calls `watch` before and after each node that runs from now on, also in recorded phases. On a device with a queue,
+  // it waits for each node, so that a clock in `watch` measures the node and the wait for it. An empty function ends
   // this.
   using Watch = std::function<void(const PhasePlan& phase, size_t node, bool done, std::byte* arena)>;
   void watch(Watch watch);

@@ -35,6 +35,26 @@ void Profile::attach(Session& session) {
   });
 }
 
+Status Profile::measure_alone(Session& session, int64_t steps) {
+  constexpr int kRepeats = 10;
+  const Plan& plan = session.plan();
+  const int64_t rest = plan.batch.micro == 0 ? 0 : plan.batch.effective % plan.batch.micro;
+  for (const PhasePlan& phase : plan.phases) {
+    const PhaseKind kind = phase.name.kind;
+    const bool window = plan.micro_batched() && (kind == PhaseKind::kBegin || kind == PhaseKind::kApply);
+    const bool whole = kind == plan.gradient_phase() && phase.samples == plan.batch.micro;
+    const bool tail = kind == PhaseKind::kAccumulate && plan.micro_batched() && rest > 0 && phase.samples == rest;
+    if (!window && !whole && !tail) continue;
+    PLIMSOLL_ASSIGN(const std::vector<double> seconds, Probe(session).measure_nodes(kind, phase.samples, kRepeats));
+    const int64_t runs = steps * (whole ? plan.batch.effective / plan.batch.micro : 1);
+    auto& times = phases_[&phase];
+    times.resize(phase.nodes.size());
+    for (size_t n = 0; n < seconds.size() && n < times.size(); ++n)
+      times[n] = {seconds[n] * static_cast<double>(runs), runs};
+  }
+  return {};
+}
+
 std::string Profile::text() const {
   struct Row {
     double measured, predicted;

@@ -13,7 +13,10 @@ namespace plimsoll::engine {
 class Profile {
  public:
   void attach(Session& session);  // the profile must outlive the session
-  std::string text() const;       // slowest nodes first
+  // Runs each node of a training step several times in a row, apart from all others, and takes its mean for `steps`
+  // steps: for a device whose queue makes the time of a single run unclear. Overwrites the arena.
+  Status measure_alone(Session& session, int64_t steps);
+  std::string text() const;  // slowest nodes first
   // The same as means of `steps` steps, for `plimsoll profile`.
   std::vector<NodeTime> per_step(int64_t steps, const DeviceInfo& device) const;
 

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "base/json.h"
+#include "report/text_table.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -73,9 +74,15 @@ nlohmann::ordered_json sums_json(const std::vector<Sum>& sums) {
 
 std::string step_profile_text(const StepProfile& profile) {
   const double all = total(profile);
-  std::string text =
-      fmt::format("{} on {}, batch {}: a step took {:.3f} ms (mean of {}), predicted {:.3f} ms\n\n", profile.model,
-                  profile.device, profile.batch, profile.seconds * 1e3, profile.steps, profile.predicted * 1e3);
+  std::string text = wrapped(fmt::format("{} on {}, batch {}: a step took {:.3f} ms (mean of {}), predicted {:.3f} ms",
+                                         profile.model, profile.device, profile.batch, profile.seconds * 1e3,
+                                         profile.steps, profile.predicted * 1e3));
+  if (profile.alone)
+    text +=
+        wrapped(fmt::format("The tables have each kernel by itself, the mean of 10 runs in a row; together {:.3f} "
+                            "ms. A step runs as one recording.",
+                            all * 1e3));
+  text += "\n";
   text += sums_text("layer", sums_by(profile, layer_of), all) + sums_text("kind", sums_by(profile, kind_of), all);
   size_t far = 0;
   for (const NodeTime& node : profile.nodes) {
@@ -111,6 +118,7 @@ nlohmann::ordered_json step_profile_json(const StepProfile& profile) {
                          {"steps", profile.steps},
                          {"step_seconds", profile.seconds},
                          {"predicted_step_seconds", profile.predicted},
+                         {"kernels_alone", profile.alone},
                          {"layers", sums_json(sums_by(profile, layer_of))},
                          {"kinds", sums_json(sums_by(profile, kind_of))},
                          {"nodes", nodes}});

@@ -24,6 +24,7 @@ struct StepProfile {
   std::string model, device;
   int64_t batch = 0, steps = 0;
   double seconds = 0, predicted = 0;  // of a whole step
+  bool alone = false;                 // each node was measured apart from the others
   std::vector<NodeTime> nodes;        // slowest first
 };
 
