@@ -434,12 +434,14 @@ TEST(PlanData, SaysWhereTheBytesGo) {
 // A calibration changes the seconds of a plan.
 TEST(PlanData, ReadsACalibration) {
   const auto digest_in = [](const std::string& file) {
-    const auto plan = require(plimsoll::plan(small_model(), {.budget = "8GiB", .device = "cpu", .calibration = file}));
+    const plimsoll::Options options{.budget = "8GiB", .device = "cpu", .calibration = file, .threads = 2};
+    const auto plan = require(plimsoll::plan(small_model(), options));
     return nlohmann::json::parse(plan.json)["calibration"];
   };
   EXPECT_TRUE(digest_in("none").is_null());
   RunOptions options;
   options.device = "cpu";
+  options.threads = 2;
   const auto backend = require(open_backend(options));
   Calibration calibration(backend->device().info(), PLIMSOLL_VERSION);
   calibration.set_rates({1e9, 1e9});

@@ -90,6 +90,7 @@ TEST(ModelState, WrongStateIsRefused) {
 TEST(ModelOptions, ReservedBytesAndSamplesAreCounted) {
   const auto planned = [](const plimsoll::Options& options) { return require(plan(small_model(), options)); };
   plimsoll::Options options = small_options();
+  options.device = "cpu";  // reserved bytes are of the host's memory
   const int64_t before = planned(options).data_bytes;
   options.reserved_bytes = int64_t{64} << 20;
   EXPECT_GE(planned(options).data_bytes, before + (int64_t{60} << 20));
