@@ -15,7 +15,6 @@
 namespace plimsoll::engine {
 namespace {
 
-
 class Fuser {
  public:
   Fuser(const Graph& graph, const Device& device)
