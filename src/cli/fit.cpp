@@ -233,6 +233,7 @@ class FitCommand {
       PLIMSOLL_ASSIGN(identity_, identity_of(flags_, *run_));
     }
     if (given) return run_->plan(&*given);
+    if (run_->buckets() != nullptr) return run_->plan();
     PLIMSOLL_TRY(run_->search());
     return run_->found().fits ? Status() : fail(shortage_with_remedies(flags_, *run_));
   }

@@ -17,13 +17,14 @@
 namespace plimsoll::engine {
 namespace {
 
-constexpr double kNoSeconds = 1e-9;  // replaces a predicted cost of 0, so that ratios stay finite
-constexpr int kMostLooks = 64;       // how many values of the heap are looked at again for one flip
-constexpr size_t kFewUnits = 128;    // up to so many, replacing each value by others is tried
-constexpr size_t kMostCuts = 2;      // from how many nodes' cheapest choices a path starts anew
-constexpr int kMostPeaks = 12;       // at how many nodes the cheapest choice is made then
-constexpr int kStepsPerCut = 4;      // how often it does
-constexpr size_t kMostLevels = 8;    // of graphs on top of each other
+constexpr double kNoSeconds = 1e-9;       // replaces a predicted cost of 0, so that ratios stay finite
+constexpr int kMostLooks = 64;            // how many values of the heap are looked at again for one flip
+constexpr size_t kFewUnits = 128;         // up to so many, replacing each value by others is tried
+constexpr size_t kMostCuts = 2;           // from how many nodes' cheapest choices a path starts anew
+constexpr int kMostPeaks = 12;            // at how many nodes the cheapest choice is made then
+constexpr int kStepsPerCut = 4;           // how often it does
+constexpr size_t kMostUnitsToCut = 1200;  // in larger graphs, a path that starts anew takes longer than all others
+constexpr size_t kMostLevels = 8;         // of graphs on top of each other
 // Graphs with more nodes get one level: planning must hold no more memory than the plan, and each level holds a graph.
 constexpr size_t kMostNestedNodes = 2000;
 // How far below the cap bytes still count, as shares of the live set. Nearer the cap, the peak counts for more; but the
@@ -200,7 +201,8 @@ bool RecomputePath::reach(Bytes cap) {
   bool reached = levels_.back()->flip_until_below(cap);
   if (reached) levels_.back()->keep_what_may_be_kept();
   if (!reached) levels_.back()->choice = before;
-  if (!reached || ++steps_ % kStepsPerCut == 0) reached = levels_.back()->start_from_a_cut(cap, reached);
+  const bool cuts = levels_.back()->units.units.size() <= kMostUnitsToCut;
+  if (cuts && (!reached || ++steps_ % kStepsPerCut == 0)) reached = levels_.back()->start_from_a_cut(cap, reached);
   if (!reached) {
     levels_.back()->choice = before;
     at_its_end_ = !go_deeper(cap);

@@ -296,7 +296,7 @@ def shape(text):
         line = re.sub(r"(at the peak), while .*", r"\1", line)
         line = re.sub(r"(at its peak) .*", r"\1", line)
         line = re.sub(r"\b[0-9a-f]{8}\b", "#", line)  # checksums
-        line = re.sub(r"[+-]?\d[\d,.e-]*( ?(B|KiB|MiB|GiB|ms|s))?\b", "#", line)
+        line = re.sub(r"[+-]?\d[\d,.e-]*( ?(B|KiB|MiB|GiB|ms|s|x))?\b", "#", line)
         line = " ".join(line.split())
         if line and line.split()[0] not in CATEGORIES:
             lines.append(line)
