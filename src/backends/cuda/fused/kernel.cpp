@@ -308,7 +308,8 @@ std::string FusedWriter::table_head() const {
   return text;
 }
 
-// The kernels that are bound by memory alone if their arithmetic is hidden.
+// Whether the kernel loads at most one tensor and adds up nothing: it needs few registers, so three of its blocks fit
+// into a multiprocessor.
 bool FusedWriter::reads_one_tensor() const {
   return kernel_.sums == 0 && std::count(loaded_.begin(), loaded_.end(), true) <= 1;
 }
