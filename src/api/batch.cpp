@@ -61,7 +61,8 @@ void convert_to(DType from, const void* source, To* destination, int64_t count) 
 struct Wanted {
   std::string name;  // of the input or output
   Shape sample;
-  std::string label;  // "Batch::x", or "Batch::x 'image'" if there are several inputs
+  std::string label;    // "Batch::x", or "Batch::x 'image'" if there are several inputs
+  bool padded = false;  // a sample may have fewer elements
 };
 
 std::vector<std::string> names_of(const std::vector<Wanted>& ports) {
@@ -113,6 +114,8 @@ Result<BoundArray> bind_array(const ArrayView& view, const Wanted& port, int64_t
   PLIMSOLL_ASSIGN(const DType dtype, check_view(view, port.label));
   const auto& dims = view.shape();
   std::vector<int64_t> wanted = port.sample.dims;
+  const bool fewer = port.padded && dims.size() == 2 && dims[1] >= 1 && dims[1] < wanted[0];
+  if (fewer) wanted[0] = dims[1];
   if (dims.empty() || without_ones({dims.begin() + 1, dims.end()}) != without_ones(wanted)) {
     wanted.insert(wanted.begin(), dims.empty() ? 1 : dims[0]);
     Error error = shape_error(
@@ -128,7 +131,7 @@ Result<BoundArray> bind_array(const ArrayView& view, const Wanted& port, int64_t
     return fail(
         shape_error(fmt::format("{} has {} samples, the arrays before it have {}", port.label, dims[0], samples)));
   samples = dims[0];
-  return BoundArray{static_cast<const std::byte*>(view.data()), dtype};
+  return BoundArray{static_cast<const std::byte*>(view.data()), dtype, fewer ? dims[1] : 0};
 }
 
 Status check_elements(const BoundArray& array, const CheckedArray& as, int64_t samples) {
@@ -150,10 +153,21 @@ Status check_conversion(DType from, DType to, const std::string& label) {
 std::vector<Wanted> wanted_outputs(const Model& model, const char* what) {
   std::vector<Wanted> ports;
   for (const Port& port : model.outputs())
-    if (port.has_loss) ports.push_back({port.name, port.target, what});
+    if (port.has_loss) ports.push_back({port.name, port.target, what, port.padded_labels});
   if (ports.size() > 1)
     for (Wanted& port : ports) port.label += fmt::format(" '{}'", port.name);
   return ports;
+}
+
+// Copies samples whose ends are missing, and fills them with 0.
+void copy_padded(const BoundArray& array, int64_t first, int64_t count, DType to, int64_t elements, int64_t at,
+                 void* slot) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::byte* const row = static_cast<std::byte*>(slot) + (at + i) * elements * size_of(to);
+    std::memset(row, 0, static_cast<size_t>(elements * size_of(to)));
+    convert_elements(array.dtype, array.data + (first + i) * array.stored * size_of(array.dtype), to, row,
+                     array.stored);
+  }
 }
 
 }  // namespace
@@ -221,7 +235,10 @@ Status BatchReader::bind_weights(const Batch& batch, BoundBatch& bound) const {
     return fail(shape_error("Batch::sample_weight is given, but the model was planned without sample weights")
                     .remedy("options.sample_weights = true"));
   std::vector<Wanted> ports = wanted_outputs(model_, "Batch::sample_weight");
-  for (Wanted& port : ports) port.sample = Shape();
+  for (Wanted& port : ports) {
+    port.sample = Shape();
+    port.padded = false;
+  }
   const bool one_for_all = batch.sample_weight.list().size() == 1 && batch.sample_weight.list()[0].name.empty();
   if (one_for_all) ports.resize(1);
   PLIMSOLL_ASSIGN(const auto arrays, arrange(batch.sample_weight, ports, "Batch::sample_weight"));
@@ -259,8 +276,9 @@ Result<BoundBatch> BatchReader::bind(const Batch& batch, int64_t most, bool targ
   for (const Port& port : model_.outputs()) {
     if (!port.has_loss || next >= bound.targets.size()) continue;
     const BoundArray& array = bound.targets[next];
+    const Shape target = array.stored > 0 ? Shape{array.stored} : port.target;
     PLIMSOLL_TRY(check_elements(
-        array, {ports[next].label, array.dtype, port.target, port.sparse_labels, port.classes, port.ignored_class},
+        array, {ports[next].label, array.dtype, target, port.sparse_labels, port.classes, port.ignored_class},
         bound.samples));
     ++next;
   }
@@ -271,6 +289,7 @@ void BatchReader::copy(const BoundBatch& batch, int64_t first, int64_t count, in
                        const BatchBuffers& into) const {
   const auto rows = [&](const BoundArray& array, DType to, int64_t elements, void* slot) {
     if (slot == nullptr) return;
+    if (array.stored > 0) return copy_padded(array, first, count, to, elements, at, slot);
     convert_elements(array.dtype, array.data + first * elements * size_of(array.dtype), to,
                      static_cast<std::byte*>(slot) + at * elements * size_of(to), count * elements);
   };

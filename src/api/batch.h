@@ -12,6 +12,7 @@ namespace plimsoll::engine {
 struct BoundArray {
   const std::byte* data = nullptr;
   DType dtype = DType::kFloat32;
+  int64_t stored = 0;  // elements of a sample if the array has fewer than the model takes; 0 fills the rest
 };
 
 // A checked batch: one array per input and one per output with a loss.

@@ -105,8 +105,8 @@ DataSpec data_spec(const Model& model, bool needs_targets) {
   for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
   for (const Port& port : model.outputs())
     if (port.has_loss)
-      spec.outputs.push_back(
-          {port.name, port.sample, port.sparse_labels, port.classes, port.target, port.ignored_class});
+      spec.outputs.push_back({port.name, port.sample, port.sparse_labels, port.classes, port.target, port.ignored_class,
+                              port.padded_labels});
   spec.needs_targets = needs_targets;
   return spec;
 }

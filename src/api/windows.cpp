@@ -65,7 +65,7 @@ Status SourceWindows::keep() {
   BatchBuffers into;
   const auto add = [&](DType dtype, int64_t elements, std::vector<BoundArray>& arrays) {
     kept.arrays.emplace_back(static_cast<size_t>(bound_.samples * elements * size_of(dtype)));
-    arrays.push_back({kept.arrays.back().data(), dtype});
+    arrays.push_back({kept.arrays.back().data(), dtype, 0});
     return kept.arrays.back().data();
   };
   kept.bound.samples = bound_.samples;

@@ -16,7 +16,25 @@ Status Column::read(int64_t first, int64_t count, void* into) const {
     for (int64_t i = 0; i < count; ++i, to += type.bytes()) PLIMSOLL_TRY(rows->read(field, first + i, to));
     return {};
   }
-  const Bytes begin = offset + first * type.bytes(), bytes = count * type.bytes();
+  if (stored_bytes() < type.bytes()) return read_padded(first, count, static_cast<std::byte*>(into));
+  return read_stored(first, count, into);
+}
+
+// Reads all rows to the end of the buffer, and moves them to their places from the first on.
+Status Column::read_padded(int64_t first, int64_t count, std::byte* into) const {
+  const Bytes row = stored_bytes(), whole = type.bytes();
+  const std::byte* const packed = into + count * (whole - row);
+  PLIMSOLL_TRY(read_stored(first, count, into + count * (whole - row)));
+  for (int64_t i = 0; i < count; ++i) {
+    std::memmove(into + i * whole, packed + i * row, static_cast<size_t>(row));
+    // The zeros never reach a row that was not moved: that begins (count - i - 1) * (whole - row) bytes later.
+    std::memset(into + i * whole + row, 0, static_cast<size_t>(whole - row));
+  }
+  return {};
+}
+
+Status Column::read_stored(int64_t first, int64_t count, void* into) const {
+  const Bytes begin = offset + first * stored_bytes(), bytes = count * stored_bytes();
   if (file) return file->pread_exact(begin, {static_cast<std::byte*>(into), static_cast<size_t>(bytes)});
   assert(memory != nullptr);
   std::memcpy(into, memory + begin, static_cast<size_t>(bytes));

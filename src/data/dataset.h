@@ -23,6 +23,7 @@ struct PortSpec {
   int64_t classes = 0;
   Shape target;                               // outputs: shape of one target; [] for one label per sample
   std::optional<int64_t> ignored_class = {};  // outputs: a label that is valid although it is no class
+  bool padded_labels = false;                 // outputs: a sample may have fewer labels; 0 fills the rest
 };
 
 // Selects the arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test).
@@ -50,13 +51,19 @@ struct Column {
   std::shared_ptr<const File> file;   // set if the array is in a file
   const std::byte* memory = nullptr;  // set if the array is in memory, which the caller keeps alive
   int64_t offset = 0;                 // offset of row 0
+  int64_t stored = 0;                 // elements of a row if the array has fewer than `type`; 0 fills the rest
   std::shared_ptr<RowSource> rows;    // set if the rows are made from records
   size_t field = 0;                   // which field of a record
 
+  Bytes stored_bytes() const { return stored > 0 ? stored * size_of(type.dtype) : type.bytes(); }  // of a row
   bool exists() const { return file || memory != nullptr || rows; }
 
   // Reads rows first .. first+count-1 into `into`.
   Status read(int64_t first, int64_t count, void* into) const;
+
+ private:
+  Status read_padded(int64_t first, int64_t count, std::byte* into) const;
+  Status read_stored(int64_t first, int64_t count, void* into) const;
 };
 
 struct DataSet {

@@ -38,7 +38,7 @@ Status add(const std::vector<Column>& columns, const char* role, int64_t samples
   for (size_t i = 0; i < columns.size(); ++i) {
     const Column& column = columns[i];
     if (!column.exists()) continue;  // every sample has a weight of 1
-    const Bytes bytes = samples * column.type.bytes();
+    const Bytes bytes = samples * column.stored_bytes();
     const std::string name = fmt::format("{} {}", role, i + 1);
     identity[name] = fmt::format("{} samples of [{}] {}, {} bytes", samples, fmt::join(column.type.shape.dims, ", "),
                                  keras_name(column.type.dtype), bytes);

@@ -101,7 +101,16 @@ std::vector<std::string> prefixed(const std::string& first, const std::vector<in
   return words;
 }
 
-Result<Column> column(FoundArray array, Role role, const std::string& port, const Shape& wanted, int64_t classes = 0) {
+// Returns the number of labels of a sample if the array has fewer than wanted; else 0.
+int64_t fewer_labels(const FoundArray& array, const Shape& wanted) {
+  if (array.dims.size() != 2 || wanted.rank() != 1 || array.rows) return 0;
+  return array.dims[1] >= 1 && array.dims[1] < wanted[0] ? array.dims[1] : 0;
+}
+
+Result<Column> column(FoundArray array, Role role, const std::string& port, const Shape& wanted, int64_t classes = 0,
+                      bool padded = false) {
+  const int64_t stored = padded ? fewer_labels(array, wanted) : 0;
+  if (stored > 0) array.dims[1] = wanted[0];
   if (array.dims.empty() || !fits({array.dims.begin() + 1, array.dims.end()}, wanted)) {
     Error error = shape_error(array, port, wanted);
     if (role == Role::kLabels && array.dims.size() == wanted.rank() + 2 && array.dims.back() == classes)
@@ -121,6 +130,7 @@ Result<Column> column(FoundArray array, Role role, const std::string& port, cons
   result.file = std::move(array.file);
   result.memory = array.memory;
   result.offset = array.offset;
+  result.stored = stored;
   result.rows = std::move(array.rows);
   result.field = array.field;
   return result;
@@ -202,9 +212,9 @@ Result<DataSet> match_arrays(FoundArrays found, const DataSpec& spec) {
   for (size_t i = 0; i < found.targets.size(); ++i) {
     const auto& port = spec.outputs[i];
     const Role role = port.sparse_labels ? Role::kLabels : Role::kTarget;
-    PLIMSOLL_ASSIGN(auto target,
-                    column(std::move(found.targets[i]), role,
-                           fmt::format("the model's output '{}' as target", port.name), port.target, port.classes));
+    PLIMSOLL_ASSIGN(auto target, column(std::move(found.targets[i]), role,
+                                        fmt::format("the model's output '{}' as target", port.name), port.target,
+                                        port.classes, port.padded_labels));
     target.ignored_class = port.ignored_class;
     set.targets.push_back(std::move(target));
   }

@@ -217,7 +217,7 @@ class GraphWriter {
     const ValueId y =
         b_.input(target_value(port.name), {dtype, with_batch(batch_, port.target)}, Category::kInputs, false);
     targets_[i] = cast(y, port.sparse_labels ? DType::kInt32 : precision_);
-    if (port.sparse_labels && port.target.rank() > 0)
+    if (port.sparse_labels && port.target.rank() > 0 && !port.padded_labels)
       targets_[i] = b_.add1("reshape", {targets_[i]}, {{"shape", std::vector<int64_t>{batch_ * port.rows_per_sample}}});
     if (data_.sample_weights)
       sample_weights_[i] =

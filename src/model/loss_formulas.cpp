@@ -276,4 +276,9 @@ Expression losses::circle(const LossCall& c) {
   return flat(call("softplus", log_sum(same, pull) + log_sum(other, push)));
 }
 
+// Logits [N,T,K] and labels [N,T]. Keras takes the prediction as logits, whatever the model's last activation is.
+Expression losses::ctc(const LossCall& c) {
+  return c.x.apply("ctc", c.y);
+}
+
 }  // namespace plimsoll::engine

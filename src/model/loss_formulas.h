@@ -41,6 +41,7 @@ Expression poisson(const LossCall& call);
 Expression dice(const LossCall& call);
 Expression tversky(const LossCall& call);
 Expression circle(const LossCall& call);
+Expression ctc(const LossCall& call);
 
 }  // namespace losses
 }  // namespace plimsoll::engine

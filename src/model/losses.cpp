@@ -128,6 +128,7 @@ const std::vector<LossClass>& loss_classes() {
        {{"gamma", 80}, {"margin", 0.4}, {"remove_diagonal", 1, Type::kFlag}},
        losses::circle,
        "it compares all samples of the batch"},
+      {"ctc", "CTC", "", Target::kSequence, AxisOption::kNone, {}, losses::ctc},
       {"dice", "Dice", "", Target::kLikePrediction, AxisOption::kAny, {}, losses::dice},
       {"tversky",
        "Tversky",
@@ -217,7 +218,7 @@ bool has_last_axis_rows(const Loss& loss) {
 }
 
 int64_t elements_per_row(const Loss& loss, const Shape& sample) {
-  if (loss.kind->target == TargetKind::kGroups) return sample.elements();
+  if (loss.kind->target == TargetKind::kGroups || loss.kind->target == TargetKind::kSequence) return sample.elements();
   if (loss.traced) return std::max<int64_t>(sample.elements() / std::max<int64_t>(rows_per_sample(loss, sample), 1), 1);
   int64_t count = 1;
   for (const int64_t axis : loss_axes(loss, sample.rank() + 1)) {
@@ -237,6 +238,8 @@ std::string check_loss(const Loss& loss, const Shape& sample) {
   if (loss.traced) return traced_rows(loss, sample) ? "" : "its loss, written in Python, cannot be computed for it";
   if (sample.rank() == 0) return "a loss needs at least one dimension besides the batch";
   if (loss.kind->target == TargetKind::kGroups && sample.rank() != 1) return "its loss needs one vector per sample";
+  if (loss.kind->target == TargetKind::kSequence && sample.rank() != 2)
+    return "its loss needs a vector of logits per step, [steps, classes]";
   const size_t rank = sample.rank() + 1;
   std::vector<int64_t> axes = loss_axes(loss, rank);
   for (const int64_t axis : axes)

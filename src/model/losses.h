@@ -35,9 +35,10 @@ struct Loss {
 // What a target looks like.
 enum class TargetKind : uint8_t {
   kLikePrediction,
-  kLabels,  // one integer per row
-  kGroups,  // one integer per sample, of any size
-  kOwn,     // of a shape of its own (TracedLoss::target)
+  kLabels,    // one integer per row
+  kGroups,    // one integer per sample, of any size
+  kSequence,  // a list of integers per sample, at most as long as the prediction has steps; 0 fills the rest
+  kOwn,       // of a shape of its own (TracedLoss::target)
 };
 
 TargetKind target_kind(const Loss& loss);

@@ -92,7 +92,8 @@ class MaskPass {
 
 // Whether the rows of this output's loss can have its mask.
 std::string refused_mask(const Loss& loss, const Shape& sample, const Shape& masked) {
-  if (!has_last_axis_rows(loss)) return fmt::format("its loss {} with a mask", function_name(loss));
+  if (!has_last_axis_rows(loss) || target_kind(loss) == TargetKind::kSequence)
+    return fmt::format("its loss {} with a mask", function_name(loss));
   const std::vector<int64_t> rows(sample.dims.begin(), sample.dims.end() - (sample.rank() > 0 ? 1 : 0)),
       of_mask(masked.dims.begin(), masked.dims.end() - (masked.rank() > 0 ? 1 : 0));
   if (rows == of_mask) return "";

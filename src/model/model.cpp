@@ -236,10 +236,14 @@ class ModelBuilder {
         port.loss_is_sum = loss.reduction == Reduction::kSum;
         port.rows_per_sample = rows_per_sample(loss, port.sample);
         port.target = port.sample;
-        port.sparse_labels = target_kind(loss) == TargetKind::kLabels || target_kind(loss) == TargetKind::kGroups;
+        port.sparse_labels = target_kind(loss) != TargetKind::kLikePrediction && target_kind(loss) != TargetKind::kOwn;
         port.ignored_class = loss.ignored_class;
         if (target_kind(loss) == TargetKind::kGroups) {
           port.target = Shape{};
+        } else if (target_kind(loss) == TargetKind::kSequence) {
+          port.classes = port.sample.back();
+          port.target.dims.pop_back();
+          port.padded_labels = true;
         } else if (port.sparse_labels) {
           port.classes = port.sample.back();
           port.target.dims.pop_back();
@@ -288,7 +292,8 @@ class ModelBuilder {
       }
       if (layer.called && couples_samples(l)) model_.coupling_layers_.push_back(object.path);
       if (layer.called && has_single_rows(l))
-        model_.coupling_layers_.push_back(object.path + " (the optimizer squares or clips the gradient of each token)");
+        model_.coupling_layers_.push_back(object.path +
+                                          " (the optimizer clips the gradient of each token, or scales it)");
     }
     return {};
   }

@@ -44,6 +44,8 @@ struct Port {
   DType dtype = DType::kFloat32;  // declared by the model
   bool sparse_labels = false;     // outputs with a loss: the target is one integer per row
   Shape target;  // outputs with a loss: the target's shape for one sample ([] for one label per sample)
+  // With sparse labels: a sample may have fewer than `target` says; 0 fills the rest.
+  bool padded_labels = false;
   // With sparse labels: labels must be below this. Inputs that an Embedding reads: ids must be; 0: no limit.
   int64_t classes = 0;
   bool has_loss = false;        // outputs: whether a target is read

@@ -38,7 +38,7 @@ const KerasNames& optimizer_names() {
 }
 
 const KerasNames& loss_names() {
-  static const KerasNames names{all_loss_names(), {"ctc"}};
+  static const KerasNames names{all_loss_names(), {}};
   return names;
 }
 
@@ -46,7 +46,7 @@ const KerasNames& metric_names() {
   static const KerasNames names{
       joined_names({"accuracy", "acc"},
                    joined_names(all_metric_names(), joined_names(all_loss_names(), {"LogCoshError"}))),
-      {"mean", "mean_metric_wrapper", "sum", "ctc"}};
+      {"mean", "mean_metric_wrapper", "sum"}};
   return names;
 }
 

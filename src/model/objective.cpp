@@ -34,9 +34,7 @@ std::optional<Loss> read_loss_of(const Json& value, const std::string& where, Is
   const bool traced = is_traced_loss(value);
   const LossClass* const kind = object.custom ? nullptr : find_loss(object.name);
   if (kind == nullptr && !traced) {
-    const bool ctc = !object.custom && lower_case(object.name) == "ctc";
-    issues.unknown(fmt::format("{}={}{}", where, object.name.empty() ? shown(value) : object.name,
-                               ctc ? ": losses of sequences are not supported yet" : ""));
+    issues.unknown(fmt::format("{}={}", where, object.name.empty() ? shown(value) : object.name));
     issues.remedy("--loss NAME   replaces the file's loss: mse, categorical_crossentropy or another of Keras's names");
     if (object.custom) issues.custom_code();
     return std::nullopt;
@@ -225,9 +223,10 @@ int64_t target_of(const Loss& loss, const Shape& output) {
 // Chooses the accuracy that fits the loss, and returns whether the metric can be computed.
 bool resolve(MetricSpec& spec, const Loss& loss, const Shape& output) {
   const bool labels = target_kind(loss) == TargetKind::kLabels;
-  if (target_kind(loss) == TargetKind::kGroups) return false;
+  if (target_kind(loss) == TargetKind::kGroups || target_kind(loss) == TargetKind::kSequence) return false;
   if (spec.loss && spec.loss->traced)
     return check_loss(*spec.loss, output).empty() && spec.loss->traced->target.elements() == target_of(loss, output);
+  if (spec.loss && target_kind(*spec.loss) == TargetKind::kSequence) return false;
   if (target_kind(loss) == TargetKind::kOwn && loss.traced->target != output) return false;
   if (spec.automatic) {
     const bool one = output.rank() > 0 && output.back() == 1;

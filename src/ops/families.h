@@ -19,7 +19,7 @@ namespace plimsoll::engine {
   X(broadcast_ops) X(cross_entropy_ops) X(binary_cross_entropy_ops) X(regression_loss_ops) X(match_ops) \
   X(weighted_sum_ops) X(penalty_ops) X(optimizer_ops) X(row_update_ops) X(clip_ops) X(loss_scale_ops) \
   X(transpose_ops) X(strided_slice_ops) X(pad_ops) X(reduce_ops) X(batch_matmul_ops) X(gather_ops) X(index_ops) \
-  X(cumulative_ops) X(sort_ops) \
+  X(cumulative_ops) X(sort_ops) X(ctc_ops) \
   X(offload_ops) X(fused_ops)
 // clang-format on
 

@@ -164,10 +164,10 @@ std::unordered_map<std::string, Rule> make_rules() {
   };
   add(always({"sw", "s"}), {"conv2d", "conv2d_input_grad", "conv3d", "conv3d_input_grad"});
   add(always({"s", "+"}), {"conv2d_weight_grad", "conv3d_weight_grad"});
-  add(always({"s", "s"}),
-      {"batch_matmul", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "max_pool3d",
-       "max_pool3d_grad", "avg_pool3d", "avg_pool3d_grad", "global_avg_pool2d", "global_avg_pool2d_grad",
-       "global_max_pool2d", "global_max_pool2d_grad", "upsample2d", "upsample2d_grad", "pad2d", "crop2d"});
+  add(always({"s", "s"}), {"batch_matmul", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad",
+                           "max_pool3d", "max_pool3d_grad", "avg_pool3d", "avg_pool3d_grad", "global_avg_pool2d",
+                           "global_avg_pool2d_grad", "global_max_pool2d", "global_max_pool2d_grad", "upsample2d",
+                           "upsample2d_grad", "pad2d", "crop2d", "ctc", "ctc_grad"});
   add(over_rows({"s", "s"}),
       {"softmax", "softmax_grad", "softmax_cross_entropy", "softmax_cross_entropy_grad", "cross_entropy",
        "cross_entropy_grad", "binary_cross_entropy", "binary_cross_entropy_grad", "squared_error", "squared_error_grad",

@@ -123,9 +123,9 @@ def test_everything_unsupported_is_listed_at_once(tmp_path):
         }
         layers[-1]["config"]["activation"] = "glu"
         config["compile_config"]["optimizer"]["config"]["invented"] = True
-        config["compile_config"]["loss"] = "ctc"
+        config["compile_config"]["loss"] = "own_loss"
 
-    fit_refused(tmp_path, 205, with_config(tmp_path, edit), mentions=["HashedCrossing", "glu", "invented", "ctc"])
+    fit_refused(tmp_path, 205, with_config(tmp_path, edit), mentions=["HashedCrossing", "glu", "invented", "own_loss"])
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_everything_unsupported_is_listed_at_once(tmp_path):
         ),
         lambda c: c["compile_config"]["optimizer"]["config"].__setitem__("invented", True),
         lambda c: c["compile_config"]["optimizer"].__setitem__("class_name", "MultiOptimizer"),
-        lambda c: c["compile_config"].__setitem__("loss", "ctc"),
+        lambda c: c["compile_config"].__setitem__("loss", "own_loss"),
     ),
     ids=("lora", "constraint", "key", "optimizer", "loss"),
 )

@@ -159,15 +159,6 @@ def test_losses_over_the_batch_refuse_micro_batches(name, tmp_path, rng):
     assert ended.code != 0 and name in ended.stderr, ended.stderr
 
 
-def test_sequence_losses_come_later(tmp_path):
-    model = network("sigmoid", 3)
-    model.compile("sgd", K.CTC())
-    file = tmp_path / "model.keras"
-    model.save(file)
-    ended = program.run("plan", file, expect=2)
-    assert "P205" in ended.stderr and "CTC" in ended.stderr and "sequences" in ended.stderr, ended.stderr
-
-
 @pytest.mark.parametrize("mode", ("rows", "columns"))
 def test_orthogonal_regularizer(mode, tmp_path, rng):
     i = keras.Input((6,))

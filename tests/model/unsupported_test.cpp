@@ -37,14 +37,14 @@ TEST(Unsupported, EverythingIsListedAtOnce) {
           {{"module", "my"}, {"class_name", "Dense"}, {"config", {{"name", "own"}}}, {"registered_name", "my>Dense"}},
       });
   config["compile_config"] = {{"optimizer", {{"class_name", "Adam"}, {"config", {{"invented", true}}}}},
-                              {"loss", "ctc"},
+                              {"loss", "own_loss"},
                               {"metrics", {"Own"}}};  // an unsupported metric is skipped and not an error
   const Error error = refused(config, {});
   EXPECT_EQ(error.code, ErrorCode::kUnsupported);
   for (const char* what :
        {"layer 'conv' (Conv2D): lora_rank=4", "layer 'conv' (Conv2D): kernel_constraint", "layer 'lambda' (Lambda)",
         "layer 'bn' (BatchNormalization): renorm=true", "activity_regularizer", "activation=\"glu\"", "dtype=float16",
-        "from_the_future=7", "class Dense of my", "invented=true", "ctc"})
+        "from_the_future=7", "class Dense of my", "invented=true", "own_loss"})
     EXPECT_TRUE(lists(error, what)) << what << "\n" << text_of(error);
   EXPECT_EQ(error.facts.size(), 11u) << text_of(error);
 }
@@ -150,7 +150,7 @@ TEST(Unsupported, FunctionsInFilesOfKeras2NameTheWayOut) {
 
 TEST(Unsupported, AnOptimizerNamesTheFlagThatReplacesIt) {
   json config = sequential_json({nullptr, 4}, {layer_json("Dense", "d", {{"units", 3}})});
-  config["compile_config"] = {{"optimizer", "MultiOptimizer"}, {"loss", "ctc"}};
+  config["compile_config"] = {{"optimizer", "MultiOptimizer"}, {"loss", "own_loss"}};
   const Error error = refused(config, {});
   EXPECT_TRUE(proposes(error, "--optimizer adam")) << text_of(error);
   EXPECT_TRUE(proposes(error, "--loss NAME")) << text_of(error);

@@ -59,6 +59,7 @@ const std::map<std::string, RecipeFunction>& recipes() {
     add(index_recipe, {"gather", "scatter_add", "take_along", "take_along_grad", "iota", "one_hot"});
     add(axes_recipe, {"reduce_max", "reduce_min", "reduce_prod", "arg_max", "arg_min", "cumsum", "cumprod"});
     add(sort_recipe, {"sort", "top_k"});
+    add(ctc_recipe, {"ctc", "ctc_grad"});
     return map;
   }();
   return kRecipes;

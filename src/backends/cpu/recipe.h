@@ -75,5 +75,6 @@ Result<Recipe> pad_recipe(const Problem& problem);         // pad and its gradie
 Result<Recipe> index_recipe(const Problem& problem);       // gather, scatter_add, take_along, iota, one_hot
 Result<Recipe> axes_recipe(const Problem& problem);  // reductions over any axes, arg_max, arg_min, cumsum, cumprod
 Result<Recipe> sort_recipe(const Problem& problem);  // sort and top_k
+Result<Recipe> ctc_recipe(const Problem& problem);   // ctc and its gradient
 
 }  // namespace plimsoll::engine::cpu
