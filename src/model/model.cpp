@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "model/calls.h"
 #include "model/loss_formulas.h"
@@ -140,11 +141,33 @@ class Expansion {
   std::vector<size_t> rank_;  // LayerCall::rank of the call that is being expanded
 };
 
+// Returns whether each call of the layer in training changes weights that the next call reads.
+bool changes_weights(const LayerObject& object, const ShapedLayer& layer) {
+  return object.layer.replace_weights || std::any_of(layer.weights.begin(), layer.weights.end(),
+                                                     [](const WeightSpec& weight) { return weight.frozen; });
+}
+
+// Brings the calls into Keras's order if the result depends on it: if a layer whose calls change its weights, such as
+// the moving statistics of a BatchNormalization, is called several times and the program has another order.
+void order_calls(const LayerTree& tree, LayerProgram& program) {
+  std::vector<const LayerCall*> last(program.layers.size());
+  bool differs = false;
+  for (const LayerCall& call : program.calls) {
+    if (!changes_weights(tree.layers[call.layer], program.layers[call.layer])) continue;
+    const LayerCall* before = std::exchange(last[call.layer], &call);
+    differs = differs || (before && call.rank < before->rank);
+  }
+  if (differs)
+    std::stable_sort(program.calls.begin(), program.calls.end(),
+                     [](const LayerCall& a, const LayerCall& b) { return a.rank < b.rank; });
+}
+
 }  // namespace
 
 Status expand_calls(const LayerTree& tree, LayerProgram& program, Issues& issues) {
   program.layers.resize(tree.layers.size());
   PLIMSOLL_ASSIGN(program.outputs, Expansion(tree, program, issues).run(tree.top(), program.inputs));
+  order_calls(tree, program);
   for (size_t t : program.outputs)
     if (program.shared[t] && issues.unsupported.empty())
       return fail(ErrorCode::kBadGeometry, fmt::format("model '{}': an output has no batch", tree.top().name));

@@ -69,3 +69,35 @@ def test_adapted_state_is_written_back(tmp_path, rng):
     model = keras.Sequential([keras.Input((6,)), layer, L.Dense(3)])
     x = rng.standard_normal((N, 6)).astype(np.float32)
     check_step(tmp_path, model, x, rng.standard_normal((N, 3)).astype(np.float32), "mse")
+
+
+def called_beside_a_shorter_way():
+    """Keras calls the BatchNormalization on the PReLU first, though the file lists that call last."""
+    i = keras.Input((7, 4))
+    norm = L.BatchNormalization(momentum=0.5, name="shared")
+    first, second = norm(i), norm(L.PReLU()(i))
+    y = L.Dense(3)(L.GlobalMaxPooling1D()(i))
+    y = L.Multiply()([y, L.LayerNormalization()(y)])
+    return keras.Model(i, L.Dense(3)(L.Concatenate()([L.Flatten()(first), L.Flatten()(second), y])))
+
+
+def called_inside_a_shared_model():
+    i = keras.Input((7, 4))
+    shared = keras.Sequential([keras.Input((7, 4)), L.Dense(4), L.BatchNormalization(momentum=0.25)], name="shared")
+    short, long = shared(i), shared(L.Activation("tanh")(L.Dense(4)(i)))
+    return keras.Model(i, L.Dense(3)(L.Concatenate()([L.Flatten()(L.ReLU()(short)), L.Flatten()(long)])))
+
+
+def called_on_two_inputs():
+    """Averages and vectors of other depths; the call with the longer way to the output comes first."""
+    i = keras.Input((7, 4))
+    norm = L.BatchNormalization(momentum=0.5, name="shared")
+    average = norm(L.GlobalAveragePooling1D()(L.Concatenate()([i, i])))
+    vector = L.Activation("tanh")(L.LayerNormalization()(norm(L.Dense(8)(L.Flatten()(i)))))
+    return keras.Model(i, L.Dense(3)(L.Concatenate()([average, vector])))
+
+
+@pytest.mark.parametrize("make", [called_beside_a_shorter_way, called_inside_a_shared_model, called_on_two_inputs])
+def test_moving_statistics_follow_the_order_of_calls(make, tmp_path, rng):
+    """A BatchNormalization that is called twice moves its statistics twice, in Keras's order of the calls."""
+    check_step(tmp_path, make(), rng.standard_normal((N, 7, 4)).astype(np.float32) + 1, rng.standard_normal((N, 3)).astype(np.float32), "mse")

@@ -37,9 +37,9 @@ Classes of your own and layers that hold code ({own}) cannot be read from a file
 Random functional models of up to 30 layers are compared with Keras by `tests/keras/test_random_models.py`. The models 0 to 149
 of PLIMSOLL_SEED=20261118 were run before functions of keras.ops and models per time step were drawn: 8 refused, none different.
 With these, the models 0 to 17 of PLIMSOLL_SEED=20261119 were run: none refused, none different; and the models 0 to 243 of
-PLIMSOLL_SEED=20261121: 9 refused, and one failed to plan, which is corrected. Two differ in the moving mean of a
-BatchNormalization that is called twice, by the order of the two calls; three others fail for reasons that lie in Keras or in
-the drawn model. A run of 2,000 has not been made yet.
+PLIMSOLL_SEED=20261121: 9 refused, one failed to plan, and two had another moving mean of a BatchNormalization that is called
+twice; these three are corrected. Three others fail for reasons that lie in Keras or in the drawn model. A run of 2,000 has not
+been made yet.
 """
 
 
