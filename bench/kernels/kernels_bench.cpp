@@ -47,8 +47,43 @@ void add_convolution(std::vector<Case>& cases, const std::string& name, Ints x, 
   cases.push_back({name, "conv2d_weight_grad", {f32(x), f32(y)}, weight});
 }
 
+// Convolutions along one dimension, of text and of signals.
+void add_sequence_convolutions(std::vector<Case>& cases) {
+  struct Sequence {
+    int64_t n, steps, in, kernel, out, stride, dilation, pad;
+  };
+  for (const auto& s : {Sequence{32, 200, 64, 3, 64, 1, 1, 0},
+                        {32, 200, 64, 5, 64, 1, 1, 0},
+                        {128, 200, 64, 4, 64, 1, 1, 0},
+                        {32, 1000, 100, 5, 128, 1, 1, 0},
+                        {32, 400, 50, 3, 250, 1, 1, 0},
+                        {16, 2000, 128, 7, 128, 3, 1, 0},
+                        {16, 1024, 64, 3, 64, 1, 4, 8},
+                        {8, 512, 512, 3, 512, 1, 1, 2},
+                        {64, 16000, 1, 80, 32, 16, 1, 0},
+                        {64, 248, 32, 3, 32, 1, 1, 2}}) {
+    const int64_t steps = (s.steps + s.pad - (s.kernel - 1) * s.dilation - 1) / s.stride + 1;
+    const Attrs base = {{"strides", Ints{1, s.stride}},
+                        {"pads", Ints{0, 0, s.pad, 0}},
+                        {"dilations", Ints{1, s.dilation}},
+                        {"groups", int64_t{1}}};
+    const std::string name =
+        fmt::format("1-D {}x{}x{} k{}/{}/{}-{}", s.n, s.steps, s.in, s.kernel, s.stride, s.dilation, s.out);
+    const TensorType x = f32({s.n, 1, s.steps, s.in}), w = f32({1, s.kernel, s.in, s.out}),
+                     y = f32({s.n, 1, steps, s.out});
+    Attrs input = base, weight = base;
+    input.set("input_size", Ints{1, s.steps});
+    weight.set("kernel", Ints{1, s.kernel});
+    weight.set("bias", true);
+    cases.push_back({name, "conv2d", {x, w, f32({s.out})}, base});
+    cases.push_back({name, "conv2d_input_grad", {y, w}, input});
+    cases.push_back({name, "conv2d_weight_grad", {x, y}, weight});
+  }
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases;
+  add_sequence_convolutions(cases);
   const Ints none = {0, 0, 0, 0}, same = {1, 1, 1, 1}, down = {0, 1, 0, 1};
   add_convolution(cases, "seed_2 first", {128, 128, 128, 3}, {3, 3, 3, 32}, {128, 126, 126, 32}, 1, none, 1);
   add_convolution(cases, "seed_2 second", {128, 63, 63, 32}, {3, 3, 32, 64}, {128, 61, 61, 64}, 1, none, 1);

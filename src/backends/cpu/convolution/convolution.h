@@ -25,4 +25,9 @@ inline constexpr std::string_view kFewChannelKernel = "thin";  // the weight gra
 bool few_channels_fit(const Convolution& convolution);         // true also means that it is faster than oneDNN
 Result<Recipe> few_channel_weight_grad_recipe(const Problem& problem);
 
+inline constexpr std::string_view kSequenceKernel = "outer_1d";  // the weight gradient along one dimension
+bool sequence_fits(const Convolution& convolution);
+bool sequence_is_faster(const Convolution& convolution);
+Result<Recipe> sequence_weight_grad_recipe(const Problem& problem);
+
 }  // namespace plimsoll::engine::cpu

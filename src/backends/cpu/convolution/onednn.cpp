@@ -192,6 +192,8 @@ Result<Recipe> convolution_recipe(const Problem& p) {
   if (runs_by(kPointwiseKernel, pointwise_fits(c), pointwise_is_faster(c))) return pointwise_recipe(p);
   if (c.pass == ConvolutionPass::kWeightGrad && runs_by(kFewChannelKernel, few_channels_fit(c), true))
     return few_channel_weight_grad_recipe(p);
+  if (c.pass == ConvolutionPass::kWeightGrad && runs_by(kSequenceKernel, sequence_fits(c), sequence_is_faster(c)))
+    return sequence_weight_grad_recipe(p);
   PLIMSOLL_ASSIGN(const Descs d, describe_convolution(p, c));
   return c.pass == ConvolutionPass::kForward ? forward_recipe(p, c, d) : gradient_recipe(p, c, d);
 }

@@ -37,5 +37,5 @@ void few_channel_weight_grad(const FewChannelRows& t, const float* dy, float* su
   int64_t channel = 0;
   for (; channel + kNr <= t.o; channel += kNr) all_runs(channel, true);
   for (; channel < t.o; channel += kLanes) all_runs(channel, false);
-  add_rows(t.pixels, dy, t.o, bias_sums);
+  add_rows(t.pixels, dy, t.o, t.o, bias_sums);
 }

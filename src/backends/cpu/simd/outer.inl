@@ -31,20 +31,24 @@ inline void small_product(int64_t k, const float* a, int64_t a_row, int64_t a_st
   }
 }
 
-// c[rows][width] += sum over k of a[k][rows] b[k][width]. `rows` is a multiple of 16, `width` at most kNr.
+// c[rows][width] += sum over k of a[k][rows] b[k][width]. `width` is kLanes or kNr.
 template <int VECTORS>
 inline void add_outer_products_to(int64_t count, const float* a, int64_t rows, int64_t a_step, const float* b,
                                   int64_t b_step, float* c, int64_t c_row) {
   int64_t row = 0;
   for (; row + kMr <= rows; row += kMr)
     small_product<kMr, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
-  // The remainder is kRest or 2 * kRest rows.
   constexpr int kRest = kMr == 12 ? 4 : 2;
   if (row + 2 * kRest <= rows) {
     small_product<2 * kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
     row += 2 * kRest;
   }
-  if (row < rows) small_product<kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
+  if (row + kRest <= rows) {
+    small_product<kRest, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
+    row += kRest;
+  }
+  for (; row < rows; ++row)
+    small_product<1, VECTORS, true>(count, a + row, 1, a_step, b, b_step, c + row * c_row, c_row);
 }
 
 inline void add_outer_products(int64_t count, const float* a, int64_t rows, int64_t a_step, const float* b,
@@ -55,12 +59,18 @@ inline void add_outer_products(int64_t count, const float* a, int64_t rows, int6
     add_outer_products_to<1>(count, a, rows, a_step, b, b_step, c, c_row);
 }
 
-// Adds every row of x to sums[width].
-inline void add_rows(int64_t count, const float* x, int64_t width, float* sums) {
-  for (int64_t j = 0; j < width; j += kLanes) {
+// Adds the first `width` columns of every row of x to sums[width].
+inline void add_rows(int64_t count, const float* x, int64_t step, int64_t width, float* sums) {
+  const int64_t whole = width / kLanes * kLanes;
+  for (int64_t j = 0; j < whole; j += kLanes) {
     Vec sum = spread(0.0F);
-    for (int64_t i = 0; i < count; ++i) sum = sum + load(x + i * width + j);
+    for (int64_t i = 0; i < count; ++i) sum = sum + load(x + i * step + j);
     store(sums + j, load(sums + j) + sum);
+  }
+  for (int64_t j = whole; j < width; ++j) {
+    float sum = 0.0F;
+    for (int64_t i = 0; i < count; ++i) sum = sum + x[i * step + j];
+    sums[j] = sums[j] + sum;
   }
 }
 
@@ -72,8 +82,28 @@ void pointwise_weight_grad(const float* x, int64_t c, const float* dy, int64_t o
     const int64_t count = smaller(kTogether, pixels - first);
     const float *a = x + first * c, *b = dy + first * o;
     for (int64_t j = 0; j < o; j += kNr) add_outer_products(count, a, c, c, b + j, o, smaller(kNr, o - j), sums + j, o);
-    add_rows(count, b, o, bias_sums);
+    add_rows(count, b, o, o, bias_sums);
   }
+}
+
+// Adds the products of one row of taps; see SequencePixels. The last columns that do not fill a vector are copied to
+// scratch with zeros behind them, and so are their sums.
+void sequence_weight_grad(const SequencePixels& s, const float* x, const float* dy, float* sums, float* scratch) {
+  const int64_t whole = s.width / kLanes * kLanes, rest = s.width - whole;
+  for (int64_t j = 0; j < whole; j += kNr)
+    add_outer_products(s.count, x, s.run, s.step, dy + j, s.o, smaller(kNr, whole - j), sums + j, s.o);
+  if (rest == 0) return;
+  float *columns = scratch, *rest_sums = scratch + s.count * kLanes;
+  zero(columns, (s.count + s.run) * kLanes);
+  for (int64_t i = 0; i < s.count; ++i)
+    for (int64_t j = 0; j < rest; ++j) columns[i * kLanes + j] = dy[i * s.o + whole + j];
+  add_outer_products(s.count, x, s.run, s.step, columns, kLanes, kLanes, rest_sums, kLanes);
+  for (int64_t r = 0; r < s.run; ++r)
+    for (int64_t j = 0; j < rest; ++j) sums[r * s.o + whole + j] += rest_sums[r * kLanes + j];
+}
+
+void sequence_bias_grad(const SequencePixels& s, const float* dy, float* sums) {
+  add_rows(s.count, dy, s.o, s.width, sums);
 }
 
 // Register block of a 1x1 convolution: pixels by channel vectors. It holds more channels than the GEMM's block (kMr x

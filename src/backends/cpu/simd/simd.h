@@ -106,6 +106,15 @@ struct FewChannelRows {
   int64_t pixels, o;                      // pixels and channels of the result row; o is a multiple of 16
 };
 
+// Pixels of a one-dimensional convolution's result, and the values of x that contribute to them.
+struct SequencePixels {
+  int64_t count;     // pixels
+  int64_t run;       // values of x under one pixel: consecutive, so taps without dilation are one run
+  int64_t step;      // elements of x from one pixel's first value to the next pixel's
+  int64_t width, o;  // columns of dy to multiply, of o
+};
+constexpr int64_t kWidestVector = 16;  // floats
+
 // A 1x1 convolution with k input and n output channels, both multiples of 16.
 struct PointwiseProduct {
   int64_t k, n;
@@ -148,6 +157,10 @@ struct Simd {
   // x[pixels][c], dy[pixels][o]; c and o are multiples of 16.
   void (*pointwise_weight_grad)(const float* x, int64_t c, const float* dy, int64_t o, int64_t pixels, float* sums,
                                 float* bias_sums);
+
+  // sums[run][o] += x^T dy; sums[width] += dy. Scratch has (count + run) * kWidestVector elements.
+  void (*sequence_weight_grad)(const SequencePixels&, const float* x, const float* dy, float* sums, float* scratch);
+  void (*sequence_bias_grad)(const SequencePixels&, const float* dy, float* sums);
 
   // Output rows [begin, end) of n * od * oh. The _wide functions have an index of four bytes per element.
   void (*max_pool)(const Window&, const float* x, float* y, uint8_t* index, int64_t begin, int64_t end);
