@@ -4,8 +4,8 @@
 
 #include <bit>
 
-#include "api/advice.h"
 #include "api/builtin.h"
+#include "api/model_changes.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -28,7 +28,7 @@ class Combination {
 
   void choose() {
     if (now_.fits) return write({}, pricing_.options(), "", now_);
-    if (try_flags() || try_batches() || (request_.changed_models && try_smaller_input())) return;
+    if (try_flags() || try_batches() || (request_.changed_models && try_smaller_models())) return;
     const Bytes least = run_.found().least_bytes;
     if (run_.device().own_memory && least > run_.device().memory_bytes) return;
     RunOptions options = pricing_.options();
@@ -114,26 +114,51 @@ class Combination {
     return false;
   }
 
-  bool try_smaller_input() {
-    const auto& inputs = run_.model().inputs();
-    if (inputs.size() != 1 || inputs[0].sample.rank() < 3 || !run_.options().data.data.empty()) return false;
-    std::vector<int64_t> sample = inputs[0].sample.dims;
-    for (;;) {
-      for (size_t i = 0; i + 1 < sample.size(); ++i) sample[i] /= 2;
-      if (sample[0] < 8) return false;
-      RunOptions options = pricing_.options();
-      options.batch_size = 1;
-      options.micro_batch.reset();
-      options.what_if.input_shape = options.overrides.input_shape = sample;
-      const auto model = pricing_.changed_model(options);
-      if (!model) return false;
-      const auto found = pricing_.price(options, false, &*model);
-      if (!found) return false;
-      if (!found->fits) continue;
-      write({{"--input-shape", fmt::format("{}", fmt::join(sample, ","))}, {"--batch-size", "1"}}, options,
-            "changes the model and the training", *found);
-      return true;
+  // A smaller model: one change if one is enough, else the resolution and the filters halved until they suffice. With
+  // the batch of the run if that fits, else sample by sample.
+  bool try_smaller_models() {
+    RunOptions base = pricing_.options();
+    base.micro_batch.reset();
+    std::vector<ModelChange> changes;
+    for (const auto make : {smaller_kernels, without_a_layer, half_input, half_filters})
+      if (const auto change = make(pricing_, base)) changes.push_back(*change);
+    constexpr int kMostHalvings = 8;
+    for (int halvings = 1; halvings <= kMostHalvings && !changes.empty(); ++halvings) {
+      for (const int64_t batch : {base.batch_size, int64_t{1}})
+        for (const ModelChange& change : changes)
+          if (try_model(change, batch)) return true;
+      changes = halved_model(base, halvings + 1);
     }
+    return false;
+  }
+
+  // The model whose resolution and filters are halved `times` times in turn; none if that is no smaller model.
+  std::vector<ModelChange> halved_model(const RunOptions& base, int times) const {
+    constexpr int64_t kLeastSize = 8;
+    ModelChange all{"", "", {}, base};
+    for (int i = 0; i < times; ++i) {
+      std::optional<ModelChange> next;
+      if (i % 2 == 0) next = half_input(pricing_, all.options);
+      if (!next || next->options.what_if.input_shape[0] < kLeastSize) next = half_filters(pricing_, all.options);
+      if (!next) return {};
+      next->flags = with_changes(all.flags, next->flags);
+      all = *next;
+    }
+    return {all};
+  }
+
+  bool try_model(const ModelChange& change, int64_t batch) {
+    RunOptions options = change.options;
+    options.batch_size = batch;
+    const auto model = pricing_.changed_model(options);
+    if (!model) return false;
+    const auto found = pricing_.price(options, false, &*model);
+    if (!found || !found->fits) return false;
+    std::vector<TypedFlag> flags = change.flags;
+    if (batch != pricing_.options().batch_size) flags.emplace_back("--batch-size", fmt::format("{}", batch));
+    write(flags, options,
+          flags.size() > change.flags.size() ? "changes the model and the training" : "changes the model", *found);
+    return true;
   }
 
   // An input shape is also what fills a shape that the model does not declare, which `fit` takes.
@@ -155,6 +180,7 @@ class Combination {
     // A range of batches, or `auto`, becomes the batch of this plan.
     for (auto& [name, value] : flags)
       if (name == "--batch-size") value = fmt::format("{}", options.batch_size);
+    if (!options.micro_batch) std::erase_if(flags, [](const TypedFlag& flag) { return flag.first == "--micro-batch"; });
     // A model that is only planned for: the user has to make the same change before it can train.
     const bool changed = changes_model(options.what_if), plans_only = changed && !now_.fits;
     if (!plans_only) {

@@ -2,13 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "api/advice.h"
+#include "api/model_changes.h"
 #include "backends/cuda/cuda.h"
 #include "levers/split_batch.h"
 #include "plan/recompute.h"
-#include "report/layers.h"
 #include "search/lever_table.h"
 
 namespace plimsoll::engine {
@@ -35,10 +33,9 @@ class Remedies {
     add_batch();
     add_optimizer();
     if (request_.changed_models) {
-      add_input_size();
-      add_filters();
-      add_kernels();
-      add_layer();
+      for (const auto& change : {half_input(pricing_, base_), half_filters(pricing_, base_),
+                                 smaller_kernels(pricing_, base_), without_a_layer(pricing_, base_)})
+        if (change) add_changed_model(change->name, change->flags, change->options, change->note);
     }
     sort();
     return std::move(list_);
@@ -222,80 +219,6 @@ class Remedies {
     options.overrides.learning_rate.reset();
     add_changed_model("an optimizer without state", {{"--optimizer", "sgd"}}, options,
                       "SGD needs other learning rates");
-  }
-
-  // Half the height and width, or half the length of a sequence.
-  void add_input_size() {
-    const auto& inputs = run_.model().inputs();
-    if (inputs.size() != 1 || !base_.data.data.empty()) return;
-    std::vector<int64_t> sample = inputs[0].sample.dims;
-    const size_t halved = sample.size() >= 3 ? sample.size() - 1 : sample.size() == 2 ? 1 : 0;
-    if (halved == 0) return;
-    for (size_t i = 0; i < halved; ++i) {
-      if (sample[i] < 2) return;
-      sample[i] /= 2;
-    }
-    RunOptions options = base_;
-    options.what_if.input_shape = options.overrides.input_shape = sample;
-    add_changed_model(sample.size() >= 3 ? "half the resolution" : "half the length",
-                      {{"--input-shape", fmt::format("{}", fmt::join(sample, ","))}}, options,
-                      "resize the data, and change the model's Input");
-  }
-
-  void add_filters() {
-    RunOptions options = base_;
-    options.what_if.filters *= 0.5;
-    add_changed_model("half the filters and units", {{"--scale-filters", fmt::format("{}", options.what_if.filters)}},
-                      options, "change the model in Keras");
-  }
-
-  void add_kernels() {
-    const auto description = description_of(run_.opened());
-    const int64_t largest = description ? largest_kernel(*description) : 0;
-    if (largest < 2 || base_.what_if.largest_kernel > 0) return;
-    RunOptions options = base_;
-    options.what_if.largest_kernel = largest > 3 ? 3 : largest - 1;
-    add_changed_model("smaller kernels", {{"--max-kernel", fmt::format("{}", options.what_if.largest_kernel)}}, options,
-                      fmt::format("kernels of at most {0} x {0}", options.what_if.largest_kernel));
-  }
-
-  // Of the layers with the most activations, the one without which the outputs of all layers are smallest. Its removal
-  // must leave the outputs of the model as they are.
-  void add_layer() {
-    constexpr size_t kMostTried = 8;
-    std::vector<LayerBytes> layers = layer_bytes(run_.model(), run_.found().plan);
-    std::erase_if(layers, [](const LayerBytes& layer) { return layer.info.parameters == 0; });
-    std::stable_sort(layers.begin(), layers.end(),
-                     [](const auto& a, const auto& b) { return a.activation_bytes > b.activation_bytes; });
-    if (layers.size() > kMostTried) layers.resize(kMostTried);
-    std::optional<RunOptions> best;
-    int64_t least = elements_of(run_.model());
-    for (const LayerBytes& layer : layers) {
-      RunOptions options = base_;
-      options.what_if.without_layers.push_back(layer.info.name);
-      const auto model = pricing_.changed_model(options);
-      if (!model || !same_outputs(*model) || elements_of(*model) >= least) continue;
-      least = elements_of(*model);
-      best = options;
-    }
-    if (!best) return;
-    const std::vector<std::string>& without = best->what_if.without_layers;
-    add_changed_model(fmt::format("without the layer {}", without.back()),
-                      {{"--without-layer", fmt::format("{}", fmt::join(without, ","))}}, *best,
-                      "change the model in Keras");
-  }
-
-  static int64_t elements_of(const Model& model) {
-    int64_t sum = 0;
-    for (const LayerInfo& layer : model.layers()) sum += layer.output.elements();
-    return sum;
-  }
-
-  bool same_outputs(const Model& changed) const {
-    const auto& before = run_.model().outputs();
-    const auto& after = changed.outputs();
-    return std::equal(before.begin(), before.end(), after.begin(), after.end(),
-                      [](const Port& a, const Port& b) { return a.sample == b.sample; });
   }
 
   // What fits first; then what changes least; then what is fastest. Of what does not fit, the smallest first.

@@ -84,6 +84,50 @@ std::string host_text(const TopView& view, const TopStyle& style) {
   return text;
 }
 
+Bytes on_gpus(const TopView& view, int pid) {
+  Bytes held = 0;
+  for (const GpuState& gpu : view.gpus)
+    for (const GpuProcess& process : gpu.processes)
+      if (process.pid == pid) held += process.held.value_or(0);
+  return held;
+}
+
+// The memory of the GPUs that a process uses, without what others hold there.
+Bytes room_on_gpus(const TopView& view, int pid) {
+  Bytes room = 0;
+  for (const GpuState& gpu : view.gpus) {
+    Bytes others = 0;
+    bool uses = false;
+    for (const GpuProcess& process : gpu.processes)
+      if (process.pid == pid)
+        uses = true;
+      else
+        others += process.held.value_or(0);
+    if (uses) room += std::max<Bytes>(gpu.memory - others, 0);
+  }
+  return room;
+}
+
+// Managed memory that does not fit on the process's GPUs beside the rest: the driver moves its pages over the bus, and
+// nothing fails.
+bool moves_pages(const TopView& view, const ProcessState& process) {
+  return process.managed > 0 && process.managed > room_on_gpus(view, process.pid) - on_gpus(view, process.pid);
+}
+
+std::string managed_text(const TopView& view, const GpuState& gpu, const TopStyle& style) {
+  std::string text;
+  for (const ProcessState& process : view.processes) {
+    const bool here = std::any_of(gpu.processes.begin(), gpu.processes.end(),
+                                  [&](const GpuProcess& one) { return one.pid == process.pid; });
+    if (!here || process.managed == 0) continue;
+    text += cut(fmt::format("        process {}: {} of managed memory{}", process.pid, format_bytes(process.managed),
+                            moves_pages(view, process) ? " do not fit: pages move" : ""),
+                style.columns) +
+            "\n";
+  }
+  return text;
+}
+
 std::string gpus_text(const TopView& view, const TopStyle& style) {
   std::string text;
   for (const GpuState& gpu : view.gpus) {
@@ -91,6 +135,7 @@ std::string gpus_text(const TopView& view, const TopStyle& style) {
     if (gpu.utilization) rest += fmt::format(", {} %", *gpu.utilization);
     if (gpu.watts) rest += fmt::format(", {:.0f} W", *gpu.watts);
     text += bar_line(fmt::format("gpu {}", gpu.index), gpu.used, gpu.memory, rest + ", " + gpu.name, style);
+    text += managed_text(view, gpu, style);
     const Bytes others = gpu.held_by_others();
     if (others > 0 && !gpu.processes.empty())
       text += cut(fmt::format("        {} of it by the driver and by processes that are hidden from here",
@@ -154,14 +199,6 @@ std::string runs_text(const TopView& view, const TopStyle& style) {
   return text;
 }
 
-Bytes on_gpus(const TopView& view, int pid) {
-  Bytes held = 0;
-  for (const GpuState& gpu : view.gpus)
-    for (const GpuProcess& process : gpu.processes)
-      if (process.pid == pid) held += process.held.value_or(0);
-  return held;
-}
-
 std::string processes_text(const TopView& view, const TopStyle& style, size_t most) {
   const bool gpus = !view.gpus.empty();
   std::string text = "\n" + heading(fmt::format("  {:>7} {:>9} {:>9} {}{}", "pid", "memory", "swapped",
@@ -190,8 +227,8 @@ void add_if(nlohmann::ordered_json& json, const char* key, const std::optional<V
 TopView look_around(const Nvml* nvml, const std::string& root) {
   TopView view;
   view.host = read_host(root);
-  view.processes = read_processes(root);
   if (nvml != nullptr) view.gpus = nvml->read();
+  view.processes = read_processes(root, !view.gpus.empty());
   view.runs = read_runs(view.processes);
   const auto weight = [&](const ProcessState& process) {
     return process.resident + process.swapped + on_gpus(view, process.pid);
@@ -243,14 +280,20 @@ nlohmann::ordered_json top_json(const TopView& view) {
     json["gpus"].push_back(std::move(one));
   }
   for (const nlohmann::json& run : view.runs) json["runs"].push_back(nlohmann::ordered_json(run));
-  for (const ProcessState& process : view.processes)
-    json["processes"].push_back(ordered_object({{"pid", process.pid},
-                                                {"parent", process.parent},
-                                                {"resident_bytes", process.resident},
-                                                {"peak_resident_bytes", process.peak_resident},
-                                                {"swapped_bytes", process.swapped},
-                                                {"container", process.container},
-                                                {"command", process.command}}));
+  for (const ProcessState& process : view.processes) {
+    nlohmann::ordered_json one = ordered_object({{"pid", process.pid},
+                                                 {"parent", process.parent},
+                                                 {"resident_bytes", process.resident},
+                                                 {"peak_resident_bytes", process.peak_resident},
+                                                 {"swapped_bytes", process.swapped},
+                                                 {"container", process.container},
+                                                 {"command", process.command}});
+    if (process.managed > 0) {
+      one["managed_bytes"] = process.managed;
+      one["managed_fits"] = !moves_pages(view, process);
+    }
+    json["processes"].push_back(std::move(one));
+  }
   return json;
 }
 

@@ -29,11 +29,13 @@ struct ProcessState {
   std::string command;    // with its arguments, or the name in brackets
   std::string container;  // the short id of a container, or ""
   Bytes resident = 0, peak_resident = 0, swapped = 0, shared = 0;
+  Bytes managed = 0;  // CUDA's managed memory, which the driver moves between card and host (only with `with_managed`)
 };
 
 // `root`: the folder below which proc and sys lie; "" for this machine.
 HostState read_host(const std::string& root = "");
 std::optional<ProcessState> read_process(int pid, const std::string& root = "");
-std::vector<ProcessState> read_processes(const std::string& root = "");
+// `with_managed`: reads the mappings of each process as well.
+std::vector<ProcessState> read_processes(const std::string& root = "", bool with_managed = false);
 
 }  // namespace plimsoll::engine

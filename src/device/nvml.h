@@ -1,5 +1,5 @@
 // What the driver says of NVIDIA GPUs, through NVML, which is loaded at run time: a machine without a GPU lacks it.
-// This code has been run against a library that stands in for NVML, never against a card.
+// Run against a library that stands in for NVML in tests, and on an H200 with driver 580.
 #pragma once
 
 #include <memory>

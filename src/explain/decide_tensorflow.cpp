@@ -206,6 +206,25 @@ const SizedFact* small_device(const Facts& facts) {
   return nullptr;
 }
 
+// TensorFlow gives an allocator more than the card has only with managed memory.
+void add_managed_memory(Verdict& verdict, const Facts& facts, const Sums& sums) {
+  const SizedFact* total = nullptr;
+  for (const SizedFact& device : facts.device_totals)
+    if (total == nullptr || device.bytes > total->bytes) total = &device;
+  if (!sums.known || total == nullptr || sums.limit <= total->bytes) return;
+  verdict.figures.push_back({"memory of the card", total->bytes});
+  verdict.why.push_back(fmt::format(
+      "the allocator's limit of {} is above the card's {}: managed memory (TF_FORCE_UNIFIED_MEMORY or a fraction above "
+      "1), whose pages moved between card and host all the time",
+      format_bytes(sums.limit), format_bytes(total->bytes)));
+  verdict.evidence.push_back(total->seen);
+  verdict.limit = total->bytes;
+  if (verdict.cause == Cause::kTrueExcess)
+    verdict.remedies.front() =
+        fmt::format("plimsoll plan MODEL --batch-size N --budget {}   what fits on the card itself, and at what price",
+                    total->bytes);
+}
+
 void decide_device_pool(Verdict& verdict, const Facts& facts, const PoolFailure& pool, const Sums& sums) {
   const Bytes largest = verdict.chunks.empty() ? 0 : verdict.chunks.front().bytes;
   if (const SizedFact* device = small_device(facts)) {
@@ -334,6 +353,7 @@ std::optional<Verdict> decide_pool(const Facts& facts) {
     verdict.cause = Cause::kHostMemory;
   } else {
     decide_device_pool(verdict, facts, *pool, sums);
+    add_managed_memory(verdict, facts, sums);
   }
   add_tensor_evidence(verdict, facts);
   return verdict;

@@ -186,7 +186,7 @@ void read_device(Facts& facts, const Window& window) {
 
 void read_device_total(Facts& facts, const Window& window) {
   Cursor cursor(window.after);
-  if (!cursor.find(":", 16)) return;
+  if (!cursor.find(":", 24)) return;
   if (const auto bytes = cursor.size()) add_fact(facts.device_totals, {window.seen, *bytes});
 }
 
@@ -248,6 +248,7 @@ void add_tensorflow_phrases(std::vector<Phrase>& phrases) {
       {"created device /job", 200, read_device},
       {"created tensorflow device", 220, read_device},
       {"totalmemory:", 60, read_device_total},
+      {"devicememorysize:", 60, read_device_total},
       {"cudamallocasync_allocator.cc", 220, read_async},
       {"dst tensor is not initialized", kChunk, read_dst_tensor},
       {"could not create cudnn handle", 220, read_library_handle},

@@ -24,6 +24,7 @@ def gib(number):
 CASES = {
     "tf1_dense": ("true-excess", "sure", {"asked for": gib(0.2291), "limit of the allocator": 3308257280, "in use": 3097587200}, ["Allocator (GPU_0_bfc)", "Limit:", "OOM when"]),
     "tf1_alphabet": ("true-excess", "sure", {"limit of the allocator": 10925244416, "in use": 7613320960, "left under the limit": 3311923456}, ["Allocator", "Limit:"]),
+    "tf_managed_memory": ("true-excess", "sure", {"limit of the allocator": 22911910707, "in use": 21920845568, "memory of the card": gib(10.91)}, ["deviceMemorySize", "Limit:"]),
     "tf_jetson": ("other-process", "likely", {"memory of the device at the start": 67 * MiB}, ["with 67 MB memory"]),
     "tf_pinned_cap": ("pinned-memory", "sure", {"limit of the allocator": 64 * GiB, "in use": 64 * GiB}, ["cuda_host_bfc"]),
     "tf_data_on_gpu": ("data-on-device", "sure", {"asked for": 18924364800}, ["_EagerConst"]),

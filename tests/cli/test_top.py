@@ -120,6 +120,27 @@ def test_gpus_through_a_library_that_stands_in_for_nvml(tmp_path):
     assert all(len(line) <= 80 for line in said.splitlines())
 
 
+def test_managed_memory_that_does_not_fit_is_named(tmp_path):
+    """The driver maps managed memory from /dev/nvidia-uvm, as /proc showed it on an H200; the rest of a card appears in no mapping."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("no C compiler")
+    (tmp_path / "nvml.c").write_text(FAKE_NVML)
+    subprocess.run([compiler, "-shared", "-fPIC", "-w", "-o", tmp_path / "libnvidia-ml.so.1", tmp_path / "nvml.c"], check=True)
+    other_system(tmp_path, True)
+    env = {"LD_LIBRARY_PATH": str(tmp_path)}
+    own = "204a00000-204c00000 rw-s 204a00000 00:06 144                             /dev/nvidia-uvm\n7f466f400000-7f466f600000 rw-s 00000000 00:06 142 /dev/nvidiactl\n"
+    for gib, fits in ((0, None), (2, True), (60, False)):
+        mapped = f"7f0000000000-{0x7F0000000000 + (gib << 30):x} rw-s 7f0000000000 00:06 144                    /dev/nvidia-uvm\n" if gib else ""
+        (tmp_path / "proc" / "11" / "maps").write_text(own + mapped + "ffffffffffffffff-0 /dev/nvidia-uvm\n-- /dev/nvidia-uvm")
+        process = next(p for p in program.run("top", "--json", "--root", tmp_path, env=env).json()["processes"] if p["pid"] == 11)
+        said = program.run("top", "--once", "--root", tmp_path, env=env).stdout
+        assert process.get("managed_fits") == fits
+        assert process.get("managed_bytes", 0) == ((gib << 30) + (2 << 20) if gib else 0)
+        assert ("do not fit: pages move" in said) == (fits is False) and ("managed memory" in said) == (gib > 0)
+        assert all(len(line) <= 80 for line in said.splitlines())
+
+
 # ---- top -- COMMAND
 
 
