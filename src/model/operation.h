@@ -170,6 +170,7 @@ std::span<const OpClass> linear_operations();
 std::span<const OpClass> network_operations();
 std::span<const OpClass> window_operations();
 std::span<const OpClass> image_operations();
+std::span<const OpClass> fourier_operations();
 std::span<const OpClass> rearranging_operations();
 std::span<const OpClass> loss_operations();
 std::span<const OpClass> sequence_operations();

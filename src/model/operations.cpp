@@ -26,9 +26,7 @@ const std::vector<Refusal> kRefusals = {
             {"AffineTransform", "ElasticTransform", "PerspectiveTransform", "MapCoordinates", "ScaleAndTranslate"}},
     Refusal{"only the loss CTC computes it", {"CTCLoss"}},
     Refusal{kDataShape, {"Nonzero", "Unique", "Bincount", "Histogram", "CTCDecode"}},
-    Refusal{"it computes with complex numbers",
-            {"FFT", "FFT2", "IFFT2", "RFFT", "IRFFT", "STFT", "ISTFT", "Polar", "ViewAsComplex", "ViewAsReal", "Angle",
-             "Imag", "Isreal"}},
+    Refusal{"it computes with complex numbers", {"Polar", "ViewAsComplex", "ViewAsReal", "Angle", "Imag", "Isreal"}},
     Refusal{"it computes with the bits of integers",
             {"BitwiseAnd", "BitwiseInvert", "BitwiseNot", "BitwiseOr", "BitwiseXor", "BitwiseLeftShift", "LeftShift",
              "BitwiseRightShift", "RightShift", "Gcd", "Lcm", "View", "Nextafter"}},
@@ -50,10 +48,10 @@ std::string_view refusal_of(std::string_view class_name) {
 std::function<Layer(Config&)> find_operation(std::string_view class_name) {
   if (auto parse = find_elementwise(class_name))
     return [parse = std::move(parse)](Config& c) { return operation_layer(c, parse); };
-  for (const auto& table :
-       {selection_operations(), activation_operations(), reduction_operations(), statistics_operations(),
-        shape_operations(), joining_operations(), indexing_operations(), linear_operations(), network_operations(),
-        window_operations(), sequence_operations(), image_operations(), loss_operations(), rearranging_operations()})
+  for (const auto& table : {selection_operations(), activation_operations(), reduction_operations(),
+                            statistics_operations(), shape_operations(), joining_operations(), indexing_operations(),
+                            linear_operations(), network_operations(), window_operations(), sequence_operations(),
+                            image_operations(), fourier_operations(), loss_operations(), rearranging_operations()})
     for (const OpClass& entry : table)
       if (entry.name == class_name) return [parse = entry.parse](Config& c) { return operation_layer(c, parse); };
   return nullptr;

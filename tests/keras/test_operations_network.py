@@ -167,7 +167,7 @@ REFUSED = {
     "one_sample": (lambda x: x - x[0], "a part of the batch"),
     "gram_of_samples": (lambda x: ops.einsum("bij,cij->bc", x, x), "all samples with all samples"),
     "ravel": (lambda x: x + ops.ravel(x)[0], "it joins the samples of a batch"),
-    "fft": (lambda x: ops.rfft(x)[0], "complex numbers"),
+    "angle": (lambda x: ops.angle(x), "complex numbers"),
     "inverse": (lambda x: ops.inv(x @ ops.swapaxes(x, 1, 2)), "factorises or inverts"),
     "double": (lambda x: ops.cast(x, "float64"), "dtype=float64"),
     "half": (lambda x: ops.cast(x, "bfloat16") * 2, "dtype=bfloat16"),
