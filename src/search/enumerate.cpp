@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "levers/chunk_logits.h"
 #include "levers/recompute_steps.h"
 #include "levers/split_batch.h"
 #include "plan/recompute.h"
@@ -22,6 +23,13 @@ bool has_loops(const Model& model) {
                      [](const Weight& weight) { return weight.name.ends_with("/recurrent_kernel"); });
 }
 
+// Returns whether the model has a loss over a large vocabulary.
+bool has_vocabulary(const Model& model) {
+  return std::any_of(model.outputs().begin(), model.outputs().end(), [](const Port& port) {
+    return port.has_loss && port.sample.rank() > 0 && port.sample.back() >= kLeastVocabulary;
+  });
+}
+
 // Returns all combinations of settings of the levers that have no loop below. Each combination is tried with everything
 // that the loops try.
 std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request) {
@@ -30,6 +38,7 @@ std::vector<LeverSettings> settings_of_other_levers(const SearchRequest& request
     const bool has_a_loop =
         lever.name == kMicroBatch || lever.name == kRecompute || lever.name == kOffload || lever.name == kSplit;
     if (lever.name == kRecomputeSteps && !has_loops(*request.model)) continue;
+    if (lever.name == kChunkLogits && (request.batch == 0 || !has_vocabulary(*request.model))) continue;
     if (has_a_loop || !lever.is_searched() || lever.stage == LeverStage::kData || request.forbids(lever.name)) continue;
     const size_t before = list.size();
     for (size_t i = 0; i < before; ++i)

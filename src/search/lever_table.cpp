@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "levers/chunk_logits.h"
 #include "levers/recompute_steps.h"
 #include "levers/split_batch.h"
 #include "plan/recompute.h"
@@ -23,6 +24,12 @@ const LeverTable& lever_table() {
        .stage = LeverStage::kJointGraph,
        .values = kSplitValues,
        .rewrite = [](Graph graph, const Device&, int64_t pieces) { return split_batch(std::move(graph), pieces); }},
+      // Setting: chunks of rows of the logits of a large vocabulary.
+      {.name = kChunkLogits,
+       .effect = Effect::kRounding,
+       .stage = LeverStage::kJointGraph,
+       .values = kChunkLogitsValues,
+       .rewrite = [](Graph graph, const Device&, int64_t chunks) { return chunk_logits(std::move(graph), chunks); }},
       // Setting: 1, the loops over time keep the states before some steps instead of everything.
       {.name = kRecomputeSteps,
        .effect = Effect::kRounding,

@@ -295,3 +295,32 @@ def test_the_time_of_a_step_does_not_grow_with_the_table(tmp_path):
         path.write_text(recommender(rows, 64))
         seconds.append(program.plan(path, batch_size=128, optimizer="sgd", loss="mse")["step_seconds"])
     assert seconds[1] == seconds[0]
+
+
+VOCABULARY = 4100
+
+
+def language_model(activation):
+    i = keras.Input((16,), dtype="int32")
+    x = L.Embedding(VOCABULARY, 4)(i)
+    x = x + L.MultiHeadAttention(2, 4, use_bias=False)(x, x, use_causal_mask=True)
+    model = keras.Model(i, L.Dense(VOCABULARY, activation=activation, name="out")(L.LayerNormalization()(x)))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=activation is None)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    return keras_side.randomize(model)
+
+
+@pytest.mark.parametrize("activation, micro", [(None, 16), ("softmax", 5)])
+def test_logits_of_a_large_vocabulary_in_chunks(activation, micro, tmp_path, rng):
+    model, n, batch = language_model(activation), 32, 16
+    x = rng.integers(0, VOCABULARY, (n, 16)).astype(np.int32)
+    y = rng.integers(0, VOCABULARY, (n, 16)).astype(np.int32)
+    model.save(tmp_path / "model.keras")
+    shared = {"batch_size": batch, "data": runs.data_of(tmp_path, x, y)}
+    flags = ("--micro-batch", str(micro), "--allow", "micro-batch,chunk-logits")
+    budget = program.plan(tmp_path / "model.keras", *flags, **shared)["least_bytes"]
+    whole = program.plan(tmp_path / "model.keras", *flags[:3], "micro-batch", **shared)
+    assert budget < whole["least_bytes"]
+    trained, _ = runs.check_run(tmp_path, "vocabulary", model, x, y, batch, (*flags, "--budget", str(budget)), epochs=3)
+    levers = {lever["name"]: lever for lever in trained.plan["levers"]}
+    assert levers["chunk-logits"]["effect"] == "rounding"
