@@ -52,4 +52,4 @@ x = layers.Reshape((14, 14, 8))(layers.Dense(14 * 14 * 8, activation="relu")(lat
 decoder = keras.Model(latent, layers.Conv2DTranspose(1, 3, activation="sigmoid", strides=2, padding="same")(x), name="decoder")
 vae = VAE(encoder, decoder)
 vae.compile(optimizer=keras.optimizers.Adam())
-vae.fit(rng.random((64, 28, 28, 1)).astype("float32"), epochs=1, batch_size=32, verbose=2)
+vae.fit(rng.random((64, 28, 28, 1)).astype("float32"), epochs=2, batch_size=32, shuffle=False, verbose=2)

@@ -37,10 +37,10 @@ class Assembled:
         self.variables, self.draws, self.lines = writer.variables, writer.draws, writer.lines
 
 
-def assemble(model, specs):
+def assemble(model, specs, trains=True):
     """`specs`: the structure of the model's inputs, with trace.Spec leaves."""
     who = f"'{model.name}' ({type(model).__name__})"
-    traced = trace.trace(lambda x: model(x, training=True), [specs], who)
+    traced = trace.trace(lambda x: model(x, training=True), [specs], who, adds_losses=trains)
     writer = Writer(traced, who)
     inputs, outputs = traced.inputs[0], traced.outputs
     if isinstance(model.__dict__.get("_functional", model), keras.src.models.functional.Functional):
@@ -145,7 +145,8 @@ class Writer:
                 self._names[id(layer)] = name
                 with describe.without_tensorflow():
                     entry = keras.saving.serialize_keras_object(layer)
-                self._entries[name] = {**entry, "name": name, "config": {**entry["config"], "name": name}, "inbound_nodes": []}
+                config = {**entry["config"], "name": name, **self._frozen(layer)}
+                self._entries[name] = {**entry, "name": name, "config": config, "inbound_nodes": []}
                 self.variables += layer.weights
                 return
             if not layer.weights:
@@ -159,11 +160,18 @@ class Writer:
         for inner in layer._layers:
             self._list_weights(inner, used, below, seen)
 
+    def _frozen(self, layer):
+        """What the configuration of a layer of Keras says otherwise here."""
+        return {}
+
+    def _trains(self, variable):
+        return bool(variable.trainable)
+
     def _weights_entry(self, name, layer, variables):
         name = self._fresh(name)
         specs = []
         for variable in variables:
-            spec = {"name": variable.name, "shape": list(variable.shape), "trainable": bool(variable.trainable)}
+            spec = {"name": variable.name, "shape": list(variable.shape), "trainable": self._trains(variable)}
             if any(other["name"] == spec["name"] for other in specs):
                 spec["name"] = f"{variable.name}_{len(specs)}"
             with describe.without_tensorflow():
@@ -339,6 +347,8 @@ def _repeat_rows(writer, tensor, made):
 def _broadcast_to(writer, node, config, args):
     if not _is_batched(writer, args[0]):
         return _repeat_rows(writer, args[0], node.outputs) if trace.Batch in config["shape"] else None
+    if node.outputs.shape[0] != writer.batch:
+        writer.refuse(f"it broadcasts to {_shown(writer, node.outputs)}, which joins samples of the batch")
     config["shape"] = [None, *node.outputs.shape[1:]]
     return None
 

@@ -5,8 +5,9 @@ import time
 
 import keras
 import numpy as np
+from keras.src import tree
 
-from plimsoll import feed, hook, link, loop, memory, settings
+from plimsoll import feed, hook, loop, memory, own_step, settings
 
 
 class Check:
@@ -53,11 +54,11 @@ def check(model, x=None, y=None, batch_size=None, sample_weight=None, class_weig
     data = feed.Feed(x, y, sample_weight, batch_size, None, False, class_weight)
     batches = [tuple(item[2:]) for item in itertools.islice(data.batches(), steps)]
     data.reset()
-    run = loop.start(model, data, None, [], settings.complete(options))
-    before = _values(model)
+    run, tie, _ = loop.start_tied(model, data, None, [], settings.complete(options))
+    before = _values(model, tie)
     try:
-        ours = _in_plimsoll(run, batches)
-        trained = {variable.path: get() for get, _, variable in link.match_weights(run.engine, run.described.variables)}
+        ours = _in_plimsoll(run, tie, batches)
+        trained = {variable.path: tie.held(variable) for variable in model.weights if tie.holds(variable)}
         del run
         _restore(model, before)
         theirs = _in_keras(model, batches)
@@ -85,30 +86,40 @@ def _measured(batches, one):
     return _Trained(losses, memory.peak_bytes() - held if exact else 0, times)
 
 
-def _in_plimsoll(run, batches):
-    with loop.running(run), link.Link(run.engine, run.model, variables=run.described.variables) as tie:
+def _in_plimsoll(run, tie, batches):
+    with loop.running(run), tie:
         def one(x, y, weights):
             tie.before_step(run.schedule)
             run.reset()
             run.step(x, y, weights)
             tie.after_step()
-            return run.logs()["loss"]
+            return _loss(run.logs())
 
         trained = _measured(batches, one)
     trained.bytes += run.plan.arena_bytes  # taken when the engine was made
     return trained
 
 
+def _loss(logs):
+    return logs.get("loss", next(iter(logs.values())))
+
+
 def _in_keras(model, batches):
     def one(x, y, weights):
-        return model.train_on_batch(x, y, sample_weight=weights, return_dict=True)["loss"]
+        model.reset_metrics()
+        if not own_step.has_one(model):
+            return _loss(model.train_on_batch(x, y, sample_weight=weights, return_dict=True))
+        rows = len(tree.flatten(x)[0])  # train_on_batch() gives a train_step other data than fit()
+        history = model.fit(x, y, sample_weight=weights, batch_size=rows, verbose=0, shuffle=False).history
+        return _loss({name: values[-1] for name, values in sorted(history.items())})
 
     with hook.keras_alone():
         return _measured(batches, one)
 
 
-def _values(model):
-    return [(variable, np.array(keras.ops.convert_to_numpy(variable))) for variable in (*model.weights, *model.optimizer.variables)]
+def _values(model, tie):
+    held = {id(variable): variable for variable in (*model.variables, *model.optimizer.variables, *tie.variables)}
+    return [(variable, np.array(keras.ops.convert_to_numpy(variable))) for variable in held.values()]
 
 
 def _restore(model, values):
@@ -121,6 +132,8 @@ def _differences(model, before, ours):
     start = {id(variable): value for variable, value in before}
     found = {}
     for variable in model.weights:
+        if variable.path not in ours:
+            continue
         theirs = np.asarray(keras.ops.convert_to_numpy(variable), np.float64)
         moved = np.abs(theirs - start[id(variable)]).max(initial=0)
         difference = np.abs(theirs - np.asarray(ours[variable.path], np.float64)).max(initial=0)

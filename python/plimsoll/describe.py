@@ -56,23 +56,23 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
         from plimsoll import objective
 
         compiled = None if objective.own_parts(model) else compiled  # to predict, no loss is needed
-    traced = _trace(model, compiled if trains or y is not None else None, x, (y, weighted, even))
+    traced = _trace(model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
     with without_tensorflow():
         architecture = traced.architecture if traced else _architecture(model)
-    schedule = _own_schedule(model.optimizer) if trains else None
+    schedule = own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
     return Described(model, architecture, compiled, schedule, traced)
 
 
-def _trace(model, compiled, x, data):
+def _trace(model, compiled, x, data, has_loss):
     """Traces the model, if it has Python code, and puts traced losses and metrics into `compiled`."""
     from plimsoll import assemble, objective
 
     traced, reasons = None, []
     if has_own_code(model):
         try:
-            traced = assemble.assemble(model, _input_specs(model, x))
+            traced = assemble.assemble(model, _input_specs(model, x), has_loss)
         except errors.Unsupported as refused:
             reasons += refused.facts or [refused.what]
         except Exception as bug:  # Keras must still be able to train the model
@@ -157,7 +157,7 @@ def describe_step(model, loss, optimizer):
         architecture = _architecture(model)
         compiled = {"optimizer": keras.saving.serialize_keras_object(optimizer), "loss": keras.saving.serialize_keras_object(loss),
                     "loss_weights": None, "metrics": None, "weighted_metrics": None}
-    schedule = _own_schedule(optimizer)
+    schedule = own_schedule(optimizer)
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
     return Described(model, architecture, compiled, schedule)
@@ -211,11 +211,9 @@ def _model_reasons(model):
     if not isinstance(model, keras.Model):
         raise TypeError(f"a Keras model was expected, got {type(model).__name__}")
     reasons = []
-    overridden = ("train_step", "test_step", "predict_step", "compute_loss", "compute_metrics")
-    for name in overridden if not is_keras(type(model)) else ():
-        method = getattr(type(model), name, None)
-        if method is not None and not is_keras(method):
-            reasons.append(f"{type(model).__name__}.{name}() is written in Python{where(method)}")
+    method = getattr(type(model), "predict_step", None)
+    if method is not None and not is_keras(method):
+        reasons.append(f"{type(model).__name__}.predict_step() is written in Python{where(method)}")
     return reasons
 
 
@@ -242,7 +240,14 @@ def _optimizer_reasons(optimizer):
     return []
 
 
-def _own_schedule(optimizer):
+def refuse_optimizer(optimizer):
+    """Raises Unsupported if the engine does not have the optimizer."""
+    reasons = _optimizer_reasons(optimizer)
+    if reasons:
+        raise errors.Unsupported("this model uses what Plimsoll does not train yet", reasons)
+
+
+def own_schedule(optimizer):
     rate = getattr(optimizer, "_learning_rate", None)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule) and not is_keras(type(rate)):
         return rate

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras.src import tree
 
-from plimsoll import errors, hook, link
+from plimsoll import errors, hook, link, tensorflow_names
 
 _SAMPLES = 4
 
@@ -34,3 +34,77 @@ def _told(ours, expected):
     if ours.shape != expected.shape:
         return f"its predictions have the shape {expected.shape}, those of the trace {ours.shape}"
     return f"its predictions differ by {np.abs(ours - expected).max():.2g} of {np.abs(expected).max():.2g}"
+
+
+_MOST = 1 << 16  # elements of a variable that are compared
+
+
+class StepGuard:
+    """A training step is run once by its own framework, on some samples, and once by the engine. Everything is put back after each."""
+
+    def __init__(self, recorded, programs, step, data, variables):
+        self._recorded, self._programs = recorded, programs
+        self._data = tree.map_structure(lambda a: _input(np.asarray(a)[:_SAMPLES]), data)
+        self._random = any(node.is_layer and getattr(one, "seed_generator", None) is not None for program in programs for node in program.nodes
+                           if node.is_layer for one in (node.what, *node.what._flatten_layers(include_self=False, recursive=True)))
+        known = {id(v): v for v in variables}
+        for program in programs:
+            known.update((id(v), v) for v in (*program.described.variables, *(program.optimizer.variables if program.optimizer else ())))
+        for draw in recorded.recorder.draws_made:
+            known.update((id(v), v) for v in draw.variables)
+        for metric, _, _ in recorded.recorder.metrics:
+            known.update((id(v), v) for v in metric.variables)
+        self._variables = list(known.values())
+        if not self._random:
+            self._theirs = self._put_back(lambda: self._in_framework(step))
+
+    def _put_back(self, call):
+        values = [np.array(keras.ops.convert_to_numpy(v)) for v in self._variables]
+        try:
+            return call()
+        finally:
+            for variable, value in zip(self._variables, values, strict=True):
+                variable.assign(value)
+
+    def _trained(self):
+        return [v for program in self._programs for v in program.trained]
+
+    def _in_framework(self, step):
+        before = [_sample(v) for v in self._trained()]
+        with hook.keras_alone(), tensorflow_names.drawn_by_keras():
+            made = step(tree.map_structure(keras.ops.convert_to_tensor, self._data))
+        return _numbers(made), before, [_sample(v) for v in self._trained()]
+
+    def compare(self, engines, tie):
+        """Raises Unsupported if the engine's step does something else than the framework's."""
+        if self._random:
+            return
+
+        def ours():
+            with tie:
+                tie.before_step()
+                values, batch = engines.run(self._data)
+                engines.update_metrics(values, batch)
+                return _numbers(engines.returned(values)), [_sample(tie.held(v)) for v in self._trained()]
+
+        found, after = self._put_back(ours)
+        expected, before, theirs = self._theirs
+        wrong = [f"{name}: {value:.6g}, by the framework {expected[name]:.6g}" for name, value in found.items()
+                 if not np.isclose(value, expected[name], rtol=2e-2, atol=1e-5)]
+        moved = np.sqrt(sum(np.square(a - b).sum() for a, b in zip(theirs, before, strict=True)))
+        apart = np.sqrt(sum(np.square(a - b).sum() for a, b in zip(theirs, after, strict=True)))
+        if not apart <= 0.1 * moved + 1e-9:
+            wrong.append(f"its weights move by {moved:.3g} per step, and here by other numbers ({apart:.3g} apart)")
+        if wrong:
+            raise errors.Unsupported("this training step computes something else than its trace", wrong,
+                                     ["report this step: its trace should have been right, or refused"])
+
+
+def _numbers(made):
+    made = made if isinstance(made, dict) else {"the step's result": made}
+    return {name: float(np.asarray(value)) for name, value in made.items() if np.ndim(value) == 0 and not isinstance(value, (dict, type(None)))}
+
+
+def _sample(variable):
+    flat = np.asarray(keras.ops.convert_to_numpy(variable), np.float64).reshape(-1)
+    return flat[:: max(1, len(flat) // _MOST)].copy()

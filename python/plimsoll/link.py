@@ -31,16 +31,19 @@ class Link:
     def __init__(self, engine, model, optimizer=None, variables=None):
         self.engine = engine
         self.optimizer = optimizer or model.optimizer
+        self._rate = None
+        self._iterations = self.optimizer.iterations
+        self._tie([*pair(engine, list(model.weights) if variables is None else variables, self.optimizer),
+                   (self._get_iterations, self._put_iterations, self._iterations)])
+
+    def _tie(self, pairs):
+        """`pairs`: (get, put, variable) of everything that the engine holds."""
         self.pulls = 0
         self._busy = False
         self._steps = 0  # counts the engine's steps
         self._reached = {}  # id of a variable -> the step whose value it has
         self._written = set()  # ids of variables that the host assigned
-        self._rate = None
-        self._pairs = _pair(engine, list(model.weights) if variables is None else variables, self.optimizer)
-        self._iterations = self.optimizer.iterations
-        self._by_id = {id(variable): (get, put, variable) for get, put, variable in self._pairs}
-        self._by_id[id(self._iterations)] = (self._get_iterations, self._put_iterations, self._iterations)
+        self._by_id = {id(variable): (get, put, variable) for get, put, variable in pairs}
 
     @property
     def is_active(self):
@@ -98,6 +101,17 @@ class Link:
     def after_step(self):
         self._steps += 1
 
+    def held(self, variable):
+        """The engine's value of a variable."""
+        return self._by_id[id(variable)][0]()
+
+    def holds(self, variable):
+        return id(variable) in self._by_id
+
+    @property
+    def variables(self):
+        return [variable for _, _, variable in self._by_id.values()]
+
     def is_stale(self, variable):
         return self._reached.get(id(variable), 0) < self._steps and id(variable) not in self._written
 
@@ -140,7 +154,7 @@ def state_of(optimizer):
     return [variable for variable in optimizer.variables if all(variable is not other for other in first)]
 
 
-def _pair(engine, variables, optimizer):
+def pair(engine, variables, optimizer):
     """(get, put, variable) for every weight and optimizer variable that the engine holds."""
     pairs = match_weights(engine, variables)
     held, live = engine.optimizer_variables(), state_of(optimizer)

@@ -13,7 +13,7 @@ from keras.src import tree
 from keras.src.callbacks import CallbackList
 from keras.src.trainers.data_adapters import array_slicing
 
-from plimsoll import _core, accounts, describe, errors, feed, guard, hook, link, settings
+from plimsoll import _core, accounts, describe, errors, feed, guard, hook, link, own_step, settings, stepping
 from plimsoll.plans import Plan
 
 running_models = {}  # id of a model -> its Run, while it trains
@@ -120,6 +120,9 @@ class FitCall:
         model, a = self.model, self.arguments
         model._assert_compile_called("fit")
         training, held_out = _feeds(model, a)
+        if own_step.is_needed(model, training.first):
+            _, made, options, account = own_step.ask(model, training, held_out, a["callbacks"] or [], _own_options(a))
+            return stepping.StepPlan(stepping.plan(made, options, account))
         return _plan_only(*_ask(model, training, held_out, a["callbacks"] or [], _own_options(a)))
 
     def check(self):
@@ -168,12 +171,10 @@ def prepare_fit(model, *arguments, **named):
     if not isinstance(callbacks, CallbackList):
         callbacks = CallbackList(callbacks, add_history=True, add_progbar=verbose != 0, verbose=verbose, epochs=a["epochs"],
                                  steps=training.num_batches, model=model)
-    run = start(model, training, held_out, callbacks.callbacks, _own_options(a))
-    tie = link.Link(run.engine, model, variables=run.described.variables)
-    run.tie = tie
+    run, tie, testing = start_tied(model, training, held_out, callbacks.callbacks, _own_options(a))
 
     def train():
-        validate = Validation(run, held_out, a["validation_freq"], callbacks) if held_out is not None else None
+        validate = Validation(testing or run, held_out, a["validation_freq"], callbacks) if held_out is not None else None
         with running(run), tie:
             _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
         model.history.plan = run.plan
@@ -214,6 +215,15 @@ def start(model, training, held_out, callbacks, options):
     return run
 
 
+def start_tied(model, training, held_out, callbacks, options):
+    """(run, its link to the live model, another run for validation or None)"""
+    if own_step.is_needed(model, training.first):
+        return own_step.start(model, training, held_out, callbacks, options)
+    run = start(model, training, held_out, callbacks, options)
+    run.tie = link.Link(run.engine, model, variables=run.described.variables)
+    return run, run.tie, None
+
+
 def _input_shape(model, first):
     """The lengths of one sample, for a single input that is declared with None."""
     if len(model.inputs) != 1 or None not in model.inputs[0].shape[1:]:
@@ -231,6 +241,9 @@ def _check_metrics(run):
 @contextlib.contextmanager
 def running(run):
     """Calls of evaluate and predict on this model inside the block use its engine."""
+    if isinstance(run, own_step.StepRun):
+        yield
+        return
     if id(run.model) in running_models:
         raise errors.UsageError("this model is being trained: fit() cannot be called from its own callbacks")
     running_models[id(run.model)] = run
@@ -249,6 +262,8 @@ class Validation:
     def logs(self, epoch):
         if not self.run.model._should_eval(epoch, self.frequency):
             return {}
+        if isinstance(self.run, own_step.StepRun):
+            own_step.put_weights(self.run)
         return {f"val_{name}": value for name, value in evaluate_with(self.run, self.data, self.callbacks).items()}
 
 
@@ -344,7 +359,11 @@ def prepare_evaluate(model, x=None, y=None, batch_size=None, verbose="auto", sam
     model._assert_compile_called("evaluate")
     options = settings.complete(options)
     data = feed.Feed(x, y, sample_weight, batch_size, steps)
-    run = _inference(model, data, options)
+    if own_step.is_needed(model, data.first):
+        run = own_step.evaluation(model, data, options)
+        own_step.put_weights(run)
+    else:
+        run = _inference(model, data, options)
 
     def compute():
         logs = evaluate_with(run, data, _callbacks(model, callbacks, verbose, data.num_batches))

@@ -130,7 +130,7 @@ def _traced(function, output, y, dtype, who):
         if len(made.shape) and made.shape[0] == recorder.batch:
             wholes.append("")
             return made
-        made, whole = _per_sample(recorder, made)
+        made, whole = per_sample(recorder, made)
         wholes.append(whole)
         return made
 
@@ -144,29 +144,32 @@ def _traced(function, output, y, dtype, who):
     return config, wholes[0]
 
 
-def _per_sample(recorder, whole):
+def per_sample(recorder, whole):
     """One number for the batch, as numbers per sample whose mean or sum it is."""
     node, _ = recorder.place(whole)
     name = None if node is None or isinstance(node.what, str) else type(node.what).__name__
     operands = [] if node is None else list(node.args)
-    if name in ("Mean", "Sum") and _all_axes(node, operands[0]) and operands[0].shape and operands[0].shape[0] == recorder.batch:
+    if name in ("Mean", "Sum") and _all_axes(node, operands[0]) and _has_batch(recorder, operands[0]):
         x = operands[0]
-        x = ops.reshape(x, (recorder.batch, -1)) if len(x.shape) != 2 else x
+        x = ops.reshape(x, (x.shape[0], -1)) if len(x.shape) != 2 else x
         return (ops.mean(x, axis=-1), "mean") if name == "Mean" else (ops.sum(x, axis=-1), "sum")
     if name in ("Divide", "TrueDivide", "DivideNoNan") and _number(operands[1]) is not None:
-        rows, kind = _per_sample(recorder, operands[0])
+        rows, kind = per_sample(recorder, operands[0])
         divisor = _number(operands[1])
         count = _summed(recorder, operands[0])
-        if kind == "sum" and count is not None and divisor in (recorder.batch, count):
-            return rows / (count // recorder.batch if divisor == count else 1.0), "mean"
+        samples = rows.shape[0]
+        if kind == "sum" and count is not None and divisor in (samples, count):
+            return rows / (count // samples if divisor == count else 1.0), "mean"
         return rows / divisor, kind
     if name == "Multiply":
         for a, b in (operands, operands[::-1]):
             if _number(b) is not None:
-                rows, kind = _per_sample(recorder, a)
+                rows, kind = per_sample(recorder, a)
                 return rows * _number(b), kind
+    if name == "Cast" and keras.backend.standardize_dtype(whole.dtype).startswith(("float", "bfloat")):
+        return per_sample(recorder, operands[0])
     if name == "Negative":
-        rows, kind = _per_sample(recorder, operands[0])
+        rows, kind = per_sample(recorder, operands[0])
         return -rows, kind
     if name in ("Add", "Subtract"):
         return _sum_of(recorder, *operands, -1.0 if name == "Subtract" else 1.0)
@@ -177,14 +180,26 @@ def _per_sample(recorder, whole):
 def _sum_of(recorder, a, b, sign):
     if _number(b) is not None or _number(a) is not None:
         tensor, number = (a, _number(b)) if _number(b) is not None else (b, _number(a))
-        rows, kind = _per_sample(recorder, tensor)
+        rows, kind = per_sample(recorder, tensor)
         if kind == "sum":
             raise trace.Refused("it adds a number to a sum over the samples")
         return (rows + sign * number if tensor is a else number + sign * rows), kind
-    (x, kind), (y, other) = _per_sample(recorder, a), _per_sample(recorder, b)
+    (x, kind), (y, other) = per_sample(recorder, a), per_sample(recorder, b)
     if kind != other:
         raise trace.Refused("it adds a mean over the samples to a sum")
-    return x + sign * y, kind
+    return folded(recorder, x, kind) + sign * folded(recorder, y, kind), kind
+
+
+def folded(recorder, rows, kind):
+    """Rows of several batches, one behind the other, as rows of one: their means or sums."""
+    times = rows.shape[0] // recorder.batch
+    if times == 1:
+        return rows
+    return recorder.source("Fold", {"times": times, "mean": kind == "mean"}, (recorder.batch, *rows.shape[1:]), rows.dtype, (rows,))
+
+
+def _has_batch(recorder, x):
+    return bool(x.shape) and (x.shape[0] == recorder.batch or (recorder.step and x.shape[0] % recorder.batch == 0))
 
 
 def _all_axes(node, x):

@@ -3,7 +3,7 @@
 import html
 import json
 
-from plimsoll import _core, describe, settings
+from plimsoll import _core, describe, errors, own_step, settings
 
 
 class Plan:
@@ -51,6 +51,9 @@ def plan(model, batch_size=32, *, sample_weights=False, input_shape=(), **option
     `device` may name this machine's processors ("cpu", "gpu") or a GPU elsewhere ("8g", "rtx-4090-24g"). Returns a Plan,
     which prints as the table of `plimsoll plan`.
     """
+    if own_step.has_one(model):
+        raise errors.Unsupported("a training step of the model's own is planned with its data", [own_step.told(model)],
+                                 ["plimsoll.fit(model, x, y): history.plan has the plan", "plimsoll plan SCRIPT.py"])
     described = describe.describe(model)
     chosen = settings.complete(options)
     chosen.update(batch_size=batch_size, sample_weights=sample_weights, input_shape=list(input_shape))

@@ -19,6 +19,9 @@ _LAYERS = ("keras.src.layers.",)
 TRACED = "plimsoll.traced"
 
 
+ADDS_LOSS = "it calls add_loss()"
+
+
 class Refused(Exception):
     """The call does what cannot be recorded."""
 
@@ -91,11 +94,14 @@ class Scope(StatelessScope):
 
     def add_loss(self, loss):
         if not self.layers:
-            raise Refused("it calls add_loss()")
+            raise Refused(ADDS_LOSS)
 
 
 class Recorder:
     """The nodes of one call of a model, in order. Equal calls on equal tensors are one node."""
+
+    step = False  # whether a training step is recorded, and not a call of a model
+    adds_losses = True  # False: add_loss() does not matter
 
     def __init__(self, batch):
         self.batch = batch
@@ -139,12 +145,16 @@ class Recorder:
         if batched is None:
             batched = self.batched((args, kwargs))
         node = Node(what, config, args, kwargs, outputs, batched)
-        for i, tensor in enumerate(tree.flatten(outputs)):
-            self._places[id(tensor)] = (node, i)
+        self.put(node)
         self.nodes.append(node)
         if key is not None:
             self._known[key] = node
         return outputs
+
+    def put(self, node):
+        """Notes where the tensors of a node come from."""
+        for i, tensor in enumerate(tree.flatten(node.outputs)):
+            self._places[id(tensor)] = (node, i)
 
     def _key(self, what, config, args, kwargs):
         try:
@@ -162,15 +172,23 @@ class Recorder:
             return f"array {array.shape} {array.dtype} {hash(array.tobytes())}"
         return f"{type(leaf).__name__} {leaf}"
 
-    def source(self, what, config, shape, dtype):
+    def source(self, what, config, shape, dtype, args=()):
         tensor = KerasTensor(tuple(shape), dtype=dtype)
-        return self.record(what, config, (), {}, tensor, batched=True)
+        return self.record(what, config, args, {}, tensor, batched=True)
 
     def draw(self):
         self._draws += 1
         return self._draws
 
     # Calls of layers
+
+    def add_loss(self, layer, loss):
+        if not self.scope.layers and self.adds_losses:
+            raise Refused(ADDS_LOSS)
+
+    def inlines(self, layer, training):
+        """Whether a layer of Keras is called in another phase than its caller."""
+        return training is not None and bool(training) != self.phase
 
     def enter(self, layer, call, args, kwargs):
         """A layer written in Python: its call in training and its call otherwise, and what differs between them."""

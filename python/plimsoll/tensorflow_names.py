@@ -127,6 +127,12 @@ def _shape(input, out_type=None, name=None):
     return ops.shape(input)
 
 
+def _rank(input, name=None):
+    import tensorflow as tf
+
+    return tf.constant(len(input.shape))
+
+
 def _broadcast(input, shape, name=None):
     return ops.broadcast_to(input, shape)
 
@@ -153,7 +159,8 @@ _BINARY = {"add": ops.add, "subtract": ops.subtract, "multiply": ops.multiply, "
            "greater_equal": ops.greater_equal, "less": ops.less, "less_equal": ops.less_equal, "logical_and": ops.logical_and,
            "logical_or": ops.logical_or, "squared_difference": lambda x, y: ops.square(x - y), "truediv": ops.divide,
           "real_div": ops.divide, "sub": ops.subtract, "mul": ops.multiply, "div_no_nan": ops.divide_no_nan, "mod": ops.mod,
-          "floormod": ops.mod, "atan2": ops.arctan2, "add_v2": ops.add}
+          "floormod": ops.mod, "atan2": ops.arctan2, "add_v2": ops.add, "_add_dispatch": ops.add, "_mul_dispatch": ops.multiply,
+           "_truediv_python3": ops.divide}
 _OTHERS = {"matmul": _matmul, "linalg.matmul": _matmul, "reduce_sum": _norm_axes(ops.sum), "reduce_mean": _norm_axes(ops.mean),
            "reduce_max": _norm_axes(ops.max), "reduce_min": _norm_axes(ops.min), "reduce_prod": _norm_axes(ops.prod),
            "reduce_logsumexp": _norm_axes(ops.logsumexp), "gather": _gather, "split": _split, "cast": _cast, "resize_images_v2": _resize,
@@ -162,7 +169,7 @@ _OTHERS = {"matmul": _matmul, "linalg.matmul": _matmul, "reduce_sum": _norm_axes
            "clip_by_value": _clip, "l2_normalize_v2": _l2_normalize, "l2_normalize": _l2_normalize, "one_hot": _one_hot, "concat": _concat,
            "stack": _stack, "expand_dims_v2": _expand, "expand_dims": _expand, "squeeze_v2": _squeeze, "squeeze": _squeeze,
            "einsum": _einsum, "argmax_v2": _argmax, "shape_v2": _shape, "shape": _shape, "broadcast_to": _broadcast,
-           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat}
+           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat, "rank": _rank}
 _OTHERS.update({"reduce_sum_v1": _OTHERS["reduce_sum"], "reduce_logsumexp_v1": _OTHERS["reduce_logsumexp"]})
 
 
@@ -208,27 +215,39 @@ def understood():
     if "tensorflow" not in sys.modules:
         yield
         return
+    _install()
+    with drawn_by_keras():
+        yield
+
+
+@contextlib.contextmanager
+def drawn_by_keras():
+    """Inside the block tf.random draws from Keras's generator, whose numbers can be recorded and drawn again."""
     import tensorflow as tf
 
-    _install()
-    random = {name: getattr(tf.random, name) for name in ("normal", "uniform", "truncated_normal", "shuffle", "categorical")}
-
-    def draw(name):
-        def drawn(*arguments, **named):
-            from plimsoll import trace
-
-            if name not in ("normal", "uniform"):
-                raise trace.Refused(f"it calls tf.random.{name}()")
-            dtype = named.pop("dtype", None)
-            named.pop("name", None)
-            return getattr(keras.random, name)(*arguments, **named, dtype=getattr(dtype, "name", dtype))
-
-        return drawn
-
-    for name in random:
-        setattr(tf.random, name, draw(name))
+    functions = {name: getattr(tf.random, name) for name in ("normal", "uniform", "truncated_normal", "shuffle", "categorical")}
+    for name in functions:
+        setattr(tf.random, name, _drawing(name, functions[name]))
     try:
         yield
     finally:
-        for name, function in random.items():
+        for name, function in functions.items():
             setattr(tf.random, name, function)
+
+
+def _drawing(name, plain):
+    def drawn(*arguments, **named):
+        from plimsoll import trace
+
+        if name in ("shuffle", "categorical"):
+            if not trace.is_active():
+                return plain(*arguments, **named)
+            raise trace.Refused(f"it calls tf.random.{name}()")
+        dtype = named.pop("dtype", None)
+        named.pop("name", None)
+        kind = getattr(dtype, "name", dtype)
+        if name == "uniform" and kind and kind.startswith("int"):
+            return keras.random.randint(*arguments, **named, dtype=kind)
+        return getattr(keras.random, name)(*arguments, **named, dtype=kind)
+
+    return drawn

@@ -53,6 +53,7 @@ def recording(recorder):
     put(Operation, "symbolic_call", functools.partialmethod(_symbolic_operation, recorder))
     put(Layer, "symbolic_call", functools.partialmethod(_symbolic_layer, recorder, Layer.symbolic_call))
     put(Layer, "__call__", _calling(recorder, Layer.__call__))
+    put(Layer, "add_loss", lambda self, loss: recorder.add_loss(self, loss))
     put(layer_module, "Node", lambda **_: None)
     put(operation_module, "Node", lambda **_: None)
     for name in ("__jax_array__", "__array__"):
@@ -84,6 +85,15 @@ def _no_value(self, *_, **__):
 
 
 def _symbolic_operation(self, recorder, *args, **kwargs):
+    if type(self).__name__ == "Sum" and isinstance(args[0], (list, tuple)):
+        return functools.reduce(lambda a, b: a + b, args[0])  # ops.sum([loss, loss])
+    if type(self).__name__ == "Sum" and args[0].shape == ():
+        return args[0]
+    if type(self).__name__ == "Reshape":
+        args = (_before_reshape(recorder, args[0]), *args[1:])
+    if type(self).__name__ == "Repeat" and self.axis is None and len(args[0].shape) > 1 and recorder.batched(args[0]):
+        rows = keras.ops.reshape(args[0], (args[0].shape[0], -1))
+        return keras.ops.reshape(keras.ops.repeat(rows, _one_number(self.repeats), axis=1), (-1,))
     recorder.scope.layers += 1
     try:
         outputs = self.compute_output_spec(*args, **kwargs)
@@ -93,6 +103,22 @@ def _symbolic_operation(self, recorder, *args, **kwargs):
         return args[0]
     args, kwargs = tree.map_structure(lambda leaf: _as_traced(recorder, leaf), (args, kwargs))
     return recorder.record(self, operation_config(self), args, kwargs, outputs)
+
+
+def _before_reshape(recorder, x):
+    """What a tensor was before it was reshaped: only the last of several reshapes counts."""
+    node, _ = recorder.place(x) or (None, 0)
+    while node is not None and type(node.what).__name__ == "Reshape":
+        x = node.args[0]
+        node, _ = recorder.place(x) or (None, 0)
+    return x
+
+
+def _one_number(repeats):
+    repeats = np.asarray(repeats).reshape(-1)
+    if repeats.size != 1:
+        raise Refused("it calls repeat() with several counts")
+    return int(repeats[0])
 
 
 def _as_traced(recorder, leaf):
@@ -120,7 +146,7 @@ def _symbolic_layer(self, recorder, plain, *args, **kwargs):
         _refuse_masks(self, args, kwargs)
         return outputs
     trains = kwargs.get("training")
-    if not recorder.batched((args, kwargs)) or (trains is not None and bool(trains) != recorder.phase):
+    if not recorder.batched((args, kwargs)) or recorder.inlines(self, trains):
         if isinstance(self, keras.layers.Dropout) and not trains:
             return args[0] if args else kwargs["inputs"]
         with substituted(self, recorder):
@@ -169,6 +195,8 @@ def _draw(recorder, name, plain, *args, **kwargs):
     a = bound.arguments
     if name == "dropout":
         return _drop(recorder, a)
+    if recorder.step:
+        return recorder.drawn(name, plain, a)
     if name not in ("normal", "uniform", "randint"):
         raise Refused(f"it calls keras.random.{name}()")
     shape = [int(d) for d in a["shape"]]
@@ -205,7 +233,7 @@ def operation_config(operation):
     return config
 
 
-_BATCHES = (13, 17)
+BATCHES = (13, 17)
 
 
 class Batch:
@@ -219,10 +247,24 @@ class Rows:
         self.array = array
 
 
-def trace(function, specs, who):
+class Parts:
+    """In the place of an array for several batches, one behind the other: the rows of each."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+
+def trace(function, specs, who, adds_losses=True):
     """Traces function(*symbolic tensors) for two sizes of the batch. `specs`: structures of (shape of a sample, dtype)."""
+    first, second = guarded(who, lambda: [_once(function, specs, batch, adds_losses) for batch in BATCHES])
+    generalise(first, second, who)
+    return first
+
+
+def guarded(who, make):
+    """What make() returns; Unsupported with the user's line if the user's code cannot be traced."""
     try:
-        first, second = (_once(function, specs, batch) for batch in _BATCHES)
+        return make()
     except errors.PlimsollError:
         raise
     except Refused as reason:
@@ -231,14 +273,18 @@ def trace(function, specs, who):
         text = str(reason).strip().splitlines()
         told = text[-1].strip() if text else type(reason).__name__
         raise errors.Unsupported("it cannot be traced", [f"{who}: {type(reason).__name__}: {told[:200]}{_place(reason)}"]) from reason
+
+
+def generalise(first, second, who, used=None):
+    """Makes the first of two traces right for every size of the batch. `used`: the ids of the nodes that matter; None: all."""
     if len(first.nodes) != len(second.nodes):
         raise errors.Unsupported("it cannot be traced", [f"{who}: it does something else each time it is called"])
     try:
         for a, b in zip(first.nodes, second.nodes, strict=True):
-            _generalise(a, b)
+            if used is None or id(a) in used:
+                _generalise(a, b)
     except Refused as reason:
         raise errors.Unsupported("it cannot be traced", [f"{who}: {reason}"]) from reason
-    return first
 
 
 class Traced:
@@ -255,8 +301,9 @@ class Spec:
         self.shape, self.dtype = tuple(shape), dtype
 
 
-def _once(function, specs, batch):
+def _once(function, specs, batch, adds_losses):
     recorder = Recorder(batch)
+    recorder.adds_losses = adds_losses
     inputs = tree.map_structure(lambda s: KerasTensor((batch, *s.shape), dtype=s.dtype), specs)
     for tensor in tree.flatten(inputs):
         recorder.input(tensor)
@@ -297,21 +344,30 @@ def _general(a, b, name):
         return _general_array(np.asarray(backend.convert_to_numpy(a)), np.asarray(backend.convert_to_numpy(b)), name)
     if type(a) is type(b) and (a is b or a == b):
         return a
-    if type(a) is int and type(b) is int and (a, b) == _BATCHES:
+    if type(a) is int and type(b) is int and times(a, b):
         return Batch
-    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)) and np.isclose(float(a) * BATCHES[1], float(b) * BATCHES[0]):
         raise Refused(f"{name} computes with the number of samples in the batch")
+    if isinstance(a, (int, float)) and isinstance(b, (int, float)):
+        raise Refused(f"{name} gets another number each time it is called: it is drawn, or comes from outside of Keras")
     raise Refused(f"{name} gets something else each time it is called")
+
+
+def times(a, b):
+    """How many batches a and b count, in the two traces; 0 if something else."""
+    return a // BATCHES[0] if a % BATCHES[0] == 0 and a // BATCHES[0] * BATCHES[1] == b else 0
 
 
 def _general_array(a, b, name):
     if a.shape == b.shape and np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
         return a
-    if a.ndim == 0 and a.shape == b.shape and np.isclose(float(a) * _BATCHES[1], float(b) * _BATCHES[0]):
+    if a.ndim == 0 and a.shape == b.shape and np.isclose(float(a) * BATCHES[1], float(b) * BATCHES[0]):
         raise Refused(f"{name} computes with the number of samples in the batch")
     if a.shape == b.shape:
         raise Refused(f"{name} gets other numbers each time it is called: they are drawn, or come from outside of Keras")
-    if a.ndim and a.shape[0] == _BATCHES[0] and b.shape[0] == _BATCHES[1] and a.shape[1:] == b.shape[1:]:
-        if (a == a[:1]).all() and (b == a[:1]).all():
-            return Rows(a[:1])
+    count = times(a.shape[0], b.shape[0]) if a.ndim and a.shape[1:] == b.shape[1:] else 0
+    if count:
+        parts = [x for x, y in zip(np.split(a, count), np.split(b, count), strict=True) if (x == x[:1]).all() and (y == x[:1]).all()]
+        if len(parts) == count:
+            return Rows(a[:1]) if count == 1 else Parts([Rows(part[:1]) for part in parts])
     raise Refused(f"{name} gets an array that depends on the number of samples in the batch")
