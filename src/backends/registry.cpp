@@ -34,13 +34,15 @@ constexpr BackendEntry kReference{
     nothing_to_add};
 
 #ifdef PLIMSOLL_HAS_CPU
-constexpr BackendEntry kCpu{
-    "cpu",
-    DType::kFloat32,
-    true,
-    always,
-    [](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> { return make_cpu_backend(options.threads); },
-    nothing_to_add};
+constexpr BackendEntry kCpu{"cpu",
+                            DType::kFloat32,
+                            true,
+                            always,
+                            [](const BackendOptions& options) -> Result<std::unique_ptr<Backend>> {
+                              return options.way == "small-pieces" ? make_cpu_backend_of_small_pieces(options.threads)
+                                                                   : make_cpu_backend(options.threads);
+                            },
+                            nothing_to_add};
 #else
 constexpr BackendEntry kCpu{
     "cpu",

@@ -19,7 +19,7 @@ struct BackendOptions {
   bool tf32 = true;            // allow float32 GEMMs and convolutions to round to tf32
   bool memory_growth = false;  // allocate device memory as phases need it, not all at the start
   // For tests on a GPU (see GpuOptions in cuda.h): choose kernels as for a card of this compute capability, and force
-  // this convolution algorithm.
+  // this convolution algorithm. On the CPU, "small-pieces" cuts nodes in half precision into a few samples.
   int as_capability = 0;
   std::string way = {};
 };

@@ -135,8 +135,9 @@ void add_model_flags(CLI::App& command, CommonFlags& flags) {
       ->capture_default_str();
   command.add_option(
       "--precision", flags.options.precision,
-      "float32; mixed_bfloat16 or mixed_float16 on a GPU; auto: a mixed precision if the device supports one, else "
-      "float32; float64: slow, on the reference backend (default: the precision of the model's layers)");
+      "float32; mixed_bfloat16 or mixed_float16: activations in half precision; auto: the mixed precision that the GPU "
+      "supports, float32 on the CPU; float64: slow, on the reference backend (default: the precision of the model's "
+      "layers)");
   command
       .add_option("--float32-layers", flags.options.overrides.float32_layers,
                   "names of layers that stay in float32 under a mixed precision: predictions, 'block5_*'")

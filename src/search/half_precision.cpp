@@ -7,7 +7,7 @@ namespace plimsoll::engine {
 // Half precision, if the device supports it: bfloat16, or float16 with a loss scale.
 std::optional<Remedy> precision_remedy(const SearchRequest& request, const SearchResult& result) {
   const DeviceInfo& device = request.device->info();
-  if (device.kind != "gpu" || request.graph.precision != Precision()) return std::nullopt;
+  if (device.kind == "reference" || request.graph.precision != Precision()) return std::nullopt;
   Freed half(request);
   half.request.graph.precision.compute = device.has_bfloat16 ? DType::kBFloat16 : DType::kFloat16;
   const Model scaled = request.model->with_loss_scale();

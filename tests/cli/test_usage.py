@@ -136,8 +136,13 @@ def test_card_that_is_not_here_is_planned_for_and_trains_nothing():
     refused(603, "fit", MODEL, "--data", data(), "--device", "rtx-4090-24g", mentions=["not in this machine"])
 
 
-def test_half_precision_on_the_cpu():
-    refused(201, "plan", MODEL, "--device", "cpu", "--precision", "mixed_bfloat16", mentions=["float32"])
+def test_half_precision_on_the_cpu_saves_memory():
+    flags = ("plan", "fashion-cnn", "--device", "cpu", "--batch-size", 1024, "--forbid", "recompute,micro-batch")
+    whole = json.loads(program.run(*flags, "--json", "--brief", "--precision", "float32").stdout)
+    for precision in ("mixed_bfloat16", "mixed_float16"):
+        half = json.loads(program.run(*flags, "--json", "--brief", "--precision", precision).stdout)
+        assert half["precision"] == precision
+        assert half["live_set_bytes"] < 0.7 * whole["live_set_bytes"]
 
 
 def test_layers_in_float32_that_do_not_exist():

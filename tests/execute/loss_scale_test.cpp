@@ -1,5 +1,5 @@
-// Dynamic loss scaling: an overflow skips the update and halves the scale. Tested on the host in float32 and float64,
-// and on a GPU in mixed_float16.
+// Dynamic loss scaling: an overflow skips the update and halves the scale. Tested on the host in float32, float64 and
+// mixed_float16, and on a GPU in mixed_float16.
 #include "execute/probe.h"
 #include "tests/support/memory_data.h"
 
@@ -51,17 +51,18 @@ Values look(const ModelRun& run) {
 
 class LossScaling : public ::testing::TestWithParam<std::tuple<std::string, std::optional<int64_t>>> {
  protected:
-  static std::string device() { return std::get<0>(GetParam()); }
+  static bool in_half() { return std::get<0>(GetParam()) == "cpu_half" || device() == "gpu"; }
+  static std::string device() { return std::get<0>(GetParam()) == "cpu_half" ? "cpu" : std::get<0>(GetParam()); }
 
   // With this scale the gradients of this network overflow in several steps.
-  static double huge() { return device() == "gpu" ? 0x1p16 : device() == "reference" ? 0x1p1023 : 0x1p127; }
+  static double huge() { return in_half() ? 0x1p16 : device() == "reference" ? 0x1p1023 : 0x1p127; }
 
   static RunOptions options() {
     RunOptions options;
     options.device = device();
     options.batch_size = kBatch;
     options.forced->micro = std::get<1>(GetParam());
-    if (device() == "gpu") options.precision = "mixed_float16";
+    if (in_half()) options.precision = "mixed_float16";
     return options;
   }
 
@@ -158,8 +159,14 @@ TEST_P(LossScaling, WhatWasSavedGoesOn) {
     EXPECT_LE(relative_difference(again->values(name), values), 1e-6) << name;
 }
 
+std::vector<std::string> devices_and_half() {
+  std::vector<std::string> list = devices();
+  if (std::find(list.begin(), list.end(), "cpu") != list.end()) list.emplace_back("cpu_half");
+  return list;
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, LossScaling,
-                         ::testing::Combine(::testing::ValuesIn(devices()),
+                         ::testing::Combine(::testing::ValuesIn(devices_and_half()),
                                             ::testing::Values(std::optional<int64_t>{}, std::optional<int64_t>{3})),
                          [](const auto& which) {
                            return std::get<0>(which.param) + (std::get<1>(which.param) ? "_cut" : "_whole");
@@ -220,12 +227,14 @@ std::vector<double> gradients(const ModelRun& run, const Values& before) {
 // losses of five steps by up to 7.5e-3.) So each float32 step here starts from the weights and moments of the float16
 // run. With that, Keras's own mixed_float16 on these models and data is within 4.2e-4 of float32's loss and
 // within 1.6e-3 of the last layer's largest gradient.
-TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
-  if (devices().back() != "gpu") GTEST_SKIP() << "no GPU here";
+class MixedFloat16 : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(MixedFloat16, StepsAreThoseOfFloat32Rounded) {
+  if (GetParam() == "reference") GTEST_SKIP() << "the reference computes in float64";
   constexpr double kLoss = 1e-3, kGradient = 4e-3;
   for (const auto& [name, float32_layer] : {std::pair{"cnn", ""}, {"resnet", ""}, {"mlp", ""}, {"cnn", "dense*"}}) {
     RunOptions options;
-    options.device = "gpu";
+    options.device = GetParam();
     options.batch_size = 4;
     options.alone = false;
     const std::string file = golden(std::string(name) + ".keras");
@@ -250,6 +259,9 @@ TEST(MixedFloat16, StepsOnAGpuAreThoseOfFloat32Rounded) {
     EXPECT_EQ(half->session->arena_peak_bytes(), half->plan().arena_bytes) << name;
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Devices, MixedFloat16, ::testing::ValuesIn(devices()),
+                         [](const auto& which) { return which.param; });
 
 }  // namespace
 }  // namespace plimsoll::engine::testing

@@ -19,6 +19,7 @@ struct BackendUnderTest {
   std::string backend;  // its name in the registry
   DType floating;
   int as_capability = 0;
+  std::string way = {};
 };
 
 // Returns null if this machine does not have the backend. tf32 is off, because its rounding would hide errors.
@@ -36,6 +37,11 @@ std::vector<BackendUnderTest> backends_under_test() {
   std::vector<BackendUnderTest> list;
   for (const BackendEntry& entry : backends())
     if (entry.built) list.push_back({entry.name, entry.name, entry.floating});
+  if (backend_named("cpu").built) {
+    list.push_back({"cpu_bfloat16", "cpu", DType::kBFloat16});
+    list.push_back({"cpu_float16", "cpu", DType::kFloat16});
+    list.push_back({"cpu_float16_in_pieces", "cpu", DType::kFloat16, 0, "small-pieces"});
+  }
   if (backend_named("gpu").built) {
     list.push_back({"gpu_bfloat16", "gpu", DType::kBFloat16});
     list.push_back({"gpu_float16", "gpu", DType::kFloat16});
@@ -56,7 +62,7 @@ class OnBackend : public ::testing::TestWithParam<size_t> {
  protected:
   void SetUp() override {
     under_test_ = &kBackends[GetParam()];
-    backend_ = open_for_test(under_test_->backend, under_test_->as_capability);
+    backend_ = open_for_test(under_test_->backend, under_test_->as_capability, under_test_->way);
     if (backend_ == nullptr) GTEST_SKIP() << "no GPU here";
   }
 

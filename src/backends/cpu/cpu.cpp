@@ -4,11 +4,13 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "backends/common/elementwise.h"
 #include "backends/cpu/fused/program.h"
 #include "backends/cpu/fused/tile_view.h"
+#include "backends/cpu/half/half.h"
 #include "backends/cpu/recipe.h"
 #include "backends/cpu/recurrent/recurrent.h"
 #include "device/host_backend.h"
@@ -65,14 +67,22 @@ const std::map<std::string, RecipeFunction>& recipes() {
   return kRecipes;
 }
 
-// Our own kernels read and write row-major float32 values. Convolutions and reorders handle layouts themselves. A fused
-// node may begin with a cast.
+// Our own kernels read and write row-major values. Convolutions and reorders handle layouts themselves. A fused node
+// may begin with a cast.
 Status check(const Problem& p) {
   const std::string& op = p.node.op;
   const bool casts = op == "cast" || op == "fused";
   return check_values(p, op == "reorder" || op.starts_with("conv"), [=](DType dtype) -> std::string {
-    return is_floating(dtype) && dtype != DType::kFloat32 && !casts ? "the CPU backend computes in f32" : "";
+    return dtype == DType::kFloat64 && !casts ? "the CPU backend computes in f32" : "";
   });
+}
+
+// Ops whose own kernels take half precision: they convert in their tiles, or move elements as they are.
+bool takes_half(const Problem& p) {
+  static const std::set<std::string> kOps = {"fused",   "cast",         "fill",      "reshape",
+                                             "to_host", "to_host_done", "to_device", "to_device_done",
+                                             "concat",  "slice",        "reorder",   "count_not_finite"};
+  return kOps.count(p.node.op) != 0 || recipes().count(p.node.op) == 0;
 }
 
 std::string attr_text(const Attr& attr) {
@@ -96,7 +106,7 @@ bool asks_library(const std::string& op) {
 
 class CpuDevice final : public Device {
  public:
-  explicit CpuDevice(int threads) : machine_(make_machine(threads)), info_(describe(machine_)) {}
+  explicit CpuDevice(Machine machine) : machine_(std::move(machine)), info_(describe(machine_)) {}
 
   const Machine& machine() const { return machine_; }
   const DeviceInfo& info() const override { return info_; }
@@ -116,11 +126,12 @@ class CpuDevice final : public Device {
     if (!has_tile_form(node.op)) return false;
     const TensorType& first = graph.type(node.inputs[0]);
     if (node.op == "cast") {
-      return graph.type(node.outputs[0]).dtype == DType::kFloat32 && first.dtype != DType::kFloat16 &&
-             first.dtype != DType::kBFloat16;
+      const DType to = graph.type(node.outputs[0]).dtype;
+      return to == DType::kFloat32 || is_half(to);
     }
     if (node.op == "broadcast")
-      return first.dtype == DType::kFloat32 && tile_view(first.shape, graph.type(node.outputs[0]).shape).has_value();
+      return wide(first.dtype) == DType::kFloat32 &&
+             tile_view(first.shape, graph.type(node.outputs[0]).shape).has_value();
     if (node.op == "reduce_to") return summed_segments(first.shape, graph.type(node.outputs[0]).shape) > 0;
     // batch_norm_stats shifts by a mean sampled from its input, so the input must exist in memory.
     return node.op != "batch_norm_stats";
@@ -168,7 +179,7 @@ Bytes CpuDevice::planning_bound(int64_t nodes) const {
 
 class CpuBackend final : public HostBackend {
  public:
-  explicit CpuBackend(int threads) : device_(threads) {}
+  explicit CpuBackend(Machine machine) : device_(std::move(machine)) {}
 
   const Device& device() const override { return device_; }
   void enter_thread() const override { use_threads(device_.machine()); }
@@ -209,13 +220,23 @@ Result<Recipe> recipe_for(const Problem& problem) {
   if (found == recipes().end() && !has_tile_form(op))
     return fail(ErrorCode::kUnsupported, fmt::format("the CPU backend has no kernel for {}", op));
   PLIMSOLL_TRY(check(problem));
-  return found == recipes().end() ? tile_recipe(problem) : found->second(problem);
+  if (found == recipes().end()) return tile_recipe(problem);
+  if (!has_half(problem) || takes_half(problem)) return found->second(problem);
+  if (has_tile_form(op))
+    if (auto tiled = tile_recipe(problem)) return tiled;
+  return half_recipe(problem);
 }
 
 }  // namespace cpu
 
 std::unique_ptr<Backend> make_cpu_backend(int threads) {
-  return std::make_unique<cpu::CpuBackend>(threads);
+  return std::make_unique<cpu::CpuBackend>(cpu::make_machine(threads));
+}
+
+std::unique_ptr<Backend> make_cpu_backend_of_small_pieces(int threads) {
+  cpu::Machine machine = cpu::make_machine(threads);
+  machine.piece_bytes = 512;
+  return std::make_unique<cpu::CpuBackend>(std::move(machine));
 }
 
 }  // namespace plimsoll::engine

@@ -15,5 +15,7 @@ namespace plimsoll::engine {
 // `threads` is the number of OpenMP threads every kernel uses. Offers depend on it (scratchpad sizes do), so plan and
 // run with the same number.
 std::unique_ptr<Backend> make_cpu_backend(int threads);
+// For tests: nodes in half precision compute one piece of the batch after the other, of a few samples.
+std::unique_ptr<Backend> make_cpu_backend_of_small_pieces(int threads);
 
 }  // namespace plimsoll::engine

@@ -12,6 +12,8 @@ class PrimitiveCache;
 
 struct Machine {
   int threads = 1;
+  // Per thread: the float32 tensors of a piece of the batch (half/) should fit the caches, but occupy all threads.
+  Bytes piece_bytes = kMiB;
   double peak_flops = 0;        // float32 peak of all threads, for the instruction set in use
   double bytes_per_second = 0;  // streaming from memory, all threads
   dnnl::engine engine;

@@ -71,9 +71,21 @@ Recipe clip_factor(const Problem& p) {
                     });
 }
 
+// Numbers that are not finite have all bits of the exponent.
+double halves_not_finite(DType dtype, const uint16_t* x, int64_t n) {
+  const int exponent = dtype == DType::kFloat16 ? 0x7C00 : 0x7F80;
+  int64_t bad = 0;
+  for (int64_t k = 0; k < n; ++k) bad += (x[k] & exponent) == exponent ? 1 : 0;
+  return static_cast<double>(bad);
+}
+
 Recipe count_not_finite(const Problem& p) {
   std::vector<int64_t> elements;
-  for (size_t i = 0; i < p.inputs(); ++i) elements.push_back(p.in_shape(i).elements());
+  std::vector<DType> dtypes;
+  for (size_t i = 0; i < p.inputs(); ++i) {
+    elements.push_back(p.in_shape(i).elements());
+    dtypes.push_back(p.in_dtype(i));
+  }
   const int64_t pieces = pieces_of(*std::max_element(elements.begin(), elements.end()));
   const int threads = p.machine.threads;
   return own_recipe("count_not_finite", 8 * pieces, p.machine.seconds(0, 1, p.traffic()), [=](const BoundNode& node) {
@@ -81,8 +93,10 @@ Recipe count_not_finite(const Problem& p) {
             partial = static_cast<double*>(node.workspace)] {
       double total = 0;
       for (size_t i = 0; i < inputs.size(); ++i) {
-        const auto* x = static_cast<const float*>(inputs[i]);
         total += sum_pieces(threads, elements[i], partial, [&](int64_t at, int64_t count) {
+          if (is_half(dtypes[i]))
+            return halves_not_finite(dtypes[i], static_cast<const uint16_t*>(inputs[i]) + at, count);
+          const auto* x = static_cast<const float*>(inputs[i]);
           int64_t bad = 0;
           for (int64_t k = at; k < at + count; ++k) bad += std::fabs(x[k]) <= std::numeric_limits<float>::max() ? 0 : 1;
           return static_cast<double>(bad);

@@ -46,8 +46,21 @@ Operand Compiler::full(size_t i) {
     refuse("reads the result of a reduction in the same fused kernel");
     return {Kind::kRegister, 0};
   }
-  if (graph_.type(id).shape.elements() != program.elements()) refuse("reads a tensor of a different shape");
-  return {Kind::kInput, static_cast<int>(found - inputs_.begin()), static_cast<int>(size_of(graph_.type(id).dtype))};
+  const TensorType& type = graph_.type(id);
+  if (type.shape.elements() != program.elements()) refuse("reads a tensor of a different shape");
+  const Operand in{Kind::kInput, static_cast<int>(found - inputs_.begin()), static_cast<int>(size_of(type.dtype))};
+  if (!is_half(type.dtype)) return in;
+  const Operand wide = new_register();
+  places_[id] = wide;
+  emit(type.dtype == DType::kBFloat16 ? TileOp::k_from_bf16 : TileOp::k_from_f16, {in}, {wide}, kHalfWork);
+  return wide;
+}
+
+Operand Compiler::new_register() {
+  if (free_registers_.empty()) return {Kind::kRegister, program.registers++};
+  const int index = free_registers_.back();
+  free_registers_.pop_back();
+  return {Kind::kRegister, index};
 }
 
 int Compiler::raw(size_t i) {
@@ -63,6 +76,14 @@ Operand Compiler::whole(size_t i) {
   return {Kind::kWhole, raw(i)};
 }
 
+Operand Compiler::number(size_t i) {
+  if (!is_half(type(i).dtype)) return whole(i);
+  const int from = raw(i);
+  return scalar([from, dtype = type(i).dtype](Inputs inputs, float* result) {
+    widen(dtype, inputs[static_cast<size_t>(from)], result, 1);
+  });
+}
+
 int Compiler::output_index(size_t i) const {
   const auto found = std::find(outputs_.begin(), outputs_.end(), node().outputs[i]);
   return found == outputs_.end() ? kNone : static_cast<int>(found - outputs_.begin());
@@ -70,15 +91,8 @@ int Compiler::output_index(size_t i) const {
 
 Operand Compiler::result(size_t i) {
   const ValueId id = node().outputs[i];
-  Operand place{Kind::kRegister, 0};
-  if (const int index = output_index(i); index != kNone) {
-    place = {Kind::kOutput, index};
-  } else if (!free_registers_.empty()) {
-    place.index = free_registers_.back();
-    free_registers_.pop_back();
-  } else {
-    place.index = program.registers++;
-  }
+  const int index = output_index(i);
+  const Operand place = index == kNone || is_half(result_dtype(i)) ? new_register() : Operand{Kind::kOutput, index};
   places_[id] = place;
   return place;
 }
@@ -90,8 +104,8 @@ Operand Compiler::vector(Derive derive) {
 
 Operand Compiler::copied_vector(size_t i) {
   const int from = raw(i);
-  return vector([from, c = channels()](Inputs inputs, float* v) {
-    std::copy_n(static_cast<const float*>(inputs[static_cast<size_t>(from)]), c, v);
+  return vector([from, dtype = type(i).dtype, c = channels()](Inputs inputs, float* v) {
+    widen(dtype, inputs[static_cast<size_t>(from)], v, c);
   });
 }
 
@@ -120,10 +134,36 @@ bool Compiler::read_later(ValueId id) const {
   return false;
 }
 
+bool Compiler::is_half_output(ValueId id) const {
+  return is_half(graph_.type(id).dtype) && std::find(outputs_.begin(), outputs_.end(), id) != outputs_.end();
+}
+
+// Later nodes read what they would read from memory, so a result has the same bits whatever is fused.
+void Compiler::round_half_results() {
+  for (ValueId id : node().outputs) {
+    const DType dtype = graph_.type(id).dtype;
+    const auto place = places_.find(id);
+    if (!is_half(dtype) || place == places_.end() || !read_later(id)) continue;
+    const Operand at = place->second;
+    emit(dtype == DType::kBFloat16 ? TileOp::k_round_bf16 : TileOp::k_round_f16, {at}, {at}, kHalfWork);
+  }
+}
+
+// Half-precision outputs are written last, because the plan may place them over inputs.
+void Compiler::store_half_outputs() {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    const auto place = places_.find(outputs_[i]);
+    if (!is_half_output(outputs_[i]) || place == places_.end()) continue;
+    const bool brain = graph_.type(outputs_[i]).dtype == DType::kBFloat16;
+    emit(brain ? TileOp::k_to_bf16 : TileOp::k_to_f16, {place->second}, {{Kind::kOutput, static_cast<int>(i), 2}},
+         kHalfWork);
+  }
+}
+
 // Frees the registers whose value no later node reads.
 void Compiler::release_dead() {
   for (auto place = places_.begin(); place != places_.end();) {
-    if (place->second.kind == Kind::kRegister && !read_later(place->first)) {
+    if (place->second.kind == Kind::kRegister && !read_later(place->first) && !is_half_output(place->first)) {
       free_registers_.push_back(place->second.index);
       place = places_.erase(place);
     } else {
@@ -153,7 +193,7 @@ void compile_channel_scale(Compiler& c) {
 }
 
 void compile_scale(Compiler& c) {
-  c.emit(TileOp::k_scale, {c.full(0), c.whole(1)}, {c.result()});
+  c.emit(TileOp::k_scale, {c.full(0), c.number(1)}, {c.result()});
 }
 
 void compile_affine(Compiler& c) {
@@ -170,19 +210,25 @@ void compile_broadcast(Compiler& c) {
   if (c.type(0).shape.elements() == c.program.elements()) return unary(c, TileOp::k_copy);
   const auto view = tile_view(c.type(0).shape, Shape(c.attrs().list("shape")));
   if (!view) return c.refuse("has too many dimensions that cannot be merged");
-  Instruction& instruction = c.emit(TileOp::k_broadcast, {c.whole(0)}, {c.result()});
+  const DType dtype = c.type(0).dtype;
+  const TileOp op = dtype == DType::kBFloat16  ? TileOp::k_broadcast_bf16
+                    : dtype == DType::kFloat16 ? TileOp::k_broadcast_f16
+                                               : TileOp::k_broadcast;
+  Instruction& instruction = c.emit(op, {c.whole(0)}, {c.result()});
   instruction.view = std::make_shared<const TileView>(*view);
   instruction.i[0] = reinterpret_cast<int64_t>(instruction.view.get());
 }
 
 void compile_cast(Compiler& c) {
   static const std::map<DType, TileOp> kFrom = {
-      {DType::kFloat32, TileOp::k_copy},    {DType::kUInt8, TileOp::k_from_u8},   {DType::kBool, TileOp::k_from_u8},
-      {DType::kInt8, TileOp::k_from_i8},    {DType::kUInt16, TileOp::k_from_u16}, {DType::kInt16, TileOp::k_from_i16},
-      {DType::kInt32, TileOp::k_from_i32},  {DType::kUInt32, TileOp::k_from_u32}, {DType::kInt64, TileOp::k_from_i64},
-      {DType::kUInt64, TileOp::k_from_u64}, {DType::kFloat64, TileOp::k_from_f64}};
+      {DType::kFloat32, TileOp::k_copy},    {DType::kUInt8, TileOp::k_from_u8},    {DType::kBool, TileOp::k_from_u8},
+      {DType::kInt8, TileOp::k_from_i8},    {DType::kUInt16, TileOp::k_from_u16},  {DType::kInt16, TileOp::k_from_i16},
+      {DType::kInt32, TileOp::k_from_i32},  {DType::kUInt32, TileOp::k_from_u32},  {DType::kInt64, TileOp::k_from_i64},
+      {DType::kUInt64, TileOp::k_from_u64}, {DType::kFloat64, TileOp::k_from_f64}, {DType::kFloat16, TileOp::k_copy},
+      {DType::kBFloat16, TileOp::k_copy}};
   const auto from = kFrom.find(c.type(0).dtype);
-  if (from == kFrom.end() || dtype_from_name(c.attrs().text("dtype")) != DType::kFloat32) {
+  const DType to = c.result_dtype();
+  if (from == kFrom.end() || (to != DType::kFloat32 && !is_half(to))) {
     c.refuse("between these types has no tile form");
     return;
   }
@@ -287,8 +333,10 @@ Result<TileProgram> Compiler::run() {
     if (form == forms().end()) return fail(ErrorCode::kUnsupported, fmt::format("{} has no tile form", node().op));
     form->second(*this);
     if (!error_.empty()) return fail(ErrorCode::kUnsupported, error_);
+    round_half_results();
     release_dead();
   }
+  store_half_outputs();
   return std::move(program);
 }
 

@@ -57,11 +57,15 @@ void compile_batch_norm_frozen_grad(Compiler& c) {  // dy, var, gamma?
 
 void compile_reduce_to(Compiler& c) {
   const int sum = c.accumulators(1), to = c.output_index(0);
+  const DType dtype = c.result_dtype();
   c.emit(TileOp::k_accumulate, {c.full(0)}, {{Kind::kAccumulator, sum}});
-  c.reduce(sum, [to, n = c.channels()](Inputs, Inputs outputs, const double* sums, int64_t segment) {
+  c.reduce(sum, [to, dtype, n = c.channels()](Inputs, Inputs outputs, const double* sums, int64_t segment) {
     if (to == kNone) return;
-    auto* y = static_cast<float*>(outputs[static_cast<size_t>(to)]) + segment * n;
-    for (int64_t i = 0; i < n; ++i) y[i] = static_cast<float>(sums[i]);
+    char* const y = static_cast<char*>(outputs[static_cast<size_t>(to)]) + segment * n * size_of(dtype);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto value = static_cast<float>(sums[i]);
+      narrow(dtype, &value, y + i * size_of(dtype), 1);
+    }
   });
 }
 
@@ -87,11 +91,15 @@ void compile_batch_norm_stats(Compiler& c) {
   const int sums_at = c.accumulators(2), mean = c.output_index(0), var = c.output_index(1), from = c.raw(0);
   const int64_t n = c.channels(), rows = c.program.rows, samples = std::min<int64_t>(rows, 64);
   if (mean == kNone || var == kNone) c.refuse("must return both moments");
-  const Derive shift = [=](Inputs inputs, float* v) {
+  const Derive shift = [=, dtype = c.type(0).dtype](Inputs inputs, float* v) {
+    const auto* x = static_cast<const char*>(inputs[static_cast<size_t>(from)]);
     for (int64_t i = 0; i < n; ++i) {
       double sum = 0;
-      for (int64_t s = 0; s < samples; ++s)
-        sum += static_cast<double>(floats(inputs, from)[rows * s / samples * n + i]);
+      for (int64_t s = 0; s < samples; ++s) {
+        float value = 0;
+        widen(dtype, x + (rows * s / samples * n + i) * size_of(dtype), &value, 1);
+        sum += static_cast<double>(value);
+      }
       v[i] = static_cast<float>(sum / static_cast<double>(samples));
     }
   };

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/cpu/fused/program.h"
+#include "backends/cpu/half/convert.h"
 
 namespace plimsoll::engine::cpu {
 
@@ -18,6 +19,7 @@ namespace plimsoll::engine::cpu {
 constexpr double kExpWork = 10;
 constexpr double kCallWork = 100;  // a library call per element, not vectorised
 constexpr double kPhiloxWork = 24;
+constexpr double kHalfWork = 1;  // conversion from or to half precision
 
 class Compiler {
  public:
@@ -32,13 +34,17 @@ class Compiler {
   const Node& node() const { return nodes_[at_]; }
   const Attrs& attrs() const { return node().attrs; }
   const TensorType& type(size_t i) const { return graph_.type(node().inputs[i]); }
+  DType result_dtype(size_t i = 0) const { return graph_.type(node().outputs[i]).dtype; }
   int64_t channels() const { return program.channels; }
   double rows() const { return static_cast<double>(program.rows); }
 
-  Operand full(size_t i);   // input i of the node, a tensor of the program's shape
-  Operand whole(size_t i);  // input i, passed by its address
-  int raw(size_t i);        // input i as the index of a program input; for derived values
+  // Input i of the node, a tensor of the program's shape. Half precision is converted to float32 in a register.
+  Operand full(size_t i);
+  Operand whole(size_t i);   // input i, passed by its address
+  Operand number(size_t i);  // input i, one number
+  int raw(size_t i);         // input i as the index of a program input; for derived values
   Operand result(size_t i = 0);
+  Operand new_register();
   Operand vector(Derive derive);
   Operand copied_vector(size_t i);
   Operand scalar(Derive derive);
@@ -57,6 +63,9 @@ class Compiler {
  private:
   bool find_shape();
   void release_dead();
+  bool is_half_output(ValueId id) const;
+  void round_half_results();
+  void store_half_outputs();
   bool read_later(ValueId id) const;
 
   const Graph& graph_;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "backends/cpu/fused/program.h"
+#include "backends/cpu/half/convert.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/recipe.h"
 #include "ops/build.h"
@@ -218,9 +219,17 @@ Load load_of(DType dtype) {
   return nullptr;
 }
 
-// Null for the half types, which a float32 graph never writes.
+template <DType HALF>
+void store_half(void* y, int64_t i, double value) {
+  const auto number = static_cast<float>(value);
+  narrow(HALF, &number, static_cast<uint16_t*>(y) + i, 1);
+}
+
 Store store_of(DType dtype) {
   switch (dtype) {
+    case DType::kFloat16:
+    case DType::kBFloat16:
+      return dtype == DType::kFloat16 ? store_half<DType::kFloat16> : store_half<DType::kBFloat16>;
     case DType::kFloat32:
       return store_number<float>;
     case DType::kFloat64:
@@ -243,9 +252,8 @@ Store store_of(DType dtype) {
       return store_number<uint64_t>;
     case DType::kBool:
       return [](void* y, int64_t i, double value) { static_cast<uint8_t*>(y)[i] = value != 0 ? 1 : 0; };
-    default:
-      return nullptr;
   }
+  return nullptr;
 }
 
 bool is_integer_64(DType dtype) {
@@ -258,7 +266,6 @@ Result<Recipe> cast(const Problem& p) {
   if (from == to || (is_integer_64(from) && is_integer_64(to))) return reshape(p);  // the bits are the same
   const Load load = load_of(from);
   const Store store = store_of(to);
-  if (store == nullptr) return fail(ErrorCode::kUnsupported, "the CPU backend does not write half precision");
   const int64_t n = p.in_shape(0).elements();
   return own_recipe("cast", 0, p.machine.seconds(static_cast<double>(n), 0.01, p.traffic()),
                     [=, threads = p.machine.threads](const BoundNode& node) {
@@ -272,7 +279,6 @@ Result<Recipe> cast(const Problem& p) {
 
 Result<Recipe> fill(const Problem& p) {
   const Store store = store_of(p.out(0).type.dtype);
-  if (store == nullptr) return fail(ErrorCode::kUnsupported, "the CPU backend does not write half precision");
   const Bytes size = size_of(p.out(0).type.dtype), bytes = p.out(0).type.bytes();
   uint64_t pattern = 0;
   store(&pattern, 0, p.attrs().real("value"));

@@ -71,9 +71,10 @@ void tile_full_like(const TileCall& c) {  // f: value
 }
 // x, the whole smaller tensor; i: the address of its TileView. Copies or fills one run of the innermost dimension at a
 // time.
-void tile_broadcast(const TileCall& c) {
+template <typename T, typename F>
+inline void broadcast_tile(const TileCall& c, F to_float) {
   const TileView& view = *reinterpret_cast<const TileView*>(c.i[0]);
-  const auto* x = static_cast<const float*>(c.in[0]);
+  const auto* x = static_cast<const T*>(c.in[0]);
   auto* y = static_cast<float*>(c.out[0]);
   const int last = view.rank - 1;
   int64_t index[TileView::kMostDims], at = 0, rest = c.first;
@@ -86,9 +87,9 @@ void tile_broadcast(const TileCall& c) {
     int64_t run = view.extent[last] - index[last];
     if (run > c.n - done) run = c.n - done;
     if (view.stride[last] == 1) {
-      for (int64_t i = 0; i < run; ++i) y[done + i] = x[at + i];
+      for (int64_t i = 0; i < run; ++i) y[done + i] = to_float(x[at + i]);
     } else {
-      const float value = x[at];
+      const float value = to_float(x[at]);
       for (int64_t i = 0; i < run; ++i) y[done + i] = value;
     }
     done += run;
@@ -101,6 +102,15 @@ void tile_broadcast(const TileCall& c) {
       index[d] = 0;
     }
   }
+}
+void tile_broadcast(const TileCall& c) {
+  broadcast_tile<float>(c, [](float x) { return x; });
+}
+void tile_broadcast_bf16(const TileCall& c) {
+  broadcast_tile<uint16_t>(c, of_bf16);
+}
+void tile_broadcast_f16(const TileCall& c) {
+  broadcast_tile<uint16_t>(c, of_f16);
 }
 void tile_scale(const TileCall& c) {  // x, s
   const float s = scalar(c, 1);
@@ -256,4 +266,32 @@ void tile_from_u64(const TileCall& c) {
 }
 void tile_from_f64(const TileCall& c) {
   convert<double>(c);
+}
+
+void tile_from_bf16(const TileCall& c) {
+  widen_bf16(static_cast<const uint16_t*>(c.in[0]), static_cast<float*>(c.out[0]), c.n);
+}
+void tile_from_f16(const TileCall& c) {
+  widen_f16(static_cast<const uint16_t*>(c.in[0]), static_cast<float*>(c.out[0]), c.n);
+}
+void tile_to_bf16(const TileCall& c) {
+  narrow_bf16(static_cast<const float*>(c.in[0]), static_cast<uint16_t*>(c.out[0]), c.n);
+}
+void tile_to_f16(const TileCall& c) {
+  narrow_f16(static_cast<const float*>(c.in[0]), static_cast<uint16_t*>(c.out[0]), c.n);
+}
+// Rounds to the numbers of a half-precision type, in place.
+void tile_round_bf16(const TileCall& c) {
+  map1(c, [](float x) { return of_bf16(to_bf16(x)); });
+}
+void tile_round_f16(const TileCall& c) {
+  constexpr int64_t kPart = 64;
+  uint16_t part[kPart];
+  const auto* x = static_cast<const float*>(c.in[0]);
+  auto* y = static_cast<float*>(c.out[0]);
+  for (int64_t i = 0; i < c.n; i += kPart) {
+    const int64_t count = c.n - i < kPart ? c.n - i : kPart;
+    narrow_f16(x + i, part, count);
+    widen_f16(part, y + i, count);
+  }
 }

@@ -15,7 +15,9 @@ const Simd& simd() {
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
       return avx512::kSimd;
     }
-    if (may(dnnl_cpu_isa_avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return avx2::kSimd;
+    if (may(dnnl_cpu_isa_avx2) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+      return avx2::kSimd;
     return baseline::kSimd;
   }();
   return chosen;

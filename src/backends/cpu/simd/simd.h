@@ -130,6 +130,12 @@ struct Simd {
   const char* name;
   TileFunction tile[static_cast<int>(TileOp::kCount)];
 
+  // Conversions of n numbers between float and half precision.
+  void (*widen_bf16)(const uint16_t* from, float* to, int64_t n);
+  void (*widen_f16)(const uint16_t* from, float* to, int64_t n);
+  void (*narrow_bf16)(const float* from, uint16_t* to, int64_t n);
+  void (*narrow_f16)(const float* from, uint16_t* to, int64_t n);
+
   // Runs `rounds` times as many multiply-adds as keep the units busy, on registers, and returns their number of
   // floating-point operations. `result` receives their sum.
   double (*multiply_adds)(int64_t rounds, float* result);

@@ -5,6 +5,7 @@ namespace {
 // clang-format off
 #include "backends/cpu/simd/math.inl"
 #include "backends/cpu/simd/trigonometry.inl"
+#include "backends/cpu/simd/half.inl"
 #include "backends/cpu/simd/elementwise.inl"
 #include "backends/cpu/simd/optimizer.inl"
 #include "backends/cpu/simd/random.inl"
@@ -34,6 +35,10 @@ extern const Simd kSimd = {
 #define INSTRUCTION(name) tile_##name,
 #include "backends/cpu/fused/ops.inl"
         },
+    .widen_bf16 = widen_bf16,
+    .widen_f16 = widen_f16,
+    .narrow_bf16 = narrow_bf16,
+    .narrow_f16 = narrow_f16,
     .multiply_adds = multiply_adds,
     .gemm_mr = kMr,
     .gemm_nr = kNr,
