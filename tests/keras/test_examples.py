@@ -4,16 +4,18 @@ import pytest
 
 import compare
 import examples
+import functional_examples
 import keras_side
 import program
 import runs
 
 EPOCHS = 2
+EXAMPLES = {**examples.EXAMPLES, **functional_examples.EXAMPLES}
 
 
-@pytest.mark.parametrize("name", examples.EXAMPLES)
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_example(name, tmp_path, rng):
-    example = examples.EXAMPLES[name](rng)
+    example = EXAMPLES[name](rng)
     path = tmp_path / "model.keras"
     example.model.save(path)
     steps = EPOCHS * examples.N // examples.BATCH
