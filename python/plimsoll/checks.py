@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras.src import tree
 
-from plimsoll import feed, hook, loop, memory, own_step, settings
+from plimsoll import errors, feed, guard, hook, loop, memory, own_step, settings, tensorflow_names
 
 
 class Check:
@@ -62,7 +62,7 @@ def check(model, x=None, y=None, batch_size=None, sample_weight=None, class_weig
         del run
         _restore(model, before)
         theirs = _in_keras(model, batches)
-        differences = _differences(model, before, trained)
+        differences = _differences(model.weights, before, trained)
     finally:
         _restore(model, before)
     pairs = list(zip(theirs.losses, ours.losses, strict=True))
@@ -84,6 +84,41 @@ def _measured(batches, one):
         losses.append(float(one(*batch)))
         times.append(time.perf_counter() - started)
     return _Trained(losses, memory.peak_bytes() - held if exact else 0, times)
+
+
+def check_step(call, steps=3):
+    """The check of a training step that a script wrote itself: some steps on its first batch."""
+    engines, tie = call.start()
+    if not engines.recorded.values:
+        raise errors.Unsupported("check compares what a step returns, and this step returns nothing")
+    held = engines.variables()
+    before = [(variable, np.array(keras.ops.convert_to_numpy(variable))) for variable in held]
+    batches = [call.arguments] * steps
+
+    def ours(*batch):
+        with tie:
+            tie.before_step()
+            made, rows = engines.run(list(batch))
+            tie.after_step()
+            engines.update_metrics(made, rows)
+            return next(iter(guard.numbers(engines.returned(made)).values()))
+
+    def theirs(*batch):
+        with hook.keras_alone(), tensorflow_names.drawn_by_keras():
+            made = call.function(*map(keras.ops.convert_to_tensor, batch))
+        return next(iter(guard.numbers(made).values()))
+
+    try:
+        found = _measured(batches, ours)
+        found.bytes += engines.plan.arena_bytes
+        trained = {variable.path: np.array(keras.ops.convert_to_numpy(variable)) for one in engines.running for variable in one.program.trained}
+        _put_back(before)
+        expected = _measured(batches, theirs)
+        differences = _differences([v for one in engines.running for v in one.program.trained], before, trained)
+    finally:
+        _put_back(before)
+    pairs = list(zip(expected.losses, found.losses, strict=True))
+    return Check(f"the training step {call.name}()", pairs, differences, (expected.bytes, found.bytes), (expected.seconds, found.seconds), [])
 
 
 def _in_plimsoll(run, tie, batches):
@@ -122,16 +157,20 @@ def _values(model, tie):
     return [(variable, np.array(keras.ops.convert_to_numpy(variable))) for variable in held.values()]
 
 
-def _restore(model, values):
+def _put_back(values):
     for variable, value in values:
         variable.assign(value)
+
+
+def _restore(model, values):
+    _put_back(values)
     model.reset_metrics()
 
 
-def _differences(model, before, ours):
+def _differences(weights, before, ours):
     start = {id(variable): value for variable, value in before}
     found = {}
-    for variable in model.weights:
+    for variable in weights:
         if variable.path not in ours:
             continue
         theirs = np.asarray(keras.ops.convert_to_numpy(variable), np.float64)

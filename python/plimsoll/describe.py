@@ -143,26 +143,6 @@ def _architecture(model):
     return keras.saving.serialize_keras_object(model)
 
 
-def describe_step(model, loss, optimizer):
-    """A model with the loss and the optimizer of a step that a script wrote itself."""
-    reasons = _model_reasons(model)
-    if has_own_code(model):
-        reasons.append("layers or models written in Python, in a training step written in Python")
-    if not is_keras(type(loss)):
-        reasons.append(f"the loss is written in Python: {type(loss).__name__}{where(loss)}")
-    reasons += _optimizer_reasons(optimizer)
-    if reasons:
-        raise errors.Unsupported("this model uses what Plimsoll does not train yet", reasons)
-    with without_tensorflow():
-        architecture = _architecture(model)
-        compiled = {"optimizer": keras.saving.serialize_keras_object(optimizer), "loss": keras.saving.serialize_keras_object(loss),
-                    "loss_weights": None, "metrics": None, "weighted_metrics": None}
-    schedule = own_schedule(optimizer)
-    if schedule is not None:
-        compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(model, architecture, compiled, schedule)
-
-
 def _number(value):
     if isinstance(value, np.generic):
         return value.item()

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 from keras.src import tree
 
-from plimsoll import errors, hook, link, tensorflow_names
+from plimsoll import errors, hook, link, stepping, tensorflow_names
 
 _SAMPLES = 4
 
@@ -47,14 +47,7 @@ class StepGuard:
         self._data = tree.map_structure(lambda a: _input(np.asarray(a)[:_SAMPLES]), data)
         self._random = any(node.is_layer and getattr(one, "seed_generator", None) is not None for program in programs for node in program.nodes
                            if node.is_layer for one in (node.what, *node.what._flatten_layers(include_self=False, recursive=True)))
-        known = {id(v): v for v in variables}
-        for program in programs:
-            known.update((id(v), v) for v in (*program.described.variables, *(program.optimizer.variables if program.optimizer else ())))
-        for draw in recorded.recorder.draws_made:
-            known.update((id(v), v) for v in draw.variables)
-        for metric, _, _ in recorded.recorder.metrics:
-            known.update((id(v), v) for v in metric.variables)
-        self._variables = list(known.values())
+        self._variables = stepping.variables_of(recorded, programs, variables)
         if not self._random:
             self._theirs = self._put_back(lambda: self._in_framework(step))
 
@@ -73,7 +66,7 @@ class StepGuard:
         before = [_sample(v) for v in self._trained()]
         with hook.keras_alone(), tensorflow_names.drawn_by_keras():
             made = step(tree.map_structure(keras.ops.convert_to_tensor, self._data))
-        return _numbers(made), before, [_sample(v) for v in self._trained()]
+        return numbers(made), before, [_sample(v) for v in self._trained()]
 
     def compare(self, engines, tie):
         """Raises Unsupported if the engine's step does something else than the framework's."""
@@ -85,7 +78,7 @@ class StepGuard:
                 tie.before_step()
                 values, batch = engines.run(self._data)
                 engines.update_metrics(values, batch)
-                return _numbers(engines.returned(values)), [_sample(tie.held(v)) for v in self._trained()]
+                return numbers(engines.returned(values)), [_sample(tie.held(v)) for v in self._trained()]
 
         found, after = self._put_back(ours)
         expected, before, theirs = self._theirs
@@ -100,8 +93,9 @@ class StepGuard:
                                      ["report this step: its trace should have been right, or refused"])
 
 
-def _numbers(made):
-    made = made if isinstance(made, dict) else {"the step's result": made}
+def numbers(made):
+    if not isinstance(made, dict):
+        made = {f"result {i}": leaf for i, leaf in enumerate(tree.flatten(made), 1)}
     return {name: float(np.asarray(value)) for name, value in made.items() if np.ndim(value) == 0 and not isinstance(value, (dict, type(None)))}
 
 

@@ -138,30 +138,6 @@ def _plan_only(described, options, account):
         return Plan(_core.plan(described.architecture, described.compiled, options), account.lines)
 
 
-class StepCall:
-    """A training step that a script wrote itself: a model, a loss, an optimizer and the first batch."""
-
-    def __init__(self, model, loss, optimizer, x, y):
-        self.model, self.loss, self.optimizer, self.batch = model, loss, optimizer, feed.Sample(x, y)
-
-    def _ask(self, options):
-        described = describe.describe_step(self.model, self.loss, self.optimizer)
-        self.optimizer.build(self.model.trainable_variables)
-        account = accounts.Account(self.model, [self.batch], [], self.optimizer, options)
-        shape = _input_shape(self.model, self.batch.first)
-        return described, {**options, "batch_size": self.batch.batch_size, "input_shape": shape}, account
-
-    def plan(self):
-        return _plan_only(*self._ask(settings.complete({})))
-
-    def check(self):
-        raise errors.Unsupported("check compares calls of fit; this script trains with a step of its own")
-
-    def start(self):
-        """Plans and makes the engine."""
-        return Run(self.model, *self._ask(settings.complete({})))
-
-
 def prepare_fit(model, *arguments, **named):
     """Plans a call of fit and takes its memory. Returns a function that trains; nothing is trained before it is called."""
     a = bind_fit(model, arguments, named)

@@ -82,7 +82,7 @@ def _recorded(model, name, feed):
     own = next((each for each in (name, "compute_loss", "compute_metrics") if not describe.is_keras(getattr(type(model), each))), name)
     who = f"{type(model).__name__}.{own}(){describe.where(getattr(type(model), own))}"
     data = _data(feed)
-    specs = tree.map_structure(_spec, data)
+    specs = tree.map_structure(spec_of, data)
     recordings = steps.record(method, [specs], who, trains=name == "train_step")
     if not isinstance(recordings[0].returned, dict):
         raise errors.Unsupported("its training step cannot be traced", [f"{who}: it does not return a dictionary"])
@@ -92,7 +92,7 @@ def _recorded(model, name, feed):
     return recordings[0], made
 
 
-def _spec(array):
+def spec_of(array):
     array = np.asarray(array)
     if array.dtype.kind not in "fiub":
         raise errors.Unsupported("its training step cannot be traced", [f"its data have the dtype {array.dtype}"])
@@ -126,6 +126,14 @@ def ask(model, training, held_out, callbacks, options):
     options = {**options, "batch_size": training.batch_size, "samples": training.samples, "sample_weights": False,
                "refuse_divergence": not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in callbacks)}
     return recorded, made, options, account
+
+
+class Held:
+    """The weights of several models and the variables of several optimizers, to be counted."""
+
+    def __init__(self, models, optimizers):
+        self.weights = list({id(v): v for model in models for v in model.weights}.values())
+        self.optimizers = _Several(optimizers)
 
 
 class _Several:

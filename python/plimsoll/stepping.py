@@ -113,7 +113,7 @@ class Engines:
     """The engines of a step, made inside one budget, and its calls."""
 
     def __init__(self, recorded, programs, options, account, trains=True):
-        self.recorded, self.trains = recorded, trains
+        self.recorded, self.programs, self.trains = recorded, programs, trains
         options = {**options, "trains": trains}
         self.plan = StepPlan(plan(programs, options, account))
         sizes = [_size(each) for each in self.plan.plans]
@@ -157,6 +157,9 @@ class Engines:
         moved = [v for node in one.program.nodes if node.is_layer for v in node.what.non_trainable_variables if id(v) in one.weights]
         return [*one.program.trained, *moved]
 
+    def variables(self):
+        return variables_of(self.recorded, self.programs)
+
     def owner(self, variable):
         """The program whose value of a weight is the step's."""
         return next((one for one in self.running if any(v is variable for v in self._updated(one))),
@@ -179,6 +182,18 @@ class Engines:
             return number(values[id(leaf)]) if id(leaf) in values else leaf
 
         return tree.map_structure(made, self.recorded.returned)
+
+
+def variables_of(recorded, programs, others=()):
+    """Everything that a step changes: weights, optimizers, metrics, generators of random numbers."""
+    known = {id(v): v for v in others}
+    for program in programs:
+        known.update((id(v), v) for v in (*program.described.variables, *(program.optimizer.variables if program.optimizer else ())))
+    for draw in recorded.recorder.draws_made:
+        known.update((id(v), v) for v in draw.variables)
+    for metric, _, _ in recorded.recorder.metrics:
+        known.update((id(v), v) for v in metric.variables)
+    return list(known.values())
 
 
 class StepLink(link.Link):

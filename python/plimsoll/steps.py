@@ -351,6 +351,8 @@ def _take_apart(step):
     for _, value, _ in recorder.metrics:
         _add_value(step, value)
     for leaf in tree.flatten(step.returned):
+        if isinstance(leaf, KerasTensor) and leaf.shape:
+            raise Refused(f"it returns a tensor of shape [batch, {', '.join(map(str, leaf.shape[1:]))}], and not one number")
         _add_value(step, leaf)
 
 
