@@ -9,17 +9,18 @@ import keras
 import numpy as np
 from keras.src import tree
 
-from plimsoll import errors
+from plimsoll import errors, front
 
 
 class Described:
     """`architecture` and `compiled`: JSON texts. `schedule`: a learning-rate schedule that is computed here, or None.
 
     `variables`: the live variables in the engine's order. `face`: the inputs and outputs under the engine's names.
-    `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
+    `front`: what Keras does with the inputs first, or None. `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
     """
 
-    def __init__(self, model, architecture, compiled, schedule, traced=None):
+    def __init__(self, model, architecture, compiled, schedule, traced=None, prepared=None):
+        self.front = prepared
         self.architecture = json.dumps(architecture, default=_number)
         self.compiled = json.dumps(compiled, default=_number)
         self.schedule = schedule
@@ -56,17 +57,21 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
         from plimsoll import objective
 
         compiled = None if objective.own_parts(model) else compiled  # to predict, no loss is needed
-    traced = _trace(model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
+    prepared = front.of(model)
+    tail = model if prepared is None else prepared.tail
+    if prepared is not None:
+        x = None if x is None else prepared(x)
+    traced = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
     with without_tensorflow():
-        architecture = traced.architecture if traced else _architecture(model)
+        architecture = traced.architecture if traced else _architecture(tail)
     schedule = own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(model, architecture, compiled, schedule, traced)
+    return Described(tail, architecture, compiled, schedule, traced, prepared)
 
 
-def _trace(model, compiled, x, data, has_loss):
-    """Traces the model, if it has Python code, and puts traced losses and metrics into `compiled`."""
+def _trace(model, owner, compiled, x, data, has_loss):
+    """Traces the model, if it has Python code, and puts its owner's traced losses and metrics into `compiled`."""
     from plimsoll import assemble, objective
 
     traced, reasons = None, []
@@ -80,7 +85,7 @@ def _trace(model, compiled, x, data, has_loss):
     if compiled is not None:
         try:
             face = traced.face if traced else model if is_functional(model) and model.built else None
-            objective.rewrite(model, compiled, face, *data)
+            objective.rewrite(owner, compiled, face, *data)
         except errors.Unsupported as refused:
             reasons += refused.facts
     if reasons:
@@ -245,6 +250,7 @@ def build(model, first):
         _build_with_numbers(model, *first)
         return
     optimizer = getattr(model, "optimizer", None)
+    first = tree.map_structure(front.with_strings, first)
     if optimizer is not None:
         model.optimizer = None  # or Keras builds its state before the memory is measured
     try:

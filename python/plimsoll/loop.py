@@ -13,7 +13,7 @@ from keras.src import tree
 from keras.src.callbacks import CallbackList
 from keras.src.trainers.data_adapters import array_slicing
 
-from plimsoll import _core, accounts, describe, errors, feed, guard, hook, link, own_step, settings, stepping
+from plimsoll import _core, accounts, describe, errors, feed, guard, hook, host_metrics, link, own_step, settings, stepping
 from plimsoll.plans import Plan
 
 running_models = {}  # id of a model -> its Run, while it trains
@@ -30,6 +30,7 @@ class Run:
         self.described = described
         self.schedule = described.schedule
         self.tie = None  # the link to the live model, while it trains
+        self.host = None  # metrics that Keras computes
         with described.located():
             self.engine = _core.Engine(described.architecture, described.compiled, options)
         self.plan = Plan(self.engine.plan(), account.lines if account else ())
@@ -38,13 +39,22 @@ class Run:
         self._output_losses = {name: [] for name in losses if name in self.engine.metrics()}
 
     def step(self, x, y, weights):
-        return self._noted(self.engine.step(*self._batch(x, y, weights)))
+        return self._run(self.engine.step, x, y, weights)
 
     def test(self, x, y, weights):
-        return self._noted(self.engine.test(*self._batch(x, y, weights)))
+        return self._run(self.engine.test, x, y, weights)
+
+    def _run(self, call, x, y, weights):
+        if self.host is not None:
+            self.host.update(self.predict(x), y, weights)
+        return self._noted(call(*self._batch(x, y, weights)))
 
     def _batch(self, x, y, weights):
-        return self.ports.x(x), self.ports.y(y), self.ports.sample_weight(weights, y)
+        return self.x(x), self.ports.y(y), self.ports.sample_weight(weights, y)
+
+    def x(self, x):
+        front = self.described.front
+        return self.ports.x(x if front is None else front(x))
 
     def _noted(self, logs):
         for name in self._output_losses:
@@ -54,16 +64,19 @@ class Run:
     def reset(self):
         """Starts the means of loss and metrics again."""
         self.engine.reset_metrics()
+        if self.host is not None:
+            self.host.reset()
         for values in self._output_losses.values():
             values.clear()
 
     def predict(self, x):
-        return self.ports.predictions(self.engine.predict(self.ports.x(x)))
+        return self.ports.predictions(self.engine.predict(self.x(x)))
 
     def logs(self):
         """Loss and metrics since reset(). Keras reports the losses of single outputs as plain means over the batches."""
         means = {name: float(np.mean(values)) for name, values in self._output_losses.items() if values}
-        return dict(sorted({**self.engine.metrics(), **means}.items()))
+        host = self.host.logs() if self.host is not None else {}
+        return dict(sorted({**self.engine.metrics(), **means, **host}.items()))
 
 
 def fit(model, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
@@ -172,7 +185,7 @@ def _ask(model, training, held_out, callbacks, options):
         **options,
         "batch_size": training.batch_size,
         "samples": training.samples,
-        "input_shape": _input_shape(described.face, training.first),
+        "input_shape": _input_shape(described, training.first),
         "sample_weights": any(each.has_weights for each in feeds),
         "inference_batch_size": held_out.batch_size if held_out else 0,
         "validation_samples": held_out.samples if held_out else 0,
@@ -184,7 +197,7 @@ def _ask(model, training, held_out, callbacks, options):
 def start(model, training, held_out, callbacks, options):
     """Plans and makes the engine. Nothing is trained yet."""
     run = Run(model, *_ask(model, training, held_out, callbacks, options))
-    _check_metrics(run)
+    _find_host_metrics(run, trains=True)
     guard.compare(run, training.first)
     for note in run.plan.notes:
         print(f"plimsoll: {note}", file=sys.stderr)
@@ -200,18 +213,19 @@ def start_tied(model, training, held_out, callbacks, options):
     return run, run.tie, None
 
 
-def _input_shape(model, first):
+def _input_shape(described, first):
     """The lengths of one sample, for a single input that is declared with None."""
+    model, x = described.face, first[0]
     if len(model.inputs) != 1 or None not in model.inputs[0].shape[1:]:
         return []
-    return list(np.shape(tree.flatten(first[0])[0])[1:])
+    return list(np.shape(tree.flatten(x if described.front is None else described.front(x))[0])[1:])
 
 
-def _check_metrics(run):
+def _find_host_metrics(run, trains):
     ours = set(run.engine.metrics())
     missing = [name for name in run.model.get_metrics_result() if name not in ours]
     if missing:
-        raise errors.Unsupported("this model reports metrics that Plimsoll does not compute", [", ".join(missing)])
+        run.host = host_metrics.HostMetrics(run.model, missing, trains)
 
 
 @contextlib.contextmanager
@@ -311,9 +325,11 @@ def _inference(model, data, options):
     account = accounts.Account(model, [data], [], getattr(model, "optimizer", None), options)
     options = {**options, "trains": False, "inference_batch_size": data.batch_size, "batch_size": data.batch_size,
                "validation_samples": data.samples, "sample_weights": data.has_weights,
-               "input_shape": _input_shape(described.face, data.first)}
+               "input_shape": _input_shape(described, data.first)}
     run = Run(model, described, options, account)
     link.put_all(run.engine, described.variables)
+    if data.first[1] is not None:
+        _find_host_metrics(run, trains=False)
     guard.compare(run, data.first)
     return run
 

@@ -103,7 +103,7 @@ def _are_labels(y, output):
 def _metric(metric, output, y, even):
     who = f"the metric {_name(metric)}{describe.where(metric)}"
     if isinstance(metric, keras.metrics.Metric) or inspect.isclass(metric):
-        raise errors.Unsupported("its metrics cannot be traced", [f"{who} is a class: a function of (y_true, y_pred) can be traced"])
+        return None  # Keras computes it (host_metrics.py)
     dtype = "float32" if np.asarray(y).dtype.kind == "f" else str(np.asarray(y).dtype)
     config, whole = _traced(metric, output, y, dtype, who)
     if whole and not (whole == "mean" and even):
