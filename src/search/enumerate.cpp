@@ -80,22 +80,44 @@ class Enumeration {
 
  private:
   // Tries the batch in pieces inside one phase, where normalisation forbids micro-batches. Pieces multiply the nodes,
-  // so planning takes long, and only together with recompute do they save much. So they are tried only where a plan
-  // that fits takes a tenth longer than the whole batch, and they count only if they take as long themselves: then a
-  // larger budget is never slower.
+  // so planning takes long, and only together with recompute do they save much. So they are tried only where nothing
+  // else fits, or where a plan that fits takes a tenth longer than the whole batch, and they count only if they take as
+  // long themselves: then a larger budget is never slower.
   Status try_pieces() {
     if (!may_cut_into_pieces()) return {};
-    const double whole_seconds = whole_seconds_, least = kWorthPieces * whole_seconds;
-    const int64_t nodes = whole_nodes_;
+    const double least = kWorthPieces * whole_seconds_;
+    if (!selection_.may_select(least)) return {};
+    std::vector<int64_t> counts = counts_of_pieces(whole_nodes_);
+    if (!selection_.found() && !counts.empty()) {
+      // The most pieces need the least memory: if they do not fit, no others do.
+      PLIMSOLL_TRY(try_in_pieces(counts.back(), least));
+      if (!selection_.found()) return {};
+      counts.pop_back();
+    }
+    for (const int64_t pieces : counts) {
+      if (!selection_.may_select(least)) break;
+      PLIMSOLL_TRY(try_in_pieces(pieces, least));
+    }
+    return {};
+  }
+
+  // Ascending. The limits do not depend on the budget, so neither does the smallest plan.
+  std::vector<int64_t> counts_of_pieces(int64_t nodes) const {
+    std::vector<int64_t> counts;
     for (const int64_t pieces : kSplitValues) {
       const int64_t nodes_in_pieces = nodes * (pieces + 1);  // one more for merging what the pieces sum
       if (pieces > request_.batch || nodes_in_pieces > kMostNodesInPieces) break;
-      if (!selection_.found() || !selection_.may_select(least)) break;
-      if (request_.device->planning_bound(nodes_in_pieces) > request_.budget) break;
-      others_.set(kSplit, pieces);
-      PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, request_.piece(), others_)));
-      if (compiler.nodes() <= nodes) break;  // the graph cannot be cut
-      least_selectable_ = least;
+      if (request_.device->planning_bound(nodes_in_pieces) > selection_.least() / kPlanningShare) break;
+      counts.push_back(pieces);
+    }
+    return counts;
+  }
+
+  Status try_in_pieces(int64_t pieces, double least_seconds) {
+    others_.set(kSplit, pieces);
+    PLIMSOLL_ASSIGN(Compiler compiler, Compiler::create(request_, cut_into(request_, request_.piece(), others_)));
+    if (compiler.nodes() > whole_nodes_) {  // else the graph cannot be cut
+      least_selectable_ = least_seconds;
       PLIMSOLL_TRY(try_micro_batch(request_.piece(), compiler));
     }
     others_.set(kSplit, 0);
@@ -110,6 +132,7 @@ class Enumeration {
 
   static constexpr double kWorthPieces = 1.1;
   static constexpr int64_t kMostNodesInPieces = 6000;
+  static constexpr Bytes kPlanningShare = 8;  // of the smallest plan, the part that may be held to plan pieces
 
   // A plan can be selected only if its kernels take at least least_selectable_.
   void consider(Plan plan, double least_seconds = 0) {
@@ -136,19 +159,20 @@ class Enumeration {
   }
 
   Status try_micro_batch(int64_t micro, Compiler& compiler) {
+    const bool in_pieces = least_selectable_ > 0;
     const LeverSettings settings = cut_into(request_, micro, others_);
     PLIMSOLL_ASSIGN(std::optional<Plan> whole, compiler.compile(settings, false));
     const double seconds = whole->compute_seconds;
-    if (micro == request_.piece() && least_selectable_ == 0) {
+    if (micro == request_.piece() && !in_pieces) {
       whole_seconds_ = seconds;
       whole_nodes_ = compiler.nodes();
     }
     const Bytes peak = whole->peak_bytes(), beside = peak - whole->arena_bytes;
     consider(std::move(*whole));
     add_trial(micro, compiler, settings, seconds, peak, request_.budget > 0 && peak > request_.budget);
-    const bool seeks_least = find_least_ && at_an_end(micro) && least_selectable_ == 0;
+    const bool seeks_least = find_least_ && at_an_end(micro) && (!in_pieces || !selection_.found());
     const bool recomputes = request_.batch > 0 && !request_.forbids(kRecompute);
-    if (recomputes && find_least_ && !seeks_least && least_selectable_ == 0)
+    if (recomputes && find_least_ && !seeks_least && !in_pieces)
       floors_.emplace_back(micro, compiler.least_peak(compiler.least_live()));
     if (!recomputes || (!seeks_least && !selection_.may_select(compiler.least_seconds()))) return {};
 

@@ -43,6 +43,7 @@ TEST(Remedies, GiveTheBytesAndTheTimeThatTheyPromise) {
   for (const std::string& device : {fast_device(), std::string("rtx-4090-24g")})
     for (const std::string& model : {golden("resnet.keras"), golden("cnn.keras"), std::string("seed-2")}) {
       Problem problem(model, 64, device);
+      problem.request.budget = kMiB;
       const Bytes least = require(search(problem.request)).least_bytes;
       for (const Bytes budget : {kMiB, least - 1}) {
         problem.request.budget = budget;

@@ -121,12 +121,17 @@ TEST(Search, TheLeastDoesNotDependOnTheBudget) {
   for (const std::string& device : shared_and_own_memory())
     for (const std::string& model : models()) {
       Problem problem(model, 32, device);
+      problem.request.budget = kMiB;
       const Bytes least = require(search(problem.request)).least_bytes;
-      for (const Bytes budget : {kMiB, least - 1, least, 2 * least}) {
+      for (const Bytes budget : {least / 2, least - 1, least, 2 * least}) {
         problem.request.budget = budget;
         const SearchResult result = require(search(problem.request));
-        EXPECT_EQ(result.least_bytes, least) << model << " in " << budget;
         EXPECT_EQ(result.fits, budget >= least) << model << " in " << budget;
+        // Where a plan fits, the batch is not cut into pieces to find a smaller one.
+        if (result.fits)
+          EXPECT_GE(result.least_bytes, least) << model << " in " << budget;
+        else
+          EXPECT_EQ(result.least_bytes, least) << model << " in " << budget;
       }
     }
 }
