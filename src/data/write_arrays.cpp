@@ -166,7 +166,7 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
     return written;
   };
   Copy copy(from, options, 1);
-  PLIMSOLL_TRY(copy.rows(all, [&](int64_t first, int64_t count, RowBlock block) -> Status {
+  const auto write_rows = [&](int64_t first, int64_t count, RowBlock block) -> Status {
     for (int64_t i = 0; i < count; ++i) {
       // Shard s holds the rows from s * rows / shards on.
       const auto shards = static_cast<int64_t>(files.size());
@@ -194,7 +194,8 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
       if (static_cast<Bytes>(waiting.size()) >= kStreamBuffer) PLIMSOLL_TRY(flush());
     }
     return {};
-  }));
+  };
+  PLIMSOLL_TRY(copy.rows(all, write_rows));
   PLIMSOLL_TRY(flush());
   for (AtomicFile& file : files) PLIMSOLL_TRY(file.commit());
   return paths;
