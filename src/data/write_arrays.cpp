@@ -88,10 +88,11 @@ Files write_npz(ArrayStream& from, const std::string& path, const WriteOptions& 
     const StreamedArray& array = from.arrays()[i];
     const std::string header = npy_header(array.dtype, whole_dims(array));
     const auto bytes = static_cast<int64_t>(header.size()) + array.rows * array.row_bytes();
-    PLIMSOLL_TRY(zip.add(array.name + ".npy", bytes, [&](const Sink& sink) -> Status {
+    const auto write_entry = [&](const Sink& sink) -> Status {
       PLIMSOLL_TRY(sink(bytes_of_text(header)));
       return copy.array(i, sink);
-    }));
+    };
+    PLIMSOLL_TRY(zip.add(array.name + ".npy", bytes, write_entry));
   }
   PLIMSOLL_TRY(zip.finish());
   PLIMSOLL_TRY(file.commit());
