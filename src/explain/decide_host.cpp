@@ -120,6 +120,15 @@ std::optional<Verdict> decide_limits(const Facts& facts) {
                                 : "raise the container's limit: docker run --memory, "
                                   "resources.limits.memory",
                         host_remedies()[0]};
+    if (!machine && facts.container_limit) {
+      verdict.evidence.push_back(facts.container_limit->seen);
+      verdict.figures.push_back({"limit of the container", facts.container_limit->bytes});
+      verdict.limit = facts.container_limit->bytes;
+      verdict.remedies.insert(verdict.remedies.begin(),
+                              fmt::format("plimsoll plan MODEL --batch-size N --budget {}   what fits there, and at "
+                                          "what price",
+                                          facts.container_limit->bytes));
+    }
   } else if (!facts.shared_memory.empty()) {
     rests_on(facts.shared_memory);
     const bool bare = std::all_of(facts.shared_memory.begin(), facts.shared_memory.end(),

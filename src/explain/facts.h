@@ -115,9 +115,10 @@ struct Facts {
   std::vector<Process> tasks;  // of the kernel's table
   std::optional<SizedFact> cgroup_usage, cgroup_limit;
   std::optional<SizedFact> swap_total, swap_free;
-  std::vector<NamedFact> jobs;        // Slurm, LSF, PBS, YARN
-  std::vector<NamedFact> containers;  // Docker, Kubernetes, Ray, Colab
-  std::vector<NamedFact> killed;      // the shell's word, exit 137
+  std::optional<SizedFact> container_limit;  // of a pod's or container's description
+  std::vector<NamedFact> jobs;               // Slurm, LSF, PBS, YARN
+  std::vector<NamedFact> containers;         // Docker, Kubernetes, Ray, Colab
+  std::vector<NamedFact> killed;             // the shell's word, exit 137
   std::vector<NamedFact> shared_memory;
   std::vector<ArrayFailure> arrays;
   std::vector<NamedFact> host_errors;  // MemoryError, std::bad_alloc, ENOMEM

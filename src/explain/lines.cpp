@@ -87,6 +87,11 @@ std::string_view without_leading_blanks(std::string_view text) {
 
 }  // namespace
 
+size_t columns_of(std::string_view text) {
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
 void LineCutter::feed(std::string_view bytes) {
   for (const char c : bytes) {
     if (c == '\n' || c == '\r') {
@@ -116,7 +121,7 @@ void LineCutter::emit() {
   const bool rest = line.text.size() == clean_.size() && last_length_ >= kLeastWrapped && last_length_ == longest_;
   if (rest && line.stream == 0) line.stream = last_stream_;
   last_stream_ = line.stream;
-  last_length_ = clean_.size();
+  last_length_ = columns_of(clean_);
   longest_ = std::max(longest_, last_length_);
   sink_(line);
 }

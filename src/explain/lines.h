@@ -19,6 +19,8 @@ struct LogLine {
   std::string_view text;  // clean, and valid until the next line
 };
 
+size_t columns_of(std::string_view text);  // in characters of UTF-8: the blocks of a progress bar take three bytes each
+
 class LineCutter {
  public:
   static constexpr size_t kMostLine = 16384;  // longer lines come in pieces of this size

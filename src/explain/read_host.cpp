@@ -76,6 +76,15 @@ void read_swap(Facts& facts, const Window& window) {
   if (const auto bytes = cursor.size()) (total ? facts.swap_total : facts.swap_free) = SizedFact{window.seen, *bytes};
 }
 
+// "Limits:" of a pod's description, with a line "memory: 8Gi" below it, in any order with "cpu: 4".
+void read_limits(Facts& facts, const Window& window) {
+  Cursor cursor(window.after);
+  cursor.eat("limits:");
+  if (facts.container_limit || !cursor.find("memory:", 80)) return;
+  const auto bytes = cursor.size();
+  if (bytes && *bytes > 0) facts.container_limit = SizedFact{window.seen, *bytes};
+}
+
 // The rows below this head are of one task each: "[ 1234]  1000  1234  2345678  1234567 ... 0 python3". Newer kernels
 // write "[   1234]". The numbers of memory are pages of 4 KiB.
 void read_tasks(Facts& facts, const Window& window) {
@@ -197,6 +206,7 @@ void add_host_phrases(std::vector<Phrase>& phrases) {
       {"oom-kill:constraint=", 500, read_constraint},
       {"killed process", 300, read_killed},
       {"memory: usage", 120, read_cgroup},
+      {"limits:", 120, read_limits},
       {"total swap =", 60, read_swap},
       {"free swap =", 60, read_swap},
       {"uid tgid total_vm", 7000, read_tasks},

@@ -83,7 +83,7 @@ void Tape::add(const LogLine& line) {
   if (!glued(line.text)) append("\n");
   marks_.push_back({start_ + text_.size(), line.number, std::string(line.text.substr(0, Sighting::kMostText))});
   append(line.text);
-  last_width_ = line.text.size();
+  last_width_ = columns_of(line.text);
   widest_ = std::max(widest_, last_width_);
   for (Pending& pending : pending_) --pending.lines_left;
   settle(false);
