@@ -51,8 +51,14 @@ Result<PlanningDevice> Pricing::device(const RunOptions& options) const {
 
 Result<Priced> Pricing::price(const RunOptions& options, bool find_least, const Model* model,
                               const PlanningDevice* device) const {
+  // What failed once fails again: the count of limit_searches() never grows.
   const std::string key = key_of(options, find_least);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
+  return known_.emplace(key, plan(options, find_least, model, device)).first->second;
+}
+
+Result<Priced> Pricing::plan(const RunOptions& options, bool find_least, const Model* model,
+                             const PlanningDevice* device) const {
   PLIMSOLL_TRY(check_cut(options));
   const Model& planned = model != nullptr ? *model : run_.model();
   const Backend& backend = device != nullptr ? *device->backend : run_.backend();
@@ -74,7 +80,7 @@ Result<Priced> Pricing::price(const RunOptions& options, bool find_least, const 
     }
   }
   PLIMSOLL_ASSIGN(const SearchResult found, search(request));
-  return known_.emplace(key, priced(found)).first->second;
+  return priced(found);
 }
 
 Result<Model> Pricing::changed_model(const RunOptions& options) const {

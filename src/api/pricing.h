@@ -55,9 +55,12 @@ class Pricing {
                                           const PlanningDevice* device = nullptr) const;
 
  private:
+  Result<Priced> plan(const RunOptions& options, bool find_least, const Model* model,
+                      const PlanningDevice* device) const;
+
   Run& run_;
   mutable std::optional<int> searches_left_;
-  mutable std::map<std::string, Priced> known_;  // by everything that may differ between two variations
+  mutable std::map<std::string, Result<Priced>> known_;  // by everything that may differ between two variations
 };
 
 }  // namespace plimsoll::engine
