@@ -64,10 +64,30 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
     traced = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
     with without_tensorflow():
         architecture = traced.architecture if traced else _architecture(tail)
+    if not traced:
+        _size_inputs(architecture, tail, x)
     schedule = own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
     return Described(tail, architecture, compiled, schedule, traced, prepared)
+
+
+def _size_inputs(architecture, model, x):
+    """Gives inputs that are declared with None the lengths of the data, where there are several inputs."""
+    structure = getattr(model, "_inputs_struct", None)
+    if x is None or not is_functional(model) or isinstance(model, keras.Sequential) or len(model.inputs) < 2:
+        return
+    if isinstance(x, dict) and not isinstance(structure, dict):
+        given = [x.get(tensor._keras_history.operation.name) for tensor in model.inputs]
+        tensors = model.inputs
+    else:
+        given, tensors = tree.flatten(x), tree.flatten(structure)
+    if len(given) != len(tensors):
+        return
+    shapes = {t._keras_history.operation.name: np.shape(a) for t, a in zip(tensors, given, strict=True) if a is not None and None in t.shape[1:]}
+    for layer in architecture["config"]["layers"]:
+        if layer["class_name"] == "InputLayer" and len(shapes.get(layer["config"]["name"], ())) == len(layer["config"]["batch_shape"]):
+            layer["config"]["batch_shape"] = [None, *shapes[layer["config"]["name"]][1:]]
 
 
 def _trace(model, owner, compiled, x, data, has_loss):
@@ -211,10 +231,21 @@ def is_functional(model):
 def _compile_reasons(model):
     reasons = []
     reasons += _optimizer_reasons(model.optimizer)
-    strategy = getattr(model, "_distribute_strategy", None)
-    if strategy is not None and getattr(strategy, "num_replicas_in_sync", 1) > 1:
-        reasons.append(f"tf.distribute with {strategy.num_replicas_in_sync} replicas: Plimsoll trains on one device")
     return reasons
+
+
+def one_replica(model):
+    """What is told of a model that was made under a strategy's scope; None if it was not."""
+    strategy = getattr(model, "_distribute_strategy", None)
+    if strategy is None:
+        return None
+    count = getattr(strategy, "num_replicas_in_sync", 1)
+    told = f"{type(strategy).__name__}: '{model.name}' trains as one replica"
+    if count > 1:
+        told += f" of the whole batch, not as {count} of a part each"
+        if any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers()):
+            told += "; BatchNormalization uses the statistics of the whole batch"
+    return told
 
 
 def _optimizer_reasons(optimizer):

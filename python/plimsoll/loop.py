@@ -13,7 +13,7 @@ from keras.src import tree
 from keras.src.callbacks import CallbackList
 from keras.src.trainers.data_adapters import array_slicing
 
-from plimsoll import _core, accounts, describe, errors, feed, guard, hook, host_metrics, link, own_step, settings, stepping
+from plimsoll import _core, accounts, describe, errors, feed, guard, hook, host_metrics, link, memory, own_step, settings, stepping
 from plimsoll.plans import Plan
 
 running_models = {}  # id of a model -> its Run, while it trains
@@ -37,6 +37,10 @@ class Run:
         self.ports = feed.Ports(described.face, self.engine)
         losses = [f"{name}_loss" for name in self.engine.output_names()] if len(described.face.outputs) > 1 else []
         self._output_losses = {name: [] for name in losses if name in self.engine.metrics()}
+
+    def close(self):
+        """Gives the memory back."""
+        self.engine = self.tie = None
 
     def step(self, x, y, weights):
         return self._run(self.engine.step, x, y, weights)
@@ -164,13 +168,30 @@ def prepare_fit(model, *arguments, **named):
 
     def train():
         validate = Validation(testing or run, held_out, a["validation_freq"], callbacks) if held_out is not None else None
-        with running(run), tie:
-            _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
+        exact = memory.reset_peak()
+        try:
+            with running(run), tie:
+                _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
+        finally:
+            for each in (run, tie, testing):
+                if each is not None:
+                    each.close()
         model.history.plan = run.plan
+        if exact:
+            _compare_peak(run.plan, model.history)
         return model.history
 
     train.plan = run.plan
     return train
+
+
+def _compare_peak(plan, history):
+    """Tells if the process held more than the budget: that was taken by code that no plan can know."""
+    history.process_peak_bytes = memory.peak_bytes()
+    over = history.process_peak_bytes - plan.data.get("budget_bytes", history.process_peak_bytes)
+    if over > 0 and plan.device["kind"] == "cpu":
+        print(f"plimsoll: the process held {memory.format_bytes(history.process_peak_bytes)} at most, {memory.format_bytes(over)} more than "
+              f"the budget; the plan is {memory.format_bytes(plan.peak_bytes)}: callbacks or the data source took the rest", file=sys.stderr)
 
 
 def _ask(model, training, held_out, callbacks, options):
@@ -199,8 +220,9 @@ def start(model, training, held_out, callbacks, options):
     run = Run(model, *_ask(model, training, held_out, callbacks, options))
     _find_host_metrics(run, trains=True)
     guard.compare(run, training.first)
-    for note in run.plan.notes:
-        print(f"plimsoll: {note}", file=sys.stderr)
+    for note in [*run.plan.notes, describe.one_replica(model)]:
+        if note:
+            print(f"plimsoll: {note}", file=sys.stderr)
     return run
 
 

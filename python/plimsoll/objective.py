@@ -1,6 +1,7 @@
 """Losses and metrics written in Python, as what the engine computes: one number per row, of which it takes the mean or the sum."""
 
 import inspect
+import warnings
 
 import keras
 import numpy as np
@@ -87,11 +88,19 @@ def _loss(given, output, y, weighted, has_metrics):
     config, whole = _traced(loss.call, output, y, "float32", who)
     if whole and weighted:
         raise errors.Unsupported("its loss cannot be traced", [f"{who} returns one number for the batch, so samples cannot be weighted"])
+    if whole == "sum":
+        warn_of_sum(who)
     config["reduction"] = "sum" if whole == "sum" else "sum_over_batch_size" if whole else loss.reduction
     config["name"] = loss.name
     config["labels"] = bool(has_metrics and _are_labels(y, output) and int(np.prod(np.shape(y)[1:])) == config.pop("rows"))
     config.pop("rows", None)
     return _object(config)
+
+
+def warn_of_sum(who):
+    """Trained as it is written. A step that is good for one batch size is too long for a larger one."""
+    warnings.warn(f"{who} adds up the losses of the samples: the gradients grow with the batch size. A mean over the samples does not, "
+                  "and is what Keras's losses are", stacklevel=2)
 
 
 def _are_labels(y, output):

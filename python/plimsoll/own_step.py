@@ -1,5 +1,7 @@
 """fit and evaluate of a model that has a train_step, a test_step or a compute_loss of its own."""
 
+import sys
+
 import keras
 import numpy as np
 from keras.src import tree
@@ -60,6 +62,10 @@ class StepRun:
         self._logs = self.engines.returned(values)
 
     test = step
+
+    def close(self):
+        self.tie = None
+        self.engines.close()
 
     def reset(self):
         self.model.reset_metrics()
@@ -149,6 +155,9 @@ def start(model, training, held_out, callbacks, options):
     run, tie = StepRun(model, engines), stepping.StepLink(engines)
     compared.compare(engines, tie)
     run.tie = tie
+    for note in [*engines.plan.notes, describe.one_replica(model)]:
+        if note:
+            print(f"plimsoll: {note}", file=sys.stderr)
     return run, tie, None if held_out is None else evaluation(model, held_out, options, account)
 
 

@@ -115,6 +115,7 @@ class Recorder:
         self._calls = {}
         self._kept = []
         self._owners = []
+        self.views = {}  # id of a tensor whose first dimension is not the batch -> its View
 
     def place(self, tensor):
         return self._places.get(id(tensor))
@@ -135,6 +136,8 @@ class Recorder:
     def _is_batched(self, leaf):
         if isinstance(leaf, TracedVariable) or not isinstance(leaf, KerasTensor):
             return False
+        if id(leaf) in self.views:
+            raise Refused("it computes with a tensor whose first dimension is not the batch")
         node, _ = self._places[id(leaf)]
         return node is None or node.batched
 

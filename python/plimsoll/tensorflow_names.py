@@ -149,6 +149,22 @@ def _repeat(input, repeats, axis=None, name=None):
     return ops.repeat(input, repeats, axis=axis)
 
 
+def _sigmoid_cross_entropy(labels=None, logits=None, name=None):
+    return ops.maximum(logits, 0) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+
+
+def _softmax_cross_entropy(labels, logits, axis=-1, name=None):
+    return -ops.sum(labels * ops.log_softmax(logits, axis=axis), axis=axis)
+
+
+def _sparse_cross_entropy(labels=None, logits=None, name=None):
+    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def _unstack(value, num=None, axis=0, name="unstack"):
+    return ops.unstack(value, num, axis)
+
+
 _UNARY = {"exp": ops.exp, "log": ops.log, "log1p": ops.log1p, "sqrt": ops.sqrt, "rsqrt": ops.rsqrt, "square": ops.square, "abs": ops.abs,
           "sign": ops.sign, "sin": ops.sin, "cos": ops.cos, "tanh": ops.tanh, "sigmoid": ops.sigmoid, "relu": ops.relu, "relu6": ops.relu6,
           "elu": ops.elu, "softplus": ops.softplus, "floor": ops.floor, "negative": ops.negative, "erf": ops.erf, "silu": ops.silu,
@@ -169,7 +185,11 @@ _OTHERS = {"matmul": _matmul, "linalg.matmul": _matmul, "reduce_sum": _norm_axes
            "clip_by_value": _clip, "l2_normalize_v2": _l2_normalize, "l2_normalize": _l2_normalize, "one_hot": _one_hot, "concat": _concat,
            "stack": _stack, "expand_dims_v2": _expand, "expand_dims": _expand, "squeeze_v2": _squeeze, "squeeze": _squeeze,
            "einsum": _einsum, "argmax_v2": _argmax, "shape_v2": _shape, "shape": _shape, "broadcast_to": _broadcast,
-           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat, "rank": _rank}
+           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat, "rank": _rank,
+           "sigmoid_cross_entropy_with_logits": _sigmoid_cross_entropy, "sigmoid_cross_entropy_with_logits_v2": _sigmoid_cross_entropy,
+           "softmax_cross_entropy_with_logits_v2": _softmax_cross_entropy, "softmax_cross_entropy_with_logits": _softmax_cross_entropy,
+           "sparse_softmax_cross_entropy_with_logits": _sparse_cross_entropy, "sparse_softmax_cross_entropy_with_logits_v2": _sparse_cross_entropy,
+           "unstack": _unstack}
 _OTHERS.update({"reduce_sum_v1": _OTHERS["reduce_sum"], "reduce_logsumexp_v1": _OTHERS["reduce_logsumexp"]})
 
 

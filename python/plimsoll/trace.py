@@ -19,7 +19,7 @@ from keras.src.ops import operation as operation_module
 from keras.src.ops.operation import Operation
 from keras.src.utils import traceback_utils
 
-from plimsoll import describe, errors, tensorflow_names
+from plimsoll import describe, errors, tensorflow_names, views
 from plimsoll.recorder import TRACED, Recorder, Refused, TracedVariable, is_known, is_users, substituted
 
 KerasTensor = keras.KerasTensor
@@ -85,6 +85,8 @@ def _no_value(self, *_, **__):
 
 
 def _symbolic_operation(self, recorder, *args, **kwargs):
+    if not recorder.scope.layers and views.find(recorder, (args, kwargs)):
+        return views.call(recorder, type(self).__name__, self, operation_config(self), args, kwargs)
     if type(self).__name__ == "Sum" and isinstance(args[0], (list, tuple)):
         return functools.reduce(lambda a, b: a + b, args[0])  # ops.sum([loss, loss])
     if type(self).__name__ == "Sum" and args[0].shape == ():
@@ -94,6 +96,8 @@ def _symbolic_operation(self, recorder, *args, **kwargs):
     if type(self).__name__ == "Repeat" and self.axis is None and len(args[0].shape) > 1 and recorder.batched(args[0]):
         rows = keras.ops.reshape(args[0], (args[0].shape[0], -1))
         return keras.ops.reshape(keras.ops.repeat(rows, _one_number(self.repeats), axis=1), (-1,))
+    if not recorder.scope.layers and views.begins(recorder, type(self).__name__, self, args):
+        return views.call(recorder, type(self).__name__, self, operation_config(self), args, kwargs)
     recorder.scope.layers += 1
     try:
         outputs = self.compute_output_spec(*args, **kwargs)
@@ -146,6 +150,8 @@ def _symbolic_layer(self, recorder, plain, *args, **kwargs):
         _refuse_masks(self, args, kwargs)
         return outputs
     trains = kwargs.get("training")
+    if views.find(recorder, (args, kwargs)):
+        return views.call_layer(recorder, self, functools.partial(_symbolic_layer, self, recorder, plain), args, kwargs)
     if not recorder.batched((args, kwargs)) or recorder.inlines(self, trains):
         if isinstance(self, keras.layers.Dropout) and not trains:
             return args[0] if args else kwargs["inputs"]
