@@ -70,7 +70,7 @@ def with_licences(wheel, output):
     [record] = [name for name in entries if name.endswith(".dist-info/RECORD")]
     folder = record.rsplit("/", 1)[0]
     found = sorted(libraries(entries))
-    unknown = [name for name in entries if name.startswith("plimsoll.libs/") and all(name != each for each, _, _ in found)]
+    unknown = [name for name in entries if re.match(r"plimsoll.libs/.", name) and all(name != each for each, _, _ in found)]
     unknown += [library for _, library, _ in found if library not in LICENCES]
     if unknown:
         raise SystemExit(f"error: {', '.join(unknown)} is not among the libraries that a wheel may hold (LICENCES in scripts/bundle_wheel.py)")

@@ -114,7 +114,7 @@ class RetinaNetLoss(keras.losses.Loss):
 
 
 model = RetinaNet(num_classes, get_backbone())
-optimizer = keras.optimizers.SGD(learning_rate=keras.optimizers.schedules.PiecewiseConstantDecay([2, 4], [2.5e-06, 0.000625, 0.00125]), momentum=0.9)
+optimizer = keras.optimizers.SGD(learning_rate=keras.optimizers.schedules.PiecewiseConstantDecay([1, 2], [0.000625, 0.00125, 0.0025]), momentum=0.9)
 model.compile(loss=RetinaNetLoss(num_classes), optimizer=optimizer)
 images = rng.normal(size=(8, size, size, 3)).astype("float32")
 anchors = num_anchors * sum(n * n for n in (8, 4, 2, 1, 1))

@@ -16,11 +16,13 @@ class Described:
     """`architecture` and `compiled`: JSON texts. `schedule`: a learning-rate schedule that is computed here, or None.
 
     `variables`: the live variables in the engine's order. `face`: the inputs and outputs under the engine's names.
-    `front`: what Keras does with the inputs first, or None. `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
+    `front`: what Keras does with the inputs first, or None. `quotient`: what a loss that
+    is a sum over a sum divides by, or None. `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
     """
 
-    def __init__(self, model, architecture, compiled, schedule, traced=None, prepared=None):
+    def __init__(self, model, architecture, compiled, schedule, traced=None, prepared=None, quotient=None):
         self.front = prepared
+        self.quotient = quotient
         self.architecture = json.dumps(architecture, default=_number)
         self.compiled = json.dumps(compiled, default=_number)
         self.schedule = schedule
@@ -61,7 +63,7 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
     tail = model if prepared is None else prepared.tail
     if prepared is not None:
         x = None if x is None else prepared(x)
-    traced = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
+    traced, quotient = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
     with without_tensorflow():
         architecture = traced.architecture if traced else _architecture(tail)
     if not traced:
@@ -69,7 +71,7 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
     schedule = own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(tail, architecture, compiled, schedule, traced, prepared)
+    return Described(tail, architecture, compiled, schedule, traced, prepared, quotient)
 
 
 def _size_inputs(architecture, model, x):
@@ -94,7 +96,7 @@ def _trace(model, owner, compiled, x, data, has_loss):
     """Traces the model, if it has Python code, and puts its owner's traced losses and metrics into `compiled`."""
     from plimsoll import assemble, objective
 
-    traced, reasons = None, []
+    traced, quotient, reasons = None, None, []
     if has_own_code(model):
         try:
             traced = assemble.assemble(model, _input_specs(model, x), has_loss)
@@ -105,12 +107,12 @@ def _trace(model, owner, compiled, x, data, has_loss):
     if compiled is not None:
         try:
             face = traced.face if traced else model if is_functional(model) and model.built else None
-            objective.rewrite(owner, compiled, face, *data)
+            quotient = objective.rewrite(owner, compiled, face, *data)
         except errors.Unsupported as refused:
             reasons += refused.facts
     if reasons:
         raise errors.Unsupported("this model has Python code that cannot be traced", reasons)
-    return traced
+    return traced, quotient
 
 
 def has_own_code(model):
@@ -232,6 +234,12 @@ def _compile_reasons(model):
     reasons = []
     reasons += _optimizer_reasons(model.optimizer)
     return reasons
+
+
+def scope_of(model):
+    """Where variables of the model must be made."""
+    strategy = getattr(model, "_distribute_strategy", None)
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
 def one_replica(model):

@@ -54,6 +54,8 @@ class Run:
         return self._noted(call(*self._batch(x, y, weights)))
 
     def _batch(self, x, y, weights):
+        if self.described.quotient is not None:
+            weights = np.full(len(tree.flatten(y)[0]), self.described.quotient.factor(tree.flatten(y)[0]), np.float32)
         return self.x(x), self.ports.y(y), self.ports.sample_weight(weights, y)
 
     def x(self, x):
@@ -200,14 +202,15 @@ def _ask(model, training, held_out, callbacks, options):
     feeds = [each for each in (training, held_out) if each is not None]
     described = describe.describe(model, x=training.first[0], y=training.first[1], weighted=any(each.has_weights for each in feeds),
                                   even=all(each.is_even for each in feeds))
-    model.optimizer.build(model.trainable_variables)
+    with describe.scope_of(model):
+        model.optimizer.build(model.trainable_variables)
     account = accounts.Account(model, feeds, getattr(callbacks, "callbacks", callbacks), model.optimizer, options)
     options = {
         **options,
         "batch_size": training.batch_size,
         "samples": training.samples,
         "input_shape": _input_shape(described, training.first),
-        "sample_weights": any(each.has_weights for each in feeds),
+        "sample_weights": described.quotient is not None or any(each.has_weights for each in feeds),
         "inference_batch_size": held_out.batch_size if held_out else 0,
         "validation_samples": held_out.samples if held_out else 0,
         "refuse_divergence": not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in callbacks),
@@ -346,7 +349,7 @@ def _inference(model, data, options):
                                   even=data.is_even)
     account = accounts.Account(model, [data], [], getattr(model, "optimizer", None), options)
     options = {**options, "trains": False, "inference_batch_size": data.batch_size, "batch_size": data.batch_size,
-               "validation_samples": data.samples, "sample_weights": data.has_weights,
+               "validation_samples": data.samples, "sample_weights": described.quotient is not None or data.has_weights,
                "input_shape": _input_shape(described, data.first)}
     run = Run(model, described, options, account)
     link.put_all(run.engine, described.variables)

@@ -126,7 +126,8 @@ def ask(model, training, held_out, callbacks, options):
     _build(model, training)
     recorded, made = _recorded(model, "train_step", training)
     for program in made:
-        program.optimizer.build(program.trained)
+        with describe.scope_of(model):
+            program.optimizer.build(program.trained)
     feeds = [each for each in (training, held_out) if each is not None]
     account = accounts.Account(model, feeds, callbacks, _Several([program.optimizer for program in made]), options)
     options = {**options, "batch_size": training.batch_size, "samples": training.samples, "sample_weights": False,

@@ -74,8 +74,8 @@ def _is_number(value):
 
 def _weight(a, b):
     """A number of both traces: itself, or the count of samples."""
-    if a is None:
-        return None
+    if a is None or isinstance(a, KerasTensor):
+        return a
     a, b = (float(np.asarray(keras.ops.convert_to_numpy(n))) for n in (a, b))
     if a == b:
         return a

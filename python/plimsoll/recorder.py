@@ -236,6 +236,10 @@ class Recorder:
         if not isinstance(inferred, KerasTensor) or trained.shape != inferred.shape:
             raise Refused("its result has another shape in training than otherwise")
         made = KerasTensor(trained.shape, dtype=trained.dtype)
+        views = self.views.get(id(trained)), self.views.get(id(inferred))
+        if all(views) and views[0].groups == views[1].groups:
+            self.views[id(made)] = type(views[0])(made, self._joined(views[0].under, views[1].under), views[0].groups)
+            return made
         return self.record("ByPhase", {}, (trained, inferred), {}, made)
 
 

@@ -170,6 +170,10 @@ class Engines:
         """Updates the live metrics, as the step's own code would."""
         recorder = self.recorded.recorder
         for (metric, tensor, _), weight in zip(recorder.metrics, self.recorded.weights, strict=True):
+            if isinstance(weight, keras.KerasTensor):  # the sum of values times weights, and that of the weights
+                total, weight = values[id(tensor)], values[id(weight)]
+                keras.metrics.Mean.update_state(metric, total / weight if weight else 0.0, sample_weight=weight)
+                continue
             weight = weight.times * batch if isinstance(weight, Batches) else weight
             if id(tensor) in values and tensor.shape:
                 weight = batch * (tensor.shape[0] // recorder.batch) * (1 if weight is None else weight)

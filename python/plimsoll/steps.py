@@ -297,7 +297,10 @@ def _refuse_update(self, *_, **__):
 
 def _noted(recorder, metric, values, sample_weight):
     if isinstance(sample_weight, KerasTensor):
-        raise Refused(f"it updates the metric '{metric.name}' with weights that it has computed")
+        if not isinstance(values, KerasTensor) or tuple(values.shape) != tuple(sample_weight.shape):
+            raise Refused(f"it updates the metric '{metric.name}' with weights of another shape than its values")
+        weights = keras.ops.cast(sample_weight, "float32")
+        values, sample_weight = keras.ops.sum(values * weights), keras.ops.sum(weights)
     recorder.metrics.append((metric, values, sample_weight))
 
 
@@ -307,7 +310,7 @@ class Step:
     def __init__(self, recorder, inputs, returned):
         self.recorder, self.inputs, self.returned = recorder, inputs, returned
         self.losses, self.values = [], {}
-        self.weights = []  # of each update of a metric: None, a number, or Batches
+        self.weights = []  # of each update of a metric: None, a number, Batches, or a tensor: then its value is a sum
 
     @property
     def nodes(self):
@@ -348,8 +351,9 @@ def _take_apart(step):
     recorder = step.recorder
     for update in recorder.updates:
         step.losses.append(_value(recorder, update.target.tensor, "sum"))
-    for _, value, _ in recorder.metrics:
+    for _, value, weight in recorder.metrics:
         _add_value(step, value)
+        _add_value(step, weight)
     for leaf in tree.flatten(step.returned):
         if isinstance(leaf, KerasTensor) and leaf.shape:
             raise Refused(f"it returns a tensor of shape [batch, {', '.join(map(str, leaf.shape[1:]))}], and not one number")
