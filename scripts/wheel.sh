@@ -18,6 +18,6 @@ for python; do
   fi
   rm -rf "build/wheel-built-$name"
   "$python" -m pip wheel . --quiet --disable-pip-version-check --no-build-isolation --no-deps --no-index -w "build/wheel-built-$name" \
-    -C "build-dir=build/wheel-build-$name" -C "cmake.define.plimsoll_DIR=$prefix/lib/cmake/plimsoll"
+    --config-settings "build-dir=build/wheel-build-$name" --config-settings "cmake.define.plimsoll_DIR=$prefix/lib/cmake/plimsoll"
   .venv/wheel/bin/python scripts/bundle_wheel.py "build/wheel-built-$name"/*.whl -o build/wheel
 done

@@ -45,6 +45,13 @@ class Feed(EpochIterator):
         return self.samples > 0 and self.samples % self.batch_size == 0
 
     @property
+    def fixed_size(self):
+        """The size of every batch; None if batches may differ."""
+        if self.is_even:
+            return self.batch_size
+        return self.data_adapter.batch_size if isinstance(self.data_adapter, TFDatasetAdapter) else None
+
+    @property
     def has_weights(self):
         return self.first[2] is not None
 

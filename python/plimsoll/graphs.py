@@ -152,7 +152,7 @@ class StepCall:
         from plimsoll import accounts, own_step, programs, settings, steps
 
         specs = [own_step.spec_of(a) for a in self.arguments]
-        recordings = steps.record(self.function, specs, self._who())
+        recordings = steps.record(self.function, specs, self._who(), fixed=self.sample.batch_size)
         recorded, made = recordings[0], programs.make(recordings, None, self._who())
         if made[0].update is None:
             raise errors.Unsupported("its training step cannot be traced", [f"{self._who()}: it applies no gradients"])

@@ -89,7 +89,7 @@ def _recorded(model, name, feed):
     who = f"{type(model).__name__}.{own}(){describe.where(getattr(type(model), own))}"
     data = _data(feed)
     specs = tree.map_structure(spec_of, data)
-    recordings = steps.record(method, [specs], who, trains=name == "train_step")
+    recordings = steps.record(method, [specs], who, trains=name == "train_step", fixed=feed.fixed_size)
     if not isinstance(recordings[0].returned, dict):
         raise errors.Unsupported("its training step cannot be traced", [f"{who}: it does not return a dictionary"])
     made = programs.make(recordings, [model], who)

@@ -101,6 +101,7 @@ class Recorder:
     """The nodes of one call of a model, in order. Equal calls on equal tensors are one node."""
 
     step = False  # whether a training step is recorded, and not a call of a model
+    fixed = None  # the size of every batch, where the code may have it as a number
     adds_losses = True  # False: add_loss() does not matter
 
     def __init__(self, batch):

@@ -11,7 +11,7 @@ import keras
 from keras.src import tree
 from keras.src.layers.layer import Layer
 
-from plimsoll import objective, trace
+from plimsoll import errors, objective, trace
 from plimsoll.recorder import Recorder, Refused, substituted
 
 KerasTensor = keras.KerasTensor
@@ -108,6 +108,8 @@ class StepRecorder(Recorder):
         if any(isinstance(leaf, KerasTensor) for leaf in tree.flatten(arguments)):
             raise Refused(f"it calls keras.random.{name}() with numbers that it has computed")
         shape = tuple(int(d) for d in arguments["shape"])
+        if self.fixed and shape[:1] == (self.fixed,):
+            shape = (self.batch, *shape[1:])
         if not shape or shape[0] % self.batch:
             raise Refused(f"it draws {name} numbers of shape {list(shape)}, whose first dimension is not the batch")
         dtype = arguments.get("dtype") or ("int32" if name == "randint" else keras.config.floatx())
@@ -331,13 +333,25 @@ class Value:
         self.tensor, self.rows, self.kind, self.regularized = tensor, rows, kind, regularized
 
 
-def record(function, specs, who, trains=True):
-    """Calls function(*symbolic tensors) for two sizes of the batch, and returns both recordings."""
-    return trace.guarded(who, lambda: [_record(function, specs, batch, trains) for batch in trace.BATCHES])
+def record(function, specs, who, trains=True, fixed=None):
+    """Calls function(*symbolic tensors) for two sizes of the batch, and returns both recordings.
+
+    `fixed`: the size of every batch, if it is known. A step that cannot be recorded may have this number in its code.
+    """
+    try:
+        return trace.guarded(who, lambda: [_record(function, specs, batch, trains) for batch in trace.BATCHES])
+    except errors.Unsupported as reason:
+        if not fixed or fixed < 2:
+            raise
+        try:
+            return trace.guarded(who, lambda: [_record(function, specs, batch, trains, fixed) for batch in trace.BATCHES])
+        except errors.Unsupported:
+            raise reason from None
 
 
-def _record(function, specs, batch, trains):
+def _record(function, specs, batch, trains, fixed=None):
     recorder = StepRecorder(batch, trains)
+    recorder.fixed = fixed
     inputs = tree.map_structure(lambda s: KerasTensor((batch, *s.shape), dtype=s.dtype), specs)
     for tensor in tree.flatten(inputs):
         recorder.input(tensor)

@@ -91,6 +91,8 @@ def _symbolic_operation(self, recorder, *args, **kwargs):
         return functools.reduce(lambda a, b: a + b, args[0])  # ops.sum([loss, loss])
     if type(self).__name__ == "Sum" and args[0].shape == ():
         return args[0]
+    if recorder.fixed and not recorder.scope.layers:
+        self, args = _with_batch(self, recorder, args)
     if type(self).__name__ == "Reshape":
         args = (_before_reshape(recorder, args[0]), *args[1:])
     if type(self).__name__ == "Repeat" and self.axis is None and len(args[0].shape) > 1 and recorder.batched(args[0]):
@@ -107,6 +109,29 @@ def _symbolic_operation(self, recorder, *args, **kwargs):
         return args[0]
     args, kwargs = tree.map_structure(lambda leaf: _as_traced(recorder, leaf), (args, kwargs))
     return recorder.record(self, operation_config(self), args, kwargs, outputs)
+
+
+def _with_batch(operation, recorder, args):
+    """The code has the size of the batch as a number: where no other number can stand, it is taken for the batch."""
+    fixed, batch = recorder.fixed, recorder.batch
+    batched = [leaf for leaf in tree.flatten(args) if isinstance(leaf, KerasTensor) and leaf.shape and leaf.shape[0] == batch]
+    if not batched:
+        return operation, args
+    if type(operation).__name__ == "Reshape" and tuple(operation.newshape[:1]) == (fixed,):
+        rest = operation.newshape[1:]
+        if -1 in rest or np.prod(rest) == np.prod(args[0].shape[1:]):
+            return type(operation)((batch, *rest)), args
+    rank = max(len(leaf.shape) for leaf in batched)
+
+    def repeated(leaf):
+        if isinstance(leaf, KerasTensor) or not (backend.is_tensor(leaf) or isinstance(leaf, np.ndarray)):
+            return leaf
+        array = np.asarray(backend.convert_to_numpy(leaf))
+        if array.ndim != rank or array.shape[0] != fixed or (array != array[:1]).any():
+            return leaf
+        return np.repeat(array[:1], batch, axis=0)
+
+    return operation, tree.map_structure(repeated, args)
 
 
 def _before_reshape(recorder, x):
