@@ -277,8 +277,6 @@ class Validation:
     def logs(self, epoch):
         if not self.run.model._should_eval(epoch, self.frequency):
             return {}
-        if isinstance(self.run, own_step.StepRun):
-            own_step.put_weights(self.run)
         return {f"val_{name}": value for name, value in evaluate_with(self.run, self.data, self.callbacks).items()}
 
 
@@ -302,7 +300,7 @@ def _epochs(run, tie, training, validate, callbacks, epochs, initial_epoch):
                 callbacks.on_train_batch_end(last, dict(logs))
                 if model.stop_training:
                     break
-        logs = dict(logs)
+        logs = dict(_epoch_logs(run, logs))
         if validate:
             tie.before_step(run.schedule)  # a callback may have set weights
             logs.update(validate.logs(epoch))
@@ -321,6 +319,7 @@ def evaluate_with(run, data, callbacks):
     model = run.model
     model.stop_evaluating = False
     callbacks.on_test_begin()
+    _refresh(run, callbacks)  # a callback may have set weights: SwapEMAWeights evaluates with others
     run.reset()
     logs = {}
     with data.catch_stop_iteration():
@@ -331,8 +330,24 @@ def evaluate_with(run, data, callbacks):
             callbacks.on_test_batch_end(last, dict(logs))
             if model.stop_evaluating:
                 break
+    logs = _epoch_logs(run, logs)
     callbacks.on_test_end(logs)
     return logs
+
+
+def _refresh(run, callbacks):
+    """Brings an engine that does not train up to date with the live weights."""
+    if isinstance(run, own_step.StepRun):
+        own_step.put_weights(run)
+    elif run.tie is not None:
+        run.tie.before_step(run.schedule)
+    elif not all(isinstance(each, (keras.callbacks.History, keras.callbacks.ProgbarLogger)) for each in callbacks.callbacks):
+        link.put_all(run.engine, run.described.variables)
+
+
+def _epoch_logs(run, logs):
+    """Of a step of the user's own, Keras reports the metrics' results where they have the names of what the step returned."""
+    return dict(run.model._get_metrics_result_or_logs(logs)) if isinstance(run, own_step.StepRun) else logs
 
 
 def _inference(model, data, options):
@@ -407,6 +422,7 @@ def _predict_with(run, data, callbacks):
     model, outputs = run.model, []
     model.stop_predicting = False
     callbacks.on_predict_begin()
+    _refresh(run, callbacks)
     with data.catch_stop_iteration():
         for first, last, rows, _, _ in data.batches():
             callbacks.on_predict_batch_begin(first)

@@ -39,10 +39,10 @@ class Quotient:
         self._recorder = traced.recorder
 
     def factor(self, y):
-        """What the sum above is multiplied by."""
+        """What the mean of the sums of the samples is multiplied by."""
         y = np.asarray(y, np.float32)
         made = float(self._value(self._tensor, y[:, None] if self.column else y))
-        return 0.0 if self._is_safe and made == 0 else 1 / made if made else float("nan")
+        return 0.0 if self._is_safe and made == 0 else len(y) / made if made else float("nan")
 
     def _value(self, tensor, y):
         node, _ = self._recorder.place(tensor)
@@ -149,7 +149,7 @@ def _loss(given, output, y, weighted, has_metrics, quotients):
             raise errors.Unsupported("its loss cannot be traced", [f"{who} divides by a number of the whole batch, so samples cannot be weighted"])
         whole.column = column
         quotients.append(whole)
-        whole = "sum"  # of which each batch has a factor
+        whole = "mean"  # for which each batch has a factor
     elif whole == "sum":
         warn_of_sum(who)
     config["reduction"] = "sum" if whole == "sum" else "sum_over_batch_size" if whole else loss.reduction

@@ -35,7 +35,7 @@ def _calls_add_loss(layer_class):
 
 def told(model):
     """'Model.train_step() is written in Python (file.py:12)', of the first such method."""
-    name = next(name for name in _METHODS if not describe.is_keras(getattr(type(model), name)))
+    name = next((name for name in _METHODS if not describe.is_keras(getattr(type(model), name))), "call")
     return f"{type(model).__name__}.{name}() is written in Python{describe.where(getattr(type(model), name))}"
 
 
@@ -113,7 +113,7 @@ def _build(model, feed):
         except Exception:  # noqa: BLE001 - a model whose train_step does not call it cannot be called here
             if not _is_built(model):
                 raise errors.Unsupported("its training step cannot be traced", [
-                    f"the layers of '{model.name}' are not built before its first step"], ["keras.Input in its layers"]) from None
+                    f"the layers of '{model.name}' are not built before its first step; {told(model)}"], ["keras.Input in its layers"]) from None
 
 
 def _is_built(model):

@@ -340,13 +340,10 @@ def record(function, specs, who, trains=True, fixed=None):
     """
     try:
         return trace.guarded(who, lambda: [_record(function, specs, batch, trains) for batch in trace.BATCHES])
-    except errors.Unsupported as reason:
+    except errors.Unsupported:
         if not fixed or fixed < 2:
             raise
-        try:
-            return trace.guarded(who, lambda: [_record(function, specs, batch, trains, fixed) for batch in trace.BATCHES])
-        except errors.Unsupported:
-            raise reason from None
+        return trace.guarded(who, lambda: [_record(function, specs, batch, trains, fixed) for batch in trace.BATCHES])
 
 
 def _record(function, specs, batch, trains, fixed=None):

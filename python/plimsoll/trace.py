@@ -215,7 +215,7 @@ def _refuse_masks(layer, args, kwargs):
     if isinstance(layer, keras.Model) and not own:
         return
     if own or (has and layer.supports_masking):
-        raise Refused(f"'{layer.name}' makes a mask, or passes one on")
+        raise Refused(f"'{layer.name}' makes a mask, or passes one on{describe.where(layer)}")
 
 
 def _draw(recorder, name, plain, *args, **kwargs):

@@ -19,10 +19,15 @@ import plimsoll
 from plimsoll import tensorflow_names
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples" / "keras_io"
-# They take longer than a minute, or much memory.
-SLOW = ("deeplabv3_plus", "image_classification_efficientnet_fine_tuning")
+# `make test` leaves them out: they take a minute each.
+SLOW = ("cyclegan", "deeplabv3_plus", "image_classification_efficientnet_fine_tuning", "retinanet", "siamese_network")
 # Scripts that Keras runs, and why.
-FALLS_BACK = {}
+FALLS_BACK = {
+    "captcha_ocr": "tf.gather_nd()",
+    "ddim": "it assigns to",
+    "image_captioning": "are not built before its first step",
+    "neural_machine_translation_with_transformer": "'positional_embedding' makes a mask, or passes one on",
+}
 NAMES = sorted(path.stem for path in FOLDER.glob("*.py"))
 SEED = int(os.environ.get("PLIMSOLL_SEED") or datetime.date.today().strftime("%Y%m%d"))
 SAMPLE = sorted(random.Random(SEED).sample([name for name in NAMES if name not in SLOW], 3))
