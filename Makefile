@@ -13,9 +13,9 @@ setup:
 build: setup  ## builds program, examples and tests in build/; includes the GPU backend if nvcc is installed
 	@scripts/build.sh
 
-wheel: setup  ## builds the Python wheel in build/wheel, for the Python of .venv
-	@scripts/venv.sh newest
-	.venv/bin/python -m pip wheel . --no-build-isolation --no-deps -w build/wheel -C build-dir=build/wheel-build
+wheel: setup  ## builds the Python wheel in build/wheel, with the libraries that it loads; PYTHONS="python3.10 ..." chooses interpreters
+	@scripts/venv.sh wheel
+	@scripts/wheel.sh $(PYTHONS)
 
 demo: setup  ## builds build/plimsoll; trains a model in memory in which the kernel kills it without a plan, then Fashion-MNIST in a budget
 	@scripts/build.sh --for-demo plimsoll

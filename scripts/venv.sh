@@ -1,7 +1,8 @@
 #!/bin/sh
-# Creates the Python environments of the tests: .venv (newest Keras on TensorFlow) and .venv/oldest (Keras 3.0.0).
+# Creates the Python environments of the tests: .venv (newest Keras on TensorFlow), .venv/oldest (Keras 3.0.0) and
+# .venv/wheel (what makes wheels).
 #
-#   scripts/venv.sh [newest|oldest]...        default: both; prints nothing and takes no time if they are up to date
+#   scripts/venv.sh [newest|oldest|wheel]...        default: all; prints nothing and takes no time if they are up to date
 #
 # A stamp file contains the hash of the requirements and of the interpreter's version. It is written last, so that an incomplete
 # installation is repeated. PYTHON is the interpreter (default python3, at least 3.11).
@@ -22,11 +23,12 @@ make_venv() {  # folder, requirements
   echo "$want" > "$1/stamp"
 }
 
-[ $# -gt 0 ] || set -- newest oldest
+[ $# -gt 0 ] || set -- newest oldest wheel
 for which; do
   case $which in
     newest) make_venv "$root/.venv" "$root/scripts/requirements.txt" ;;
     oldest) make_venv "$root/.venv/oldest" "$root/scripts/requirements-oldest.txt" ;;
-    *) echo "error: '$which' is not an environment; use newest or oldest" >&2; exit 2 ;;
+    wheel) make_venv "$root/.venv/wheel" "$root/scripts/requirements-wheel.txt" ;;
+    *) echo "error: '$which' is not an environment; use newest, oldest or wheel" >&2; exit 2 ;;
   esac
 done

@@ -7,10 +7,13 @@
 Importing this module imports neither Keras nor a framework. docs/python.md describes everything.
 """
 
+from plimsoll import native
 from plimsoll.errors import DataError, DoesNotFit, PlimsollError, SystemFailure, Unsupported, UsageError
 
 __all__ = ["fit", "evaluate", "predict", "check", "plan", "live", "install", "uninstall", "Plan", "PlimsollError", "DoesNotFit", "Unsupported", "UsageError", "DataError",
            "SystemFailure", "__version__"]
+
+native.load()
 
 # Names whose modules import Keras, which takes seconds: they are imported when they are first used.
 _LATER = {"fit": "loop", "evaluate": "loop", "predict": "loop", "plan": "plans", "Plan": "plans", "check": "checks", "live": "hook", "install": "hook",

@@ -17,10 +17,12 @@ class Account:
     """`lines` names what was held when fit was called. `reserved` bytes are taken later."""
 
     def __init__(self, model, feeds, callbacks, optimizer, options):
-        gc.collect()
-        # It costs time to read the pages again, so they are kept where there is room for them.
+        # Both take a part of a second, and the pages are read again later: only where there is little room.
         tight = "budget" in options and memory.resident_bytes() > _bytes_of(options["budget"]) // 4
-        dropped = memory.drop_clean_pages() if tight else 0
+        dropped = 0
+        if tight:
+            gc.collect()
+            dropped = memory.drop_clean_pages()
         held = memory.resident_bytes()
         weights = sum(_bytes(v) for v in model.weights)
         state = sum(_bytes(v) for v in getattr(optimizer, "variables", ()) if v is not None)

@@ -16,11 +16,13 @@ class Described:
     """`architecture` and `compiled`: JSON texts. `schedule`: a learning-rate schedule that is computed here, or None.
 
     `variables`: the live variables in the engine's order. `face`: the inputs and outputs under the engine's names.
-    `front`: what Keras does with the inputs first, or None. `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
+    `front`: what Keras does with the inputs first, or None. `quotient`: what a loss that
+    is a sum over a sum divides by, or None. `traced`: whether the architecture was made by tracing the model's calls. `draws`: whether they draw random numbers.
     """
 
-    def __init__(self, model, architecture, compiled, schedule, traced=None, prepared=None):
+    def __init__(self, model, architecture, compiled, schedule, traced=None, prepared=None, quotient=None):
         self.front = prepared
+        self.quotient = quotient
         self.architecture = json.dumps(architecture, default=_number)
         self.compiled = json.dumps(compiled, default=_number)
         self.schedule = schedule
@@ -61,20 +63,40 @@ def describe(model, trains=True, x=None, y=None, weighted=False, even=False):
     tail = model if prepared is None else prepared.tail
     if prepared is not None:
         x = None if x is None else prepared(x)
-    traced = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
+    traced, quotient = _trace(tail, model, compiled if trains or y is not None else None, x, (y, weighted, even), trains or y is not None)
     with without_tensorflow():
         architecture = traced.architecture if traced else _architecture(tail)
+    if not traced:
+        _size_inputs(architecture, tail, x)
     schedule = own_schedule(model.optimizer) if trains else None
     if schedule is not None:
         compiled["optimizer"]["config"]["learning_rate"] = 1e-3  # set before each step
-    return Described(tail, architecture, compiled, schedule, traced, prepared)
+    return Described(tail, architecture, compiled, schedule, traced, prepared, quotient)
+
+
+def _size_inputs(architecture, model, x):
+    """Gives inputs that are declared with None the lengths of the data, where there are several inputs."""
+    structure = getattr(model, "_inputs_struct", None)
+    if x is None or not is_functional(model) or isinstance(model, keras.Sequential) or len(model.inputs) < 2:
+        return
+    if isinstance(x, dict) and not isinstance(structure, dict):
+        given = [x.get(tensor._keras_history.operation.name) for tensor in model.inputs]
+        tensors = model.inputs
+    else:
+        given, tensors = tree.flatten(x), tree.flatten(structure)
+    if len(given) != len(tensors):
+        return
+    shapes = {t._keras_history.operation.name: np.shape(a) for t, a in zip(tensors, given, strict=True) if a is not None and None in t.shape[1:]}
+    for layer in architecture["config"]["layers"]:
+        if layer["class_name"] == "InputLayer" and len(shapes.get(layer["config"]["name"], ())) == len(layer["config"]["batch_shape"]):
+            layer["config"]["batch_shape"] = [None, *shapes[layer["config"]["name"]][1:]]
 
 
 def _trace(model, owner, compiled, x, data, has_loss):
     """Traces the model, if it has Python code, and puts its owner's traced losses and metrics into `compiled`."""
     from plimsoll import assemble, objective
 
-    traced, reasons = None, []
+    traced, quotient, reasons = None, None, []
     if has_own_code(model):
         try:
             traced = assemble.assemble(model, _input_specs(model, x), has_loss)
@@ -85,12 +107,12 @@ def _trace(model, owner, compiled, x, data, has_loss):
     if compiled is not None:
         try:
             face = traced.face if traced else model if is_functional(model) and model.built else None
-            objective.rewrite(owner, compiled, face, *data)
+            quotient = objective.rewrite(owner, compiled, face, *data)
         except errors.Unsupported as refused:
             reasons += refused.facts
     if reasons:
         raise errors.Unsupported("this model has Python code that cannot be traced", reasons)
-    return traced
+    return traced, quotient
 
 
 def has_own_code(model):
@@ -211,10 +233,27 @@ def is_functional(model):
 def _compile_reasons(model):
     reasons = []
     reasons += _optimizer_reasons(model.optimizer)
-    strategy = getattr(model, "_distribute_strategy", None)
-    if strategy is not None and getattr(strategy, "num_replicas_in_sync", 1) > 1:
-        reasons.append(f"tf.distribute with {strategy.num_replicas_in_sync} replicas: Plimsoll trains on one device")
     return reasons
+
+
+def scope_of(model):
+    """Where variables of the model must be made."""
+    strategy = getattr(model, "_distribute_strategy", None)
+    return contextlib.nullcontext() if strategy is None else strategy.scope()
+
+
+def one_replica(model):
+    """What is told of a model that was made under a strategy's scope; None if it was not."""
+    strategy = getattr(model, "_distribute_strategy", None)
+    if strategy is None:
+        return None
+    count = getattr(strategy, "num_replicas_in_sync", 1)
+    told = f"{type(strategy).__name__}: '{model.name}' trains as one replica"
+    if count > 1:
+        told += f" of the whole batch, not as {count} of a part each"
+        if any(isinstance(layer, keras.layers.BatchNormalization) for layer in model._flatten_layers()):
+            told += "; BatchNormalization uses the statistics of the whole batch"
+    return told
 
 
 def _optimizer_reasons(optimizer):

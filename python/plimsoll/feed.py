@@ -4,12 +4,16 @@ Keras's own adapters read the data. Only arrays in memory are read here: Keras c
 first, which doubles it; here each batch is converted alone.
 """
 
+import concurrent.futures
+import itertools
+
 import numpy as np
 from keras.src import tree
 from keras.src.trainers.data_adapters import data_adapter_utils
 from keras.src.trainers.data_adapters.array_data_adapter import ArrayDataAdapter
 from keras.src.trainers.data_adapters.generator_data_adapter import GeneratorDataAdapter
 from keras.src.trainers.data_adapters.py_dataset_adapter import PyDatasetAdapter
+from keras.src.trainers.data_adapters.tf_dataset_adapter import TFDatasetAdapter
 from keras.src.trainers.epoch_iterator import EpochIterator
 
 from plimsoll import arrays, describe
@@ -19,7 +23,7 @@ class Feed(EpochIterator):
     """Keras's EpochIterator over NumPy batches. `batch_size` is the most samples that a batch can have."""
 
     def __init__(self, x, y=None, sample_weight=None, batch_size=None, steps_per_epoch=None, shuffle=False, class_weight=None):
-        self._first = None
+        self._started = None  # the iterator whose first batch was looked at
         super().__init__(x, y, sample_weight, batch_size, steps_per_epoch, shuffle, class_weight)
         self._in_memory = isinstance(self.data_adapter, ArrayDataAdapter) and all(
             leaf is None or isinstance(leaf, np.ndarray) for leaf in tree.flatten(self.data_adapter._inputs)
@@ -41,6 +45,13 @@ class Feed(EpochIterator):
         return self.samples > 0 and self.samples % self.batch_size == 0
 
     @property
+    def fixed_size(self):
+        """The size of every batch; None if batches may differ."""
+        if self.is_even:
+            return self.batch_size
+        return self.data_adapter.batch_size if isinstance(self.data_adapter, TFDatasetAdapter) else None
+
+    @property
     def has_weights(self):
         return self.first[2] is not None
 
@@ -50,7 +61,14 @@ class Feed(EpochIterator):
             yield first, last, *unpack(data[0])
 
     def _get_iterator(self):
-        return self._rows() if self._in_memory else self.data_adapter.get_numpy_iterator()
+        if self._in_memory:
+            return self._rows()
+        started, self._started = self._started, None
+        return started or self._new_iterator()
+
+    def _new_iterator(self):
+        made = self.data_adapter.get_numpy_iterator()
+        return _Ahead(made) if isinstance(self.data_adapter, TFDatasetAdapter) else iter(made)
 
     def _rows(self):
         adapter, size = self.data_adapter, self.data_adapter._batch_size
@@ -77,8 +95,9 @@ class Feed(EpochIterator):
             return tree.map_structure(_to_numpy, adapter._first_batches[0])
         if isinstance(adapter, PyDatasetAdapter):  # without its workers, which would go on from here
             return tree.map_structure(_to_numpy, adapter._standardize_batch(adapter.py_dataset[0]), none_is_leaf=False)
-        first = next(iter(adapter.get_numpy_iterator()))
-        adapter.on_epoch_end()
+        started = self._new_iterator()
+        first = next(started)
+        self._started = itertools.chain([first], started)  # the first epoch goes on from here, as if nobody had looked
         return first
 
     def _batch_size(self):
@@ -91,6 +110,30 @@ class Feed(EpochIterator):
 
     def samples_known(self):
         return isinstance(self.data_adapter, ArrayDataAdapter)
+
+
+class _Ahead:
+    """The batches of a tf.data pipeline, which computes the next one while the engine trains on this one."""
+
+    def __init__(self, batches):
+        self._batches = iter(batches)
+        self._thread = concurrent.futures.ThreadPoolExecutor(1)
+        self._next = None
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._thread is None:
+            raise StopIteration
+        try:
+            made = self._next.result() if self._next else next(self._batches)
+        except BaseException:
+            self._thread.shutdown(wait=False)
+            self._thread = None
+            raise
+        self._next = self._thread.submit(next, self._batches)
+        return made
 
 
 class Sample:

@@ -46,7 +46,8 @@ def of(model):
 
 
 def _stays(layer):
-    return type(layer).__name__ in _CLASSES and type(layer).__module__.startswith("keras.")
+    known = type(layer).__name__ in _CLASSES and type(layer).__module__.startswith("keras.")
+    return known or type(layer).__module__ == "keras.src.layers.preprocessing.feature_space"
 
 
 def _before(model):

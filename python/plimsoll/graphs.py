@@ -5,13 +5,14 @@ A script's own loop often has its step in a `tf.function`: a GradientTape around
 from then on. If it cannot be recorded, TensorFlow runs it, and the reason is told.
 """
 
+import functools
 import sys
 import weakref
 
 import keras
 import numpy as np
 
-from plimsoll import errors, fallback, hook, link
+from plimsoll import errors, fallback, hook, link, sessions
 
 _steps = weakref.WeakKeyDictionary()  # a compiled function -> its Step, or None if it is TensorFlow's to run
 _installed = []
@@ -70,9 +71,17 @@ def _step_of(function, arguments, named):
     if _trains(function.python_function):
         try:
             _steps[function] = Step(StepCall(function, arguments, named))
+            sessions.at_clear(functools.partial(_free, weakref.ref(function)))
         except errors.Unsupported as reason:
             _refuse(function, reason)
     return _steps[function]
+
+
+def _free(kept):
+    """The function is traced again, if it is called again."""
+    step = _steps.pop(kept(), None)
+    if step is not None:
+        step.close()
 
 
 def _trains(function, depth=2):
@@ -143,7 +152,7 @@ class StepCall:
         from plimsoll import accounts, own_step, programs, settings, steps
 
         specs = [own_step.spec_of(a) for a in self.arguments]
-        recordings = steps.record(self.function, specs, self._who())
+        recordings = steps.record(self.function, specs, self._who(), fixed=self.sample.batch_size)
         recorded, made = recordings[0], programs.make(recordings, None, self._who())
         if made[0].update is None:
             raise errors.Unsupported("its training step cannot be traced", [f"{self._who()}: it applies no gradients"])
@@ -199,3 +208,9 @@ class Step:
         self.tie.after_step()
         self.engines.update_metrics(values, batch)
         return self.engines.returned(values, lambda number: tf.constant(number, tf.float32))
+
+    def close(self):
+        """Brings the live weights up to date, and gives the memory back."""
+        self.tie.__exit__()
+        self.tie.close()
+        self.engines.close()

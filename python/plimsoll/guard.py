@@ -44,7 +44,8 @@ class StepGuard:
 
     def __init__(self, recorded, programs, step, data, variables):
         self._recorded, self._programs = recorded, programs
-        self._data = tree.map_structure(lambda a: _input(np.asarray(a)[:_SAMPLES]), data)
+        samples = recorded.recorder.fixed or _SAMPLES
+        self._data = tree.map_structure(lambda a: _input(np.asarray(a)[:samples]), data)
         self._random = any(node.is_layer and getattr(one, "seed_generator", None) is not None for program in programs for node in program.nodes
                            if node.is_layer for one in (node.what, *node.what._flatten_layers(include_self=False, recursive=True)))
         self._variables = stepping.variables_of(recorded, programs, variables)

@@ -71,6 +71,11 @@ class Link:
             for _, _, variable in self._by_id.values():
                 _unwatch(variable)
 
+    def close(self):
+        """Lets the engine go. A traceback that a notebook keeps may hold this object for long."""
+        self.engine = None
+        self._by_id = {}
+
     def _get_iterations(self):
         return np.array(self.engine.iterations())
 

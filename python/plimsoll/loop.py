@@ -13,7 +13,7 @@ from keras.src import tree
 from keras.src.callbacks import CallbackList
 from keras.src.trainers.data_adapters import array_slicing
 
-from plimsoll import _core, accounts, describe, errors, feed, guard, hook, host_metrics, link, own_step, settings, stepping
+from plimsoll import _core, accounts, describe, errors, feed, guard, hook, host_metrics, link, memory, own_step, settings, stepping
 from plimsoll.plans import Plan
 
 running_models = {}  # id of a model -> its Run, while it trains
@@ -38,6 +38,10 @@ class Run:
         losses = [f"{name}_loss" for name in self.engine.output_names()] if len(described.face.outputs) > 1 else []
         self._output_losses = {name: [] for name in losses if name in self.engine.metrics()}
 
+    def close(self):
+        """Gives the memory back."""
+        self.engine = self.tie = None
+
     def step(self, x, y, weights):
         return self._run(self.engine.step, x, y, weights)
 
@@ -50,6 +54,8 @@ class Run:
         return self._noted(call(*self._batch(x, y, weights)))
 
     def _batch(self, x, y, weights):
+        if self.described.quotient is not None:
+            weights = np.full(len(tree.flatten(y)[0]), self.described.quotient.factor(tree.flatten(y)[0]), np.float32)
         return self.x(x), self.ports.y(y), self.ports.sample_weight(weights, y)
 
     def x(self, x):
@@ -164,13 +170,30 @@ def prepare_fit(model, *arguments, **named):
 
     def train():
         validate = Validation(testing or run, held_out, a["validation_freq"], callbacks) if held_out is not None else None
-        with running(run), tie:
-            _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
+        exact = memory.reset_peak()
+        try:
+            with running(run), tie:
+                _epochs(run, tie, training, validate, callbacks, a["epochs"], a["initial_epoch"])
+        finally:
+            for each in (run, tie, testing):
+                if each is not None:
+                    each.close()
         model.history.plan = run.plan
+        if exact:
+            _compare_peak(run.plan, model.history)
         return model.history
 
     train.plan = run.plan
     return train
+
+
+def _compare_peak(plan, history):
+    """Tells if the process held more than the budget: that was taken by code that no plan can know."""
+    history.process_peak_bytes = memory.peak_bytes()
+    over = history.process_peak_bytes - plan.data.get("budget_bytes", history.process_peak_bytes)
+    if over > 0 and plan.device["kind"] == "cpu":
+        print(f"plimsoll: the process held {memory.format_bytes(history.process_peak_bytes)} at most, {memory.format_bytes(over)} more than "
+              f"the budget; the plan is {memory.format_bytes(plan.peak_bytes)}: callbacks or the data source took the rest", file=sys.stderr)
 
 
 def _ask(model, training, held_out, callbacks, options):
@@ -179,14 +202,15 @@ def _ask(model, training, held_out, callbacks, options):
     feeds = [each for each in (training, held_out) if each is not None]
     described = describe.describe(model, x=training.first[0], y=training.first[1], weighted=any(each.has_weights for each in feeds),
                                   even=all(each.is_even for each in feeds))
-    model.optimizer.build(model.trainable_variables)
+    with describe.scope_of(model):
+        model.optimizer.build(model.trainable_variables)
     account = accounts.Account(model, feeds, getattr(callbacks, "callbacks", callbacks), model.optimizer, options)
     options = {
         **options,
         "batch_size": training.batch_size,
         "samples": training.samples,
         "input_shape": _input_shape(described, training.first),
-        "sample_weights": any(each.has_weights for each in feeds),
+        "sample_weights": described.quotient is not None or any(each.has_weights for each in feeds),
         "inference_batch_size": held_out.batch_size if held_out else 0,
         "validation_samples": held_out.samples if held_out else 0,
         "refuse_divergence": not any(isinstance(c, keras.callbacks.TerminateOnNaN) for c in callbacks),
@@ -199,8 +223,9 @@ def start(model, training, held_out, callbacks, options):
     run = Run(model, *_ask(model, training, held_out, callbacks, options))
     _find_host_metrics(run, trains=True)
     guard.compare(run, training.first)
-    for note in run.plan.notes:
-        print(f"plimsoll: {note}", file=sys.stderr)
+    for note in [*run.plan.notes, describe.one_replica(model)]:
+        if note:
+            print(f"plimsoll: {note}", file=sys.stderr)
     return run
 
 
@@ -252,8 +277,6 @@ class Validation:
     def logs(self, epoch):
         if not self.run.model._should_eval(epoch, self.frequency):
             return {}
-        if isinstance(self.run, own_step.StepRun):
-            own_step.put_weights(self.run)
         return {f"val_{name}": value for name, value in evaluate_with(self.run, self.data, self.callbacks).items()}
 
 
@@ -277,7 +300,7 @@ def _epochs(run, tie, training, validate, callbacks, epochs, initial_epoch):
                 callbacks.on_train_batch_end(last, dict(logs))
                 if model.stop_training:
                     break
-        logs = dict(logs)
+        logs = dict(_epoch_logs(run, logs))
         if validate:
             tie.before_step(run.schedule)  # a callback may have set weights
             logs.update(validate.logs(epoch))
@@ -296,6 +319,7 @@ def evaluate_with(run, data, callbacks):
     model = run.model
     model.stop_evaluating = False
     callbacks.on_test_begin()
+    _refresh(run, callbacks)  # a callback may have set weights: SwapEMAWeights evaluates with others
     run.reset()
     logs = {}
     with data.catch_stop_iteration():
@@ -306,8 +330,24 @@ def evaluate_with(run, data, callbacks):
             callbacks.on_test_batch_end(last, dict(logs))
             if model.stop_evaluating:
                 break
+    logs = _epoch_logs(run, logs)
     callbacks.on_test_end(logs)
     return logs
+
+
+def _refresh(run, callbacks):
+    """Brings an engine that does not train up to date with the live weights."""
+    if isinstance(run, own_step.StepRun):
+        own_step.put_weights(run)
+    elif run.tie is not None:
+        run.tie.before_step(run.schedule)
+    elif not all(isinstance(each, (keras.callbacks.History, keras.callbacks.ProgbarLogger)) for each in callbacks.callbacks):
+        link.put_all(run.engine, run.described.variables)
+
+
+def _epoch_logs(run, logs):
+    """Of a step of the user's own, Keras reports the metrics' results where they have the names of what the step returned."""
+    return dict(run.model._get_metrics_result_or_logs(logs)) if isinstance(run, own_step.StepRun) else logs
 
 
 def _inference(model, data, options):
@@ -324,7 +364,7 @@ def _inference(model, data, options):
                                   even=data.is_even)
     account = accounts.Account(model, [data], [], getattr(model, "optimizer", None), options)
     options = {**options, "trains": False, "inference_batch_size": data.batch_size, "batch_size": data.batch_size,
-               "validation_samples": data.samples, "sample_weights": data.has_weights,
+               "validation_samples": data.samples, "sample_weights": described.quotient is not None or data.has_weights,
                "input_shape": _input_shape(described, data.first)}
     run = Run(model, described, options, account)
     link.put_all(run.engine, described.variables)
@@ -382,6 +422,7 @@ def _predict_with(run, data, callbacks):
     model, outputs = run.model, []
     model.stop_predicting = False
     callbacks.on_predict_begin()
+    _refresh(run, callbacks)
     with data.catch_stop_iteration():
         for first, last, rows, _, _ in data.batches():
             callbacks.on_predict_batch_begin(first)

@@ -1,6 +1,7 @@
 """Losses and metrics written in Python, as what the engine computes: one number per row, of which it takes the mean or the sum."""
 
 import inspect
+import warnings
 
 import keras
 import numpy as np
@@ -25,8 +26,58 @@ def own_parts(model):
     return [thing for thing in tree.flatten([getattr(model, "loss", None), given]) if is_own(thing)]
 
 
+class Quotient:
+    """The divisor of a loss that is a sum over a sum: its value for the targets of a batch. The targets alone decide it (a mask)."""
+
+    column = False  # whether a target of rank 1 is a column for the loss, as Keras makes it
+
+    def __init__(self, tensor, is_safe):
+        self._tensor, self._is_safe = tensor, is_safe
+        self._recorder = None
+
+    def of(self, traced):
+        self._recorder = traced.recorder
+
+    def factor(self, y):
+        """What the mean of the sums of the samples is multiplied by."""
+        y = np.asarray(y, np.float32)
+        made = float(self._value(self._tensor, y[:, None] if self.column else y))
+        return 0.0 if self._is_safe and made == 0 else len(y) / made if made else float("nan")
+
+    def _value(self, tensor, y):
+        node, _ = self._recorder.place(tensor)
+        if node is None:
+            return ops.convert_to_tensor(y)
+
+        def given(leaf):
+            return self._value(leaf, y) if isinstance(leaf, KerasTensor) else len(y) if leaf is trace.Batch else leaf
+
+        config = {key: tree.map_structure(given, value) for key, value in node.config.items()}
+        return type(node.what)(**config)(*tree.map_structure(given, node.args), **tree.map_structure(given, node.kwargs))
+
+
+def _quotient(recorder, whole, predicted):
+    """(numerator, Quotient) of a loss that is divided by a number which depends on the targets; None for other losses."""
+    node, _ = recorder.place(whole)
+    name = None if node is None or isinstance(node.what, str) else type(node.what).__name__
+    if name not in ("Divide", "TrueDivide", "DivideNoNan") or not isinstance(node.args[1], KerasTensor) or not recorder.batched(node.args[1]):
+        return None
+    waiting = [node.args[1]]
+    while waiting:
+        tensor = waiting.pop()
+        if tensor is predicted:
+            return None
+        inner, _ = recorder.place(tensor)
+        if inner is None:
+            continue
+        if isinstance(inner.what, str) or inner.is_layer:
+            return None
+        waiting += [leaf for leaf in tree.flatten((inner.args, inner.kwargs)) if isinstance(leaf, KerasTensor)]
+    return node.args[0], Quotient(node.args[1], name == "DivideNoNan")
+
+
 def rewrite(model, compiled, face, y, weighted, even):
-    """Puts traced losses and metrics into the compile configuration.
+    """Puts traced losses and metrics into the compile configuration. Returns the Quotient of the loss, if it is one.
 
     `face`: the model's ends, None if it could not be traced. `y`: a batch of targets. `weighted`: samples have weights.
     `even`: whether all batches have the same size, so that the mean over batches is the mean over samples.
@@ -37,13 +88,18 @@ def rewrite(model, compiled, face, y, weighted, even):
             f"{_name(thing)}{describe.where(thing)} is written in Python: it is traced with data" for thing in own])
     if not own or face is None:
         return
+    quotients = []
     if any(is_own(loss) for loss in tree.flatten(model.loss)):
         has_metrics = getattr(model, "_compile_metrics", None) is not None
-        compiled["loss"] = _each(model.loss, compiled["loss"], face, y, lambda *a: _loss(*a, weighted, has_metrics))
+        compiled["loss"] = _each(model.loss, compiled["loss"], face, y, lambda *a: _loss(*a, weighted, has_metrics, quotients))
     for key in ("metrics", "weighted_metrics"):
         given = getattr(getattr(model, "_compile_metrics", None), f"_user_{key}", None)
         if any(is_own(metric) for metric in tree.flatten(given)):
             compiled[key] = _each_metric(given, compiled[key], face, y, even)
+    if quotients and (len(face.outputs) > 1 or compiled.get("weighted_metrics")):
+        raise errors.Unsupported("its loss cannot be traced", [
+            f"the loss {_name(model.loss)}{describe.where(model.loss)} divides by a number of the whole batch: it must be the only loss, without weighted_metrics"])
+    return quotients[0] if quotients else None
 
 
 def _each(given, config, face, y, make):
@@ -73,7 +129,7 @@ def _name(thing):
     return getattr(thing, "__name__", None) or getattr(thing, "name", None) or type(thing).__name__
 
 
-def _loss(given, output, y, weighted, has_metrics):
+def _loss(given, output, y, weighted, has_metrics, quotients):
     loss = given() if inspect.isclass(given) else given
     if not isinstance(loss, keras.losses.Loss):
         loss = losses_module.LossFunctionWrapper(loss, name=_name(given))
@@ -82,16 +138,31 @@ def _loss(given, output, y, weighted, has_metrics):
         raise errors.Unsupported("its loss cannot be traced", [f"{who} has a __call__ of its own"])
     if loss.reduction not in ("sum", "sum_over_batch_size", "mean"):
         raise errors.Unsupported("its loss cannot be traced", [f"{who}: reduction={loss.reduction}"])
-    if isinstance(loss, losses_module.LossFunctionWrapper) and np.ndim(y) == 1 and len(output.shape) == 2 and output.shape[1] == 1:
+    column = isinstance(loss, losses_module.LossFunctionWrapper) and np.ndim(y) == 1 and len(output.shape) == 2 and output.shape[1] == 1
+    if column:
         y = np.asarray(y)[:, None]  # as Keras does before it calls the function
     config, whole = _traced(loss.call, output, y, "float32", who)
-    if whole and weighted:
+    if whole and not isinstance(whole, Quotient) and weighted:
         raise errors.Unsupported("its loss cannot be traced", [f"{who} returns one number for the batch, so samples cannot be weighted"])
+    if isinstance(whole, Quotient):
+        if weighted:
+            raise errors.Unsupported("its loss cannot be traced", [f"{who} divides by a number of the whole batch, so samples cannot be weighted"])
+        whole.column = column
+        quotients.append(whole)
+        whole = "mean"  # for which each batch has a factor
+    elif whole == "sum":
+        warn_of_sum(who)
     config["reduction"] = "sum" if whole == "sum" else "sum_over_batch_size" if whole else loss.reduction
     config["name"] = loss.name
     config["labels"] = bool(has_metrics and _are_labels(y, output) and int(np.prod(np.shape(y)[1:])) == config.pop("rows"))
     config.pop("rows", None)
     return _object(config)
+
+
+def warn_of_sum(who):
+    """Trained as it is written. A step that is good for one batch size is too long for a larger one."""
+    warnings.warn(f"{who} adds up the losses of the samples: the gradients grow with the batch size. A mean over the samples does not, "
+                  "and is what Keras's losses are", stacklevel=2)
 
 
 def _are_labels(y, output):
@@ -130,7 +201,14 @@ def _traced(function, output, y, dtype, who):
         if len(made.shape) and made.shape[0] == recorder.batch:
             wholes.append("")
             return made
-        made, whole = per_sample(recorder, made)
+        quotient = _quotient(recorder, made, y_pred)
+        if quotient is None:
+            made, whole = per_sample(recorder, made)
+        else:
+            total, whole = quotient
+            made, kind = per_sample(recorder, total)
+            if kind == "mean":
+                raise trace.Refused("it divides a mean by a number of the whole batch")
         wholes.append(whole)
         return made
 
@@ -141,6 +219,8 @@ def _traced(function, output, y, dtype, who):
     model = writer.function("loss", traced.inputs, ["y_true", "y_pred"], traced.outputs)
     config = {"model": model, "target": list(y.shape[1:]), "integers": dtype != "float32",
               "rows": int(np.prod(traced.outputs.shape[1:]))}
+    if isinstance(wholes[0], Quotient):
+        wholes[0].of(traced)
     return config, wholes[0]
 
 

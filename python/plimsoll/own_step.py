@@ -1,5 +1,7 @@
 """fit and evaluate of a model that has a train_step, a test_step or a compute_loss of its own."""
 
+import sys
+
 import keras
 import numpy as np
 from keras.src import tree
@@ -33,7 +35,7 @@ def _calls_add_loss(layer_class):
 
 def told(model):
     """'Model.train_step() is written in Python (file.py:12)', of the first such method."""
-    name = next(name for name in _METHODS if not describe.is_keras(getattr(type(model), name)))
+    name = next((name for name in _METHODS if not describe.is_keras(getattr(type(model), name))), "call")
     return f"{type(model).__name__}.{name}() is written in Python{describe.where(getattr(type(model), name))}"
 
 
@@ -61,6 +63,10 @@ class StepRun:
 
     test = step
 
+    def close(self):
+        self.tie = None
+        self.engines.close()
+
     def reset(self):
         self.model.reset_metrics()
 
@@ -83,7 +89,7 @@ def _recorded(model, name, feed):
     who = f"{type(model).__name__}.{own}(){describe.where(getattr(type(model), own))}"
     data = _data(feed)
     specs = tree.map_structure(spec_of, data)
-    recordings = steps.record(method, [specs], who, trains=name == "train_step")
+    recordings = steps.record(method, [specs], who, trains=name == "train_step", fixed=feed.fixed_size)
     if not isinstance(recordings[0].returned, dict):
         raise errors.Unsupported("its training step cannot be traced", [f"{who}: it does not return a dictionary"])
     made = programs.make(recordings, [model], who)
@@ -107,7 +113,7 @@ def _build(model, feed):
         except Exception:  # noqa: BLE001 - a model whose train_step does not call it cannot be called here
             if not _is_built(model):
                 raise errors.Unsupported("its training step cannot be traced", [
-                    f"the layers of '{model.name}' are not built before its first step"], ["keras.Input in its layers"]) from None
+                    f"the layers of '{model.name}' are not built before its first step; {told(model)}"], ["keras.Input in its layers"]) from None
 
 
 def _is_built(model):
@@ -120,7 +126,8 @@ def ask(model, training, held_out, callbacks, options):
     _build(model, training)
     recorded, made = _recorded(model, "train_step", training)
     for program in made:
-        program.optimizer.build(program.trained)
+        with describe.scope_of(model):
+            program.optimizer.build(program.trained)
     feeds = [each for each in (training, held_out) if each is not None]
     account = accounts.Account(model, feeds, callbacks, _Several([program.optimizer for program in made]), options)
     options = {**options, "batch_size": training.batch_size, "samples": training.samples, "sample_weights": False,
@@ -149,6 +156,9 @@ def start(model, training, held_out, callbacks, options):
     run, tie = StepRun(model, engines), stepping.StepLink(engines)
     compared.compare(engines, tie)
     run.tie = tie
+    for note in [*engines.plan.notes, describe.one_replica(model)]:
+        if note:
+            print(f"plimsoll: {note}", file=sys.stderr)
     return run, tie, None if held_out is None else evaluation(model, held_out, options, account)
 
 

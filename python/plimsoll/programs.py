@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras.src import tree
 
-from plimsoll import assemble, describe, errors, split, steps, trace
+from plimsoll import assemble, describe, errors, objective, split, steps, trace
 from plimsoll.recorder import Refused, TracedVariable
 
 KerasTensor = keras.KerasTensor
@@ -48,6 +48,8 @@ def make(recordings, roots, who):
         nodes = split.split(first, used)
         drafts = _drafts(first, nodes)
         _check_layers(first, nodes, drafts)
+        if any(draft.update is not None and draft.values[0].kind == "sum" for draft in drafts):
+            objective.warn_of_sum(who)
         return [_written(first, nodes, draft, roots or first.recorder.models, who) for draft in drafts]
 
     return trace.guarded(who, build)
@@ -72,8 +74,8 @@ def _is_number(value):
 
 def _weight(a, b):
     """A number of both traces: itself, or the count of samples."""
-    if a is None:
-        return None
+    if a is None or isinstance(a, KerasTensor):
+        return a
     a, b = (float(np.asarray(keras.ops.convert_to_numpy(n))) for n in (a, b))
     if a == b:
         return a

@@ -101,6 +101,7 @@ class Recorder:
     """The nodes of one call of a model, in order. Equal calls on equal tensors are one node."""
 
     step = False  # whether a training step is recorded, and not a call of a model
+    fixed = None  # the size of every batch, where the code may have it as a number
     adds_losses = True  # False: add_loss() does not matter
 
     def __init__(self, batch):
@@ -115,6 +116,7 @@ class Recorder:
         self._calls = {}
         self._kept = []
         self._owners = []
+        self.views = {}  # id of a tensor whose first dimension is not the batch -> its View
 
     def place(self, tensor):
         return self._places.get(id(tensor))
@@ -135,6 +137,8 @@ class Recorder:
     def _is_batched(self, leaf):
         if isinstance(leaf, TracedVariable) or not isinstance(leaf, KerasTensor):
             return False
+        if id(leaf) in self.views:
+            raise Refused("it computes with a tensor whose first dimension is not the batch")
         node, _ = self._places[id(leaf)]
         return node is None or node.batched
 
@@ -233,6 +237,10 @@ class Recorder:
         if not isinstance(inferred, KerasTensor) or trained.shape != inferred.shape:
             raise Refused("its result has another shape in training than otherwise")
         made = KerasTensor(trained.shape, dtype=trained.dtype)
+        views = self.views.get(id(trained)), self.views.get(id(inferred))
+        if all(views) and views[0].groups == views[1].groups:
+            self.views[id(made)] = type(views[0])(made, self._joined(views[0].under, views[1].under), views[0].groups)
+            return made
         return self.record("ByPhase", {}, (trained, inferred), {}, made)
 
 

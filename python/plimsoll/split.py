@@ -43,7 +43,7 @@ class _Splitter:
             self._fold(node)
         elif name == "Draw" and self._times(outputs[0]) > 1:
             self._draw(node)
-        elif name == "Concatenate" and node.config.get("axis") == 0 and self.recorder.batched(node.args):
+        elif name == "Concatenate" and (node.config or {}).get("axis") == 0 and self.recorder.batched(node.args):
             self._parts[id(outputs[0])] = [part for leaf in node.args[0] for part in self._parts.get(id(leaf)) or _rows(leaf)]
         elif joined:
             self._each(node, name, len(self._parts[id(joined[0])]))

@@ -97,6 +97,8 @@ class Running:
             self.engine = _core.Engine(described.architecture, described.compiled, options)
         self.weights = {id(v): (get, put, v) for get, put, v in link.match_weights(self.engine, described.variables)}
         self.rate = None
+        moved = [v for node in program.nodes if node.is_layer for v in node.what.non_trainable_variables if id(v) in self.weights]
+        self.updated = [*program.trained, *moved]
 
     def run(self, leaves, draws, batch, trains=True):
         """The values of one batch, by steps.Value."""
@@ -142,7 +144,7 @@ class Engines:
     def _give(self, one, other, later):
         """Gives the weights that a program has updated to another. Returns those that it must not have in this step."""
         late = []
-        for variable in self._updated(one):
+        for variable in one.updated:
             if id(variable) not in other.weights:
                 continue
             get, put = one.weights[id(variable)][0], other.weights[id(variable)][1]
@@ -152,23 +154,26 @@ class Engines:
                 late.append((get, put))
         return late
 
-    @functools.lru_cache(maxsize=None)  # noqa: B019
-    def _updated(self, one):
-        moved = [v for node in one.program.nodes if node.is_layer for v in node.what.non_trainable_variables if id(v) in one.weights]
-        return [*one.program.trained, *moved]
+    def close(self):
+        """Gives the memory of all programs back."""
+        self.running = []
 
     def variables(self):
         return variables_of(self.recorded, self.programs)
 
     def owner(self, variable):
         """The program whose value of a weight is the step's."""
-        return next((one for one in self.running if any(v is variable for v in self._updated(one))),
+        return next((one for one in self.running if any(v is variable for v in one.updated)),
                     next(one for one in self.running if id(variable) in one.weights))
 
     def update_metrics(self, values, batch):
         """Updates the live metrics, as the step's own code would."""
         recorder = self.recorded.recorder
         for (metric, tensor, _), weight in zip(recorder.metrics, self.recorded.weights, strict=True):
+            if isinstance(weight, keras.KerasTensor):  # the sum of values times weights, and that of the weights
+                total, weight = values[id(tensor)], values[id(weight)]
+                keras.metrics.Mean.update_state(metric, total / weight if weight else 0.0, sample_weight=weight)
+                continue
             weight = weight.times * batch if isinstance(weight, Batches) else weight
             if id(tensor) in values and tensor.shape:
                 weight = batch * (tensor.shape[0] // recorder.batch) * (1 if weight is None else weight)
@@ -212,6 +217,10 @@ class StepLink(link.Link):
             holders = [one.weights[key][1] for one in engines.running if key in one.weights]
             pairs.append((engines.owner(variable).weights[key][0], functools.partial(_put_all, holders), variable))
         self._tie(pairs)
+
+    def close(self):
+        self.engines = None
+        self._by_id = {}
 
     def _set_rate(self, schedule):
         for one in self.engines.running:

@@ -11,7 +11,7 @@ import keras
 from keras.src import tree
 from keras.src.layers.layer import Layer
 
-from plimsoll import objective, trace
+from plimsoll import errors, objective, trace
 from plimsoll.recorder import Recorder, Refused, substituted
 
 KerasTensor = keras.KerasTensor
@@ -108,6 +108,8 @@ class StepRecorder(Recorder):
         if any(isinstance(leaf, KerasTensor) for leaf in tree.flatten(arguments)):
             raise Refused(f"it calls keras.random.{name}() with numbers that it has computed")
         shape = tuple(int(d) for d in arguments["shape"])
+        if self.fixed and shape[:1] == (self.fixed,):
+            shape = (self.batch, *shape[1:])
         if not shape or shape[0] % self.batch:
             raise Refused(f"it draws {name} numbers of shape {list(shape)}, whose first dimension is not the batch")
         dtype = arguments.get("dtype") or ("int32" if name == "randint" else keras.config.floatx())
@@ -297,7 +299,10 @@ def _refuse_update(self, *_, **__):
 
 def _noted(recorder, metric, values, sample_weight):
     if isinstance(sample_weight, KerasTensor):
-        raise Refused(f"it updates the metric '{metric.name}' with weights that it has computed")
+        if not isinstance(values, KerasTensor) or tuple(values.shape) != tuple(sample_weight.shape):
+            raise Refused(f"it updates the metric '{metric.name}' with weights of another shape than its values")
+        weights = keras.ops.cast(sample_weight, "float32")
+        values, sample_weight = keras.ops.sum(values * weights), keras.ops.sum(weights)
     recorder.metrics.append((metric, values, sample_weight))
 
 
@@ -307,7 +312,7 @@ class Step:
     def __init__(self, recorder, inputs, returned):
         self.recorder, self.inputs, self.returned = recorder, inputs, returned
         self.losses, self.values = [], {}
-        self.weights = []  # of each update of a metric: None, a number, or Batches
+        self.weights = []  # of each update of a metric: None, a number, Batches, or a tensor: then its value is a sum
 
     @property
     def nodes(self):
@@ -328,13 +333,22 @@ class Value:
         self.tensor, self.rows, self.kind, self.regularized = tensor, rows, kind, regularized
 
 
-def record(function, specs, who, trains=True):
-    """Calls function(*symbolic tensors) for two sizes of the batch, and returns both recordings."""
-    return trace.guarded(who, lambda: [_record(function, specs, batch, trains) for batch in trace.BATCHES])
+def record(function, specs, who, trains=True, fixed=None):
+    """Calls function(*symbolic tensors) for two sizes of the batch, and returns both recordings.
+
+    `fixed`: the size of every batch, if it is known. A step that cannot be recorded may have this number in its code.
+    """
+    try:
+        return trace.guarded(who, lambda: [_record(function, specs, batch, trains) for batch in trace.BATCHES])
+    except errors.Unsupported:
+        if not fixed or fixed < 2:
+            raise
+        return trace.guarded(who, lambda: [_record(function, specs, batch, trains, fixed) for batch in trace.BATCHES])
 
 
-def _record(function, specs, batch, trains):
+def _record(function, specs, batch, trains, fixed=None):
     recorder = StepRecorder(batch, trains)
+    recorder.fixed = fixed
     inputs = tree.map_structure(lambda s: KerasTensor((batch, *s.shape), dtype=s.dtype), specs)
     for tensor in tree.flatten(inputs):
         recorder.input(tensor)
@@ -348,8 +362,9 @@ def _take_apart(step):
     recorder = step.recorder
     for update in recorder.updates:
         step.losses.append(_value(recorder, update.target.tensor, "sum"))
-    for _, value, _ in recorder.metrics:
+    for _, value, weight in recorder.metrics:
         _add_value(step, value)
+        _add_value(step, weight)
     for leaf in tree.flatten(step.returned):
         if isinstance(leaf, KerasTensor) and leaf.shape:
             raise Refused(f"it returns a tensor of shape [batch, {', '.join(map(str, leaf.shape[1:]))}], and not one number")

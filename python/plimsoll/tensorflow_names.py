@@ -5,6 +5,7 @@ refused by its name. Random functions have no tensor among their arguments, so t
 """
 
 import contextlib
+import math
 import sys
 
 import keras
@@ -149,6 +150,43 @@ def _repeat(input, repeats, axis=None, name=None):
     return ops.repeat(input, repeats, axis=axis)
 
 
+def _sigmoid_cross_entropy(labels=None, logits=None, name=None):
+    return ops.maximum(logits, 0) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
+
+
+def _softmax_cross_entropy(labels, logits, axis=-1, name=None):
+    return -ops.sum(labels * ops.log_softmax(logits, axis=axis), axis=axis)
+
+
+def _sparse_cross_entropy(labels=None, logits=None, name=None):
+    return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
+
+
+def _unstack(value, num=None, axis=0, name="unstack"):
+    return ops.unstack(value, num, axis)
+
+
+def _cumprod(x, axis=0, exclusive=False, reverse=False, name=None):
+    if reverse:
+        raise NotImplementedError("tf.cumprod with reverse")
+    if exclusive:
+        whole = (slice(None),) * (axis % len(x.shape))
+        x = ops.concatenate([ops.ones_like(x[(*whole, slice(0, 1))]), x[(*whole, slice(0, -1))]], axis=axis)
+    return ops.cumprod(x, axis=axis)
+
+
+def _cumsum(x, axis=0, exclusive=False, reverse=False, name=None):
+    if reverse:
+        raise NotImplementedError("tf.cumsum with reverse")
+    total = ops.cumsum(x, axis=axis)
+    return total - x if exclusive else total
+
+
+def _psnr(a, b, max_val, name=None):
+    error = ops.mean(ops.square(a - b), axis=(-3, -2, -1))
+    return 20 * math.log10(max_val) - ops.log(error) * (10 / math.log(10))
+
+
 _UNARY = {"exp": ops.exp, "log": ops.log, "log1p": ops.log1p, "sqrt": ops.sqrt, "rsqrt": ops.rsqrt, "square": ops.square, "abs": ops.abs,
           "sign": ops.sign, "sin": ops.sin, "cos": ops.cos, "tanh": ops.tanh, "sigmoid": ops.sigmoid, "relu": ops.relu, "relu6": ops.relu6,
           "elu": ops.elu, "softplus": ops.softplus, "floor": ops.floor, "negative": ops.negative, "erf": ops.erf, "silu": ops.silu,
@@ -169,8 +207,14 @@ _OTHERS = {"matmul": _matmul, "linalg.matmul": _matmul, "reduce_sum": _norm_axes
            "clip_by_value": _clip, "l2_normalize_v2": _l2_normalize, "l2_normalize": _l2_normalize, "one_hot": _one_hot, "concat": _concat,
            "stack": _stack, "expand_dims_v2": _expand, "expand_dims": _expand, "squeeze_v2": _squeeze, "squeeze": _squeeze,
            "einsum": _einsum, "argmax_v2": _argmax, "shape_v2": _shape, "shape": _shape, "broadcast_to": _broadcast,
-           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat, "rank": _rank}
+           "zeros_like_v2": _zeros_like, "ones_like_v2": _ones_like, "repeat": _repeat, "rank": _rank,
+           "sigmoid_cross_entropy_with_logits": _sigmoid_cross_entropy, "sigmoid_cross_entropy_with_logits_v2": _sigmoid_cross_entropy,
+           "softmax_cross_entropy_with_logits_v2": _softmax_cross_entropy, "softmax_cross_entropy_with_logits": _softmax_cross_entropy,
+           "sparse_softmax_cross_entropy_with_logits": _sparse_cross_entropy, "sparse_softmax_cross_entropy_with_logits_v2": _sparse_cross_entropy,
+           "unstack": _unstack, "cumprod": _cumprod, "cumsum": _cumsum, "psnr": _psnr}
 _OTHERS.update({"reduce_sum_v1": _OTHERS["reduce_sum"], "reduce_logsumexp_v1": _OTHERS["reduce_logsumexp"]})
+
+_INSIDE = ("convert_image_dtype",)  # functions that call it are known as a whole
 
 
 def _counterpart(function):
@@ -197,6 +241,8 @@ def _install():
             if not trace.is_active() or not any(isinstance(leaf, KerasTensor) for leaf in keras.tree.flatten((args, kwargs))):
                 return self.NOT_SUPPORTED
             replaced = _counterpart(op)
+            if replaced is None and getattr(op, "__name__", "") in _INSIDE:
+                return self.NOT_SUPPORTED
             if replaced is None:
                 raise trace.Refused(f"it calls tf.{getattr(op, '__name__', op)}() on a tensor, which is not known here: "
                                     "a function of keras.ops can be recorded")

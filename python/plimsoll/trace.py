@@ -19,7 +19,7 @@ from keras.src.ops import operation as operation_module
 from keras.src.ops.operation import Operation
 from keras.src.utils import traceback_utils
 
-from plimsoll import describe, errors, tensorflow_names
+from plimsoll import describe, errors, tensorflow_names, views
 from plimsoll.recorder import TRACED, Recorder, Refused, TracedVariable, is_known, is_users, substituted
 
 KerasTensor = keras.KerasTensor
@@ -85,15 +85,21 @@ def _no_value(self, *_, **__):
 
 
 def _symbolic_operation(self, recorder, *args, **kwargs):
+    if not recorder.scope.layers and views.find(recorder, (args, kwargs)):
+        return views.call(recorder, type(self).__name__, self, operation_config(self), args, kwargs)
     if type(self).__name__ == "Sum" and isinstance(args[0], (list, tuple)):
         return functools.reduce(lambda a, b: a + b, args[0])  # ops.sum([loss, loss])
     if type(self).__name__ == "Sum" and args[0].shape == ():
         return args[0]
+    if recorder.fixed and not recorder.scope.layers:
+        self, args = _with_batch(self, recorder, args)
     if type(self).__name__ == "Reshape":
         args = (_before_reshape(recorder, args[0]), *args[1:])
     if type(self).__name__ == "Repeat" and self.axis is None and len(args[0].shape) > 1 and recorder.batched(args[0]):
         rows = keras.ops.reshape(args[0], (args[0].shape[0], -1))
         return keras.ops.reshape(keras.ops.repeat(rows, _one_number(self.repeats), axis=1), (-1,))
+    if not recorder.scope.layers and views.begins(recorder, type(self).__name__, self, args):
+        return views.call(recorder, type(self).__name__, self, operation_config(self), args, kwargs)
     recorder.scope.layers += 1
     try:
         outputs = self.compute_output_spec(*args, **kwargs)
@@ -103,6 +109,29 @@ def _symbolic_operation(self, recorder, *args, **kwargs):
         return args[0]
     args, kwargs = tree.map_structure(lambda leaf: _as_traced(recorder, leaf), (args, kwargs))
     return recorder.record(self, operation_config(self), args, kwargs, outputs)
+
+
+def _with_batch(operation, recorder, args):
+    """The code has the size of the batch as a number: where no other number can stand, it is taken for the batch."""
+    fixed, batch = recorder.fixed, recorder.batch
+    batched = [leaf for leaf in tree.flatten(args) if isinstance(leaf, KerasTensor) and leaf.shape and leaf.shape[0] == batch]
+    if not batched:
+        return operation, args
+    if type(operation).__name__ == "Reshape" and tuple(operation.newshape[:1]) == (fixed,):
+        rest = operation.newshape[1:]
+        if -1 in rest or np.prod(rest) == np.prod(args[0].shape[1:]):
+            return type(operation)((batch, *rest)), args
+    rank = max(len(leaf.shape) for leaf in batched)
+
+    def repeated(leaf):
+        if isinstance(leaf, KerasTensor) or not (backend.is_tensor(leaf) or isinstance(leaf, np.ndarray)):
+            return leaf
+        array = np.asarray(backend.convert_to_numpy(leaf))
+        if array.ndim != rank or array.shape[0] != fixed or (array != array[:1]).any():
+            return leaf
+        return np.repeat(array[:1], batch, axis=0)
+
+    return operation, tree.map_structure(repeated, args)
 
 
 def _before_reshape(recorder, x):
@@ -146,6 +175,8 @@ def _symbolic_layer(self, recorder, plain, *args, **kwargs):
         _refuse_masks(self, args, kwargs)
         return outputs
     trains = kwargs.get("training")
+    if views.find(recorder, (args, kwargs)):
+        return views.call_layer(recorder, self, functools.partial(_symbolic_layer, self, recorder, plain), args, kwargs)
     if not recorder.batched((args, kwargs)) or recorder.inlines(self, trains):
         if isinstance(self, keras.layers.Dropout) and not trains:
             return args[0] if args else kwargs["inputs"]
@@ -184,7 +215,7 @@ def _refuse_masks(layer, args, kwargs):
     if isinstance(layer, keras.Model) and not own:
         return
     if own or (has and layer.supports_masking):
-        raise Refused(f"'{layer.name}' makes a mask, or passes one on")
+        raise Refused(f"'{layer.name}' makes a mask, or passes one on{describe.where(layer)}")
 
 
 def _draw(recorder, name, plain, *args, **kwargs):
