@@ -1,0 +1,10 @@
+// The ways of `plimsoll shrink`: one file and one row of the table in shrink.cpp per way.
+#pragma once
+
+#include "cli/command.h"
+
+namespace plimsoll::engine {
+
+// Each function adds one subcommand of `shrink` with its flags, and stores its action in `actions`.
+
+}  // namespace plimsoll::engine
