@@ -54,7 +54,8 @@ Status tune_file(const ShrinkFlags& flags, const std::string& path, int64_t epoc
 // Returns weight * gradient of some batches of the data, added up, for a model file. Its weights stay as they are.
 Result<Effects> measure_effects(const ShrinkFlags& flags, const std::string& path, int64_t batches);
 
-// file_bytes() without the state, less what it is too large by: that depends on the number of weights alone.
+// A bound on the bytes of a model without the optimizer's state: file_bytes(), less what it is too large by. That
+// depends on the number of weights alone, except for some padding.
 double estimated_bytes(const Opened& opened, const HeldModel& made);
 
 // Reads the value of --importance.

@@ -160,6 +160,7 @@ class PruneCommand {
         PLIMSOLL_ASSIGN(const FileBytes bytes, measured_bytes(made, opened.source(), flags_.output));
         if (round == rounds && target_ > 0 && bytes.without_state > target_ && ratio < 0.99) {
           ratio += 0.01;
+          search.forget_extra();
           continue;
         }
         if (all) return made;

@@ -25,6 +25,9 @@ class PruneSearch {
     return choose(map_, scores_, values_.free, choice);
   }
 
+  // Takes back what find() gave to single groups.
+  void forget_extra() { choice_.extra.clear(); }
+
   // Finds the smallest ratio with which the size, which falls with the ratio, is at most `goal`. `size`:
   // Result<double>(const HeldModel&), of a model without values.
   template <typename Size>
@@ -48,10 +51,42 @@ class PruneSearch {
       PLIMSOLL_ASSIGN(const double reached, at(middle));
       (reached <= goal ? high : low) = middle;
     }
+    PLIMSOLL_TRY(give_back(high / 100.0, goal, size));
     return Found{high / 100.0, least};
   }
 
  private:
+  // Rounded widths leave room below the goal. It is given to the groups in turn.
+  template <typename Size>
+  Status give_back(double ratio, double goal, const Size& size) {
+    constexpr int kMostTries = 64;
+    choice_.extra.assign(map_.groups.size(), 0);
+    std::vector<bool> full(map_.groups.size());
+    for (size_t g = 0; g < full.size(); ++g) full[g] = !map_.groups[g].locked.empty();
+    int tries = 0;
+    for (bool any = true; any && tries < kMostTries;) {
+      any = false;
+      for (size_t g = 0; g < full.size() && tries < kMostTries; ++g) {
+        if (full[g]) continue;
+        const std::vector<bool> before = keep(ratio);
+        ++choice_.extra[g];
+        const std::vector<bool> after = keep(ratio);
+        if (after != before) {
+          ++tries;
+          PLIMSOLL_ASSIGN(const HeldModel made, cut(held_, map_, after, false));
+          PLIMSOLL_ASSIGN(const double reached, size(made));
+          if (reached <= goal) {
+            any = true;
+            continue;
+          }
+        }
+        --choice_.extra[g];
+        full[g] = true;
+      }
+    }
+    return {};
+  }
+
   const HeldModel& held_;
   const ChannelMap& map_;
   const ChannelValues& values_;

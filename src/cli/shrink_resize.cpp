@@ -75,29 +75,31 @@ Result<int> resize(ResizeFlags& flags) {
   std::vector<GroupReport> groups;
   const bool dropped = !flags.drop.empty();
   const RunOptions& options = flags.options;
-  PLIMSOLL_ASSIGN(HeldModel held, within_limit(options, reading_limit(options), [&]() -> Result<HeldModel> {
-                    HeldModel made = std::move(opened.held);
-                    PLIMSOLL_ASSIGN(const WhatIf what_if, changes(flags, made.description));
-                    if (what_if.any()) {
-                      auto description = change(made.description, what_if);
-                      if (!description) return fail(in_flags_of_shrink(description.error()));
-                      auto carried = carry_over(made, std::move(*description));
-                      if (!carried) return fail(in_flags_of_shrink(carried.error()));
-                      cropped = std::move(carried->cropped);
-                      anew = std::move(carried->anew);
-                      made = std::move(carried->model);
-                    }
-                    if (flags.width == 1) return made;
-                    PLIMSOLL_ASSIGN(const ChannelMap map, find_channels(made.description, made.model, true));
-                    const ChannelValues values = channel_values(made, map);
-                    const std::vector<bool> keep = choose(map, scores(made, map, Importance::kMagnitude, {}),
-                                                          values.free, {1 - flags.width, flags.multiple, false, false});
-                    groups = group_reports(made.model, map, keep);
-                    if (std::all_of(keep.begin(), keep.end(), [](bool one) { return one; }))
-                      return fail(no_group_can_be_cut(groups, "--width"));
-                    fold_constants(made, map, values, keep);
-                    return cut(made, map, keep, true);
-                  }));
+  auto resized = within_limit(options, reading_limit(options), [&]() -> Result<HeldModel> {
+    HeldModel made = std::move(opened.held);
+    PLIMSOLL_ASSIGN(const WhatIf what_if, changes(flags, made.description));
+    if (what_if.any()) {
+      auto description = change(made.description, what_if);
+      if (!description) return fail(in_flags_of_shrink(description.error()));
+      auto carried = carry_over(made, std::move(*description));
+      if (!carried) return fail(in_flags_of_shrink(carried.error()));
+      cropped = std::move(carried->cropped);
+      anew = std::move(carried->anew);
+      made = std::move(carried->model);
+    }
+    if (flags.width == 1) return made;
+    PLIMSOLL_ASSIGN(const ChannelMap map, find_channels(made.description, made.model, true));
+    const ChannelValues values = channel_values(made, map);
+    const std::vector<bool> keep = choose(map, scores(made, map, Importance::kMagnitude, {}), values.free,
+                                          {1 - flags.width, flags.multiple, false, false});
+    groups = group_reports(made.model, map, keep);
+    if (std::all_of(keep.begin(), keep.end(), [](bool one) { return one; }))
+      return fail(no_group_can_be_cut(groups, "--width"));
+    fold_constants(made, map, values, keep);
+    return cut(made, map, keep, true);
+  });
+  PLIMSOLL_TRY(resized);
+  const HeldModel held = std::move(*resized);
   // A dropped layer moves the places of others in the file.
   const KerasArchive* source = dropped ? nullptr : opened.source();
   PLIMSOLL_ASSIGN(ShrinkPrice after, price_inside(flags, held, source));

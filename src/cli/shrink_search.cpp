@@ -277,8 +277,9 @@ class SearchCommand {
     for (const Try& one : tries_) {
       if (!one.reaches) continue;
       const auto better = [&] {
-        if (one.metrics.empty() || best->metrics.empty())
-          return one.price->parameters > best->price->parameters;  // without data: the one that loses least
+        // Without data: another input size only if nothing else reaches the goal, then the one that loses least.
+        if (one.way.input.empty() != best->way.input.empty()) return one.way.input.empty();
+        if (one.metrics.empty() || best->metrics.empty()) return one.price->parameters > best->price->parameters;
         const Quality a = quality_of(one.metrics), b = quality_of(best->metrics);
         return a.larger ? a.value > b.value : a.value < b.value;
       };

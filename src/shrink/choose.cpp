@@ -131,6 +131,7 @@ std::vector<bool> choose(const ChannelMap& map, const std::vector<double>& score
     });
     const auto count = static_cast<int64_t>(order.size());
     int64_t stay = rounded(share[g] * static_cast<double>(count), count, has_heads(map, group) ? 1 : choice.multiple);
+    if (g < choice.extra.size()) stay = std::min(count, stay + choice.extra[g] * choice.multiple);
     if (choice.only_free) stay = std::max<int64_t>(1, count - std::count_if(order.begin(), order.end(), is_free));
     for (int64_t i = 0; i < count - stay; ++i) keep[static_cast<size_t>(order[static_cast<size_t>(i)])] = false;
   }

@@ -68,7 +68,7 @@ const KerasArchive* kept_source(const KerasArchive* source) {
 
 std::string config_text(const HeldModel& held) {
   nlohmann::json config = held.description.config;
-  if (held.compiled()) config["compile_config"] = held.description.compile_config;
+  if (held.description.compile_config.is_object()) config["compile_config"] = held.description.compile_config;
   return config.dump();
 }
 
@@ -137,10 +137,18 @@ Bytes held_bytes(const Model& model, bool with_state) {
   return bytes;
 }
 
+bool is_compiled(const Description& description) {
+  const auto has = [&](const char* key) {
+    const nlohmann::json& config = description.compile_config;
+    return config.is_object() && config.contains(key) && !config[key].is_null();
+  };
+  return has("optimizer") && has("loss");
+}
+
 ModelOptions readable(const Description& description, ModelOptions options) {
-  const bool compiled = description.compile_config.is_object();
-  options.needs_training = options.needs_training && (compiled || options.optimizer);
-  options.needs_loss = options.needs_loss && (compiled || options.loss);
+  const bool trains = is_compiled(description) || (options.optimizer && options.loss);
+  options.needs_training = options.needs_training && trains;
+  options.needs_loss = options.needs_loss && trains;
   return options;
 }
 

@@ -12,6 +12,9 @@
 
 namespace plimsoll::engine {
 
+// Whether the file says with which loss and optimizer the model is trained.
+bool is_compiled(const Description& description);
+
 struct HeldModel {
   Description description;
   ModelOptions options;  // that the model was read with
@@ -23,7 +26,7 @@ struct HeldModel {
   double learning_rate = 0;
   std::vector<std::string> notes;
 
-  bool compiled() const { return description.compile_config.is_object(); }
+  bool compiled() const { return is_compiled(description); }
 };
 
 // What hold() will need for the weights and state of a model.

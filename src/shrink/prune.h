@@ -28,6 +28,8 @@ struct Choice {
   int64_t multiple = 1;    // widths are rounded to multiples of this
   bool across = false;     // the share is that of all groups together: less important groups lose more
   bool only_free = false;  // only channels that are constant leave, whatever the ratio
+  // By group: how many times `multiple` channels stay beside those of the ratio. May be shorter than the groups.
+  std::vector<int64_t> extra = {};
 };
 
 // Returns by class whether it stays. At least one channel of a group stays.
