@@ -187,8 +187,8 @@ Error no_group_can_be_cut(const std::vector<GroupReport>& groups, const std::str
 double estimated_bytes(const Opened& opened, const HeldModel& made) {
   const Bytes excess = file_bytes(opened.held, opened.source()).without_state - opened.bytes.without_state;
   // Each dataset begins at a multiple of this.
-  constexpr Bytes kAlignment = 64;
-  const auto padding = kAlignment * static_cast<Bytes>(made.model.weights().size() + 2);
+  constexpr Bytes kPadding = 64;
+  const auto padding = kPadding * static_cast<Bytes>(made.model.weights().size() + 2);
   return static_cast<double>(file_bytes(made, opened.source()).without_state - excess + padding);
 }
 
