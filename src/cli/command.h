@@ -80,6 +80,8 @@ void add_evaluate_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_predict_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_reduce_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_convert_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
+// `actions` must outlive the action, which runs those of the subcommands.
+void add_shrink_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_doctor_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_top_command(CLI::App& app, std::map<CLI::App*, Action>& actions);
 void add_profile_command(CLI::App& app, std::map<CLI::App*, Action>& actions);

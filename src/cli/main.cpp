@@ -85,7 +85,7 @@ std::vector<std::string> plain_words(int argc, char** argv) {
   if (words[0] == "version") words[0] = "--version";
   if (words[0] == "help") {
     words.erase(words.begin());
-    words.resize(std::min<size_t>(words.size(), 1));
+    words.resize(std::min<size_t>(words.size(), !words.empty() && words[0] == "shrink" ? 2 : 1));
     words.push_back("--help");
   }
   // `fit --profile` alone is a flag, so the parser takes a value only with '='.
@@ -110,6 +110,7 @@ int run(int argc, char** argv) {
   add_predict_command(app, actions);
   add_reduce_command(app, actions);
   add_convert_command(app, actions);
+  add_shrink_command(app, actions);
   add_doctor_command(app, actions);
   add_profile_command(app, actions);
   add_precision_command(app, actions);

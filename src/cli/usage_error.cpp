@@ -77,9 +77,10 @@ void refuse_empty_values(CLI::App& command) {
           [](const std::string& value) { return value.empty() ? std::string("needs a value") : std::string(); });
 }
 
-Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& command) {
+Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std::string& first_word) {
   Error error{ErrorCode::kUsage, refused.what(), {}, {}};
-  const auto chosen = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == command; });
+  std::string command = first_word;
+  auto chosen = app.get_subcommands([&](const CLI::App* one) { return one->get_name() == command; });
   if (chosen.empty()) {
     std::vector<std::string> commands;
     for (const CLI::App* one : app.get_subcommands(nullptr)) commands.push_back(one->get_name());
@@ -90,6 +91,10 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
       for (const std::string& name : meant) error.remedy("plimsoll " + name);
     }
     return error.fact(fmt::format("commands: {}", fmt::join(commands, ", "))).remedy("plimsoll --help");
+  }
+  if (const auto nested = chosen[0]->get_subcommands(); !nested.empty()) {  // "shrink prune"
+    chosen = {nested.front()};
+    command += " " + nested.front()->get_name();
   }
   const std::string help = fmt::format("plimsoll {} --help", command);
   const std::vector<std::string> left = app.remaining(true);
