@@ -88,10 +88,11 @@ Files write_npz(ArrayStream& from, const std::string& path, const WriteOptions& 
     const StreamedArray& array = from.arrays()[i];
     const std::string header = npy_header(array.dtype, whole_dims(array));
     const auto bytes = static_cast<int64_t>(header.size()) + array.rows * array.row_bytes();
-    PLIMSOLL_TRY(zip.add(array.name + ".npy", bytes, [&](const Sink& sink) -> Status {
+    const auto write_entry = [&](const Sink& sink) -> Status {
       PLIMSOLL_TRY(sink(bytes_of_text(header)));
       return copy.array(i, sink);
-    }));
+    };
+    PLIMSOLL_TRY(zip.add(array.name + ".npy", bytes, write_entry));
   }
   PLIMSOLL_TRY(zip.finish());
   PLIMSOLL_TRY(file.commit());
@@ -166,7 +167,7 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
     return written;
   };
   Copy copy(from, options, 1);
-  PLIMSOLL_TRY(copy.rows(all, [&](int64_t first, int64_t count, RowBlock block) -> Status {
+  const auto write_rows = [&](int64_t first, int64_t count, RowBlock block) -> Status {
     for (int64_t i = 0; i < count; ++i) {
       // Shard s holds the rows from s * rows / shards on.
       const auto shards = static_cast<int64_t>(files.size());
@@ -194,7 +195,8 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
       if (static_cast<Bytes>(waiting.size()) >= kStreamBuffer) PLIMSOLL_TRY(flush());
     }
     return {};
-  }));
+  };
+  PLIMSOLL_TRY(copy.rows(all, write_rows));
   PLIMSOLL_TRY(flush());
   for (AtomicFile& file : files) PLIMSOLL_TRY(file.commit());
   return paths;
