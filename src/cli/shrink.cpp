@@ -9,7 +9,9 @@ namespace plimsoll::engine {
 namespace {
 
 using AddWay = void (*)(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
-constexpr std::array<AddWay, 0> kWays = {};
+constexpr std::array kWays = {
+    AddWay{add_shrink_quantize},
+};
 
 // Flags between `shrink` and the way would be lost.
 Status check_no_flags_before(const CLI::App& shrink, const std::string& way) {
