@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "model/values.h"
 #include "ops/op.h"
 #include "shrink/lite/converter.h"
 
@@ -187,9 +188,12 @@ Result<Model> Converter::run(const engine::Model& model) {
     lite_.tensor(made).name = value.name;
     tensors_[id] = made;
   }
-  for (const Port& port : model.inputs())
-    for (const ValueId id : graph_.inputs)
-      if (graph_.value(id).name == port.name && tensors_.count(id) != 0) lite_.inputs.push_back(tensors_[id]);
+  for (const Port& port : model.inputs()) {
+    const auto found = tensors_.find(graph_.find(input_value(port.name)));
+    if (found == tensors_.end()) continue;
+    lite_.tensor(found->second).name = port.name;
+    lite_.inputs.push_back(found->second);
+  }
   for (const Node& node : graph_.nodes) {
     layer_ = node.layer;
     bool constant = reads_shapes_alone(node);
@@ -221,8 +225,7 @@ Result<Model> Converter::run(const engine::Model& model) {
     lite_.outputs.push_back(output);
   }
   simplify(lite_);
-  for (size_t i = 0; i < lite_.outputs.size(); ++i)
-    lite_.tensor(lite_.outputs[i]).name = model.outputs()[i].name + ":0";
+  for (size_t i = 0; i < lite_.outputs.size(); ++i) lite_.tensor(lite_.outputs[i]).name = model.outputs()[i].name;
   return std::move(lite_);
 }
 
