@@ -70,8 +70,9 @@ Result<std::unique_ptr<LiteRun>> LiteRun::open(const RunOptions& options, bool n
                       {fmt::format("the process would hold {}", format_bytes(needed))},
                       {fmt::format("--budget {}MiB", (needed + kMiB - 1) / kMiB), "fewer --threads"}});
   };
-  PLIMSOLL_TRY(check(3 * file.size()));
+  PLIMSOLL_TRY(check(6 * file.size()));
   PLIMSOLL_ASSIGN(run->model_, lite::read_lite(options.model));
+  lite::widen_constants(run->model_);
   PLIMSOLL_ASSIGN(run->program_, lite::Program::create(run->model_, options.model));
   PLIMSOLL_ASSIGN(DataSpec spec, spec_of(run->model_, options, needs_targets));
   if (needs_targets) {  // of one class per sample, unless the data have the output's shape

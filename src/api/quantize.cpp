@@ -325,14 +325,17 @@ Result<QuantizeReport> quantize(const QuantizeOptions& options) {
   }
   PLIMSOLL_ASSIGN(lite::Int8Model made, work.make());
   made.model.description = fmt::format("Plimsoll, {}", name_of(options.format));
-  PLIMSOLL_TRY(work.compare(made));
-  PLIMSOLL_ASSIGN(const auto file, lite::encode(made.model));
   PLIMSOLL_TRY(lite::write_lite(made.model, options.output));
   QuantizeReport& report = work.report;
+  report.operators = static_cast<int64_t>(made.model.operators.size());
+  {
+    PLIMSOLL_ASSIGN(const auto file, lite::encode(made.model));
+    report.file_bytes = static_cast<Bytes>(file.size());
+  }
+  lite::widen_constants(made.model);
+  PLIMSOLL_TRY(work.compare(made));
   report.output = options.output;
   report.format = name_of(options.format);
-  report.file_bytes = static_cast<Bytes>(file.size());
-  report.operators = static_cast<int64_t>(made.model.operators.size());
   report.kept = options.keep_float;
   report.left_float = made.left_float;
   report.peak_bytes = peak_resident_bytes();

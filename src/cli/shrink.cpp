@@ -11,6 +11,7 @@ namespace {
 using AddWay = void (*)(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
 constexpr std::array kWays = {
     AddWay{add_shrink_quantize},
+    AddWay{add_shrink_distill},
 };
 
 // Flags between `shrink` and the way would be lost.

@@ -68,6 +68,30 @@ Status need_shape(const Prepare& p, const std::vector<int64_t>& shape) {
   return {};
 }
 
+void widen_constants(Model& model) {
+  std::vector<Operator> kept;
+  for (Operator& node : model.operators) {
+    const bool widens = node.op == Op::kDequantize && node.inputs.size() == 1 && node.outputs.size() == 1 &&
+                        node.inputs[0] >= 0 && model.tensor(node.inputs[0]).constant() &&
+                        model.tensor(node.inputs[0]).type == Type::kFloat16;
+    Prepare p{model, node};
+    const auto kernel = widens ? find_kernel(node.op)(p) : Result<Kernel>(fail(ErrorCode::kInternal, ""));
+    if (!kernel) {
+      kept.push_back(std::move(node));
+      continue;
+    }
+    std::vector<std::byte> wide(static_cast<size_t>(model.tensor(node.outputs[0]).bytes()));
+    Buffers b;
+    b.at.resize(model.tensors.size());
+    b.at[static_cast<size_t>(node.inputs[0])] = model.tensor(node.inputs[0]).data.data();
+    b.at[static_cast<size_t>(node.outputs[0])] = wide.data();
+    (*kernel)(b);
+    model.tensor(node.outputs[0]).data = std::move(wide);
+    model.tensor(node.inputs[0]).data = {};
+  }
+  model.operators = std::move(kept);
+}
+
 Result<Program> Program::create(const Model& model, const std::string& name, bool keep) {
   Program program;
   program.model_ = &model;

@@ -12,6 +12,10 @@
 
 namespace plimsoll::engine::lite {
 
+// Takes constants apart that are stored in fewer bits and widened when the model runs (float16 weights): they become
+// float32 constants, which kernels can pack.
+void widen_constants(Model& model);
+
 // The memory of one run at a time.
 struct Buffers {
   std::vector<std::byte> memory, scratch;
