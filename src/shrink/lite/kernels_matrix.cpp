@@ -62,7 +62,8 @@ Result<Kernel> fully_connected(Prepare& p) {
   const auto sums = checked_multiply(m * n, Bytes{4});
   if (!sums) return fail(not_supported(p, "it is too large"));
   p.scratch = rows + *sums;
-  const int8_t* weights = w.as<int8_t>().data();
+  const auto weights = std::make_shared<const IntegerWeights>(w.as<int8_t>().data(), n, k);
+  p.packed = weights->bytes();
   const int32_t zero = out.zero();
   const Clamp clamp = clamp_of(activation, out);
   return Kernel([=](const Buffers& b) {
@@ -70,7 +71,7 @@ Result<Kernel> fully_connected(Prepare& p) {
     auto* made = reinterpret_cast<int32_t*>(wide + rows);
     const int8_t* from = b.as<int8_t>(xi);
     for (int64_t i = 0; i < m * k; ++i) wide[i] = static_cast<uint8_t>(from[i] + 128);
-    multiply_rows(wide, m, weights, n, k, made);
+    weights->multiply(wide, m, made);
     const int32_t* bias = bi < 0 ? nullptr : b.as<int32_t>(bi);
     int8_t* y = b.as<int8_t>(yi);
     for (int64_t i = 0; i < m; ++i)

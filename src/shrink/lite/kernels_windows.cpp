@@ -159,7 +159,11 @@ Result<Kernel> convolution(Prepare& p) {
     for (int64_t i = 0; i < k; ++i)
       constant[static_cast<size_t>(o)] -= shift * w.as<int8_t>()[static_cast<size_t>(o * k + i)];
   p.scratch = (g.ow * k + 63) / 64 * 64 + g.ow * per * 4;
-  const int8_t* weights = w.as<int8_t>().data();
+  auto weights = std::make_shared<std::vector<IntegerWeights>>();
+  for (int64_t group = 0; group < groups; ++group) {
+    weights->emplace_back(w.as<int8_t>().data() + group * per * k, per, k);
+    p.packed += weights->back().bytes();
+  }
   return Kernel([=](const Buffers& b) {
     const int8_t* in = b.as<int8_t>(xi);
     const int32_t* bias = bi < 0 ? nullptr : b.as<int32_t>(bi);
@@ -171,7 +175,7 @@ Result<Kernel> convolution(Prepare& p) {
         for (int64_t group = 0; group < groups; ++group) {
           gather_patches(g, in + s * g.h * g.w * g.c, y, group * inner, inner, static_cast<uint8_t>(shift), patches,
                          widen);
-          multiply_rows(patches, g.ow, weights + group * per * k, per, k, sums);
+          (*weights)[static_cast<size_t>(group)].multiply(patches, g.ow, sums);
           int8_t* to = b.as<int8_t>(yi) + ((s * g.oh + y) * g.ow) * filters + group * per;
           for (int64_t i = 0; i < g.ow; ++i)
             for (int64_t o = 0; o < per; ++o) {
