@@ -20,11 +20,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 TRAIN = f"{FASHION}/train-images-idx3-ubyte.gz,{FASHION}/train-labels-idx1-ubyte.gz"
 TEST = f"{FASHION}/t10k-images-idx3-ubyte.gz,{FASHION}/t10k-labels-idx1-ubyte.gz"
+FEW = 10000
 SEEDS = int(os.environ.get("SEEDS", "5"))
 
 
 def plimsoll(*args):
-    done = subprocess.run([ROOT / "build/plimsoll", *map(str, args)], capture_output=True, text=True)
+    done = subprocess.run([os.environ.get("PLIMSOLL", ROOT / "build/plimsoll"), *map(str, args)], capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{args}: {done.stderr}")
     return json.loads(done.stdout) if "--json" in args else done.stdout
@@ -74,12 +75,16 @@ def distill(folder):
     import keras
     from keras import layers as L
 
+    # Few samples, so that the labels alone teach less than the teacher knows.
+    images = np.frombuffer(gzip.open(FASHION / "train-images-idx3-ubyte.gz").read(), np.uint8, offset=16)
+    np.save(folder / "few_x.npy", images.reshape(-1, 28, 28, 1)[:FEW])
+    np.save(folder / "few_y.npy", np.frombuffer(gzip.open(FASHION / "train-labels-idx1-ubyte.gz").read(), np.uint8, offset=8)[:FEW])
     alone, distilled = [], []
     for seed in range(SEEDS):
         keras.utils.set_random_seed(seed)
         student = folder / f"student{seed}.keras"
         compiled([L.Conv2D(6, 3, strides=2, activation="relu"), L.Conv2D(12, 3, strides=2, activation="relu"), L.Flatten(), L.Dense(10, activation="softmax")]).save(student)
-        same = ["--data", TRAIN, "--epochs", 5, "--batch-size", 128, "--seed", seed, "--json"]
+        same = ["--data", f"{folder}/few_x.npy,{folder}/few_y.npy", "--epochs", 6, "--batch-size", 128, "--seed", seed, "--json"]
         plimsoll("fit", student, "--save", folder / "alone.keras", *same)
         alone.append(plimsoll("evaluate", folder / "alone.keras", "--data", TEST, "--json")["metrics"]["accuracy"])
         r = plimsoll("shrink", "distill", folder / "teacher.keras", "--student", student, "--cache", folder / "logits.npy", "--validation-data", TEST, "-o", folder / "distilled.keras", *same)

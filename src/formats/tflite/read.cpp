@@ -6,10 +6,10 @@
 #include <cmath>
 #include <set>
 
+#include <schema_generated.h>
 #include "base/checked.h"
 #include "base/printable.h"
 #include "formats/tflite/lite_model.h"
-#include "schema_generated.h"
 
 namespace plimsoll::engine::lite {
 namespace {

@@ -6,8 +6,8 @@
 #include <map>
 #include <utility>
 
+#include <schema_generated.h>
 #include "formats/tflite/lite_model.h"
-#include "schema_generated.h"
 
 namespace plimsoll::engine::lite {
 namespace {
