@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "api/lite_predict.h"
 #include "base/json.h"
 #include "base/json_text.h"
 #include "cli/budget_kept.h"
 #include "cli/command.h"
 #include "cli/data_flags.h"
+#include "cli/lite_commands.h"
 #include "cli/metric_text.h"
 #include "cli/signals.h"
 #include "device/process_memory.h"
@@ -38,6 +40,7 @@ void show_progress(const CommonFlags& flags, int64_t done, int64_t samples) {
 }
 
 Result<int> evaluate_command(InferenceFlags& flags) {
+  if (is_lite_file(flags.options.model)) return evaluate_lite(flags);
   PLIMSOLL_ASSIGN(const auto run, start(flags, Mode::kEvaluate));
   PLIMSOLL_ASSIGN(const auto metrics, run->evaluate(&stop_requested(), [&](int64_t done) {
     show_progress(flags, done, run->data().source->samples());
@@ -85,6 +88,7 @@ Result<PredictionFiles> create_files(const std::string& output, const Run& run) 
 
 Result<int> predict_command(InferenceFlags& flags) {
   PLIMSOLL_TRY(check_ending(flags.output, ".npy", "--output"));
+  if (is_lite_file(flags.options.model)) return predict_lite(flags, flags.output);
   PLIMSOLL_ASSIGN(const auto run, start(flags, Mode::kPredict));
   PLIMSOLL_ASSIGN(PredictionFiles files, create_files(flags.output, *run));
   const int64_t samples = run->data().source->samples();

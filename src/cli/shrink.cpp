@@ -11,7 +11,7 @@ namespace plimsoll::engine {
 namespace {
 
 using AddWay = void (*)(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
-constexpr AddWay kWays[] = {add_shrink_prune, add_shrink_resize};
+constexpr AddWay kWays[] = {add_shrink_prune, add_shrink_resize, add_shrink_quantize, add_shrink_distill};
 
 // Flags between `shrink` and the way would be lost. Those of the environment are meant for both.
 Status check_no_flags_before(const CLI::App& shrink, const std::string& way) {

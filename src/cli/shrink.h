@@ -8,6 +8,8 @@
 namespace plimsoll::engine {
 
 // Each function adds one subcommand of `shrink` with its flags, and stores its action in `actions`.
+void add_shrink_distill(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
+void add_shrink_quantize(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
 void add_shrink_resize(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
 void add_shrink_prune(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
 
