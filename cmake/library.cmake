@@ -11,7 +11,7 @@ set_target_properties(plimsoll_library PROPERTIES OUTPUT_NAME plimsoll EXPORT_NA
   VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
 target_compile_features(plimsoll_library INTERFACE cxx_std_20)
 target_include_directories(plimsoll_library INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>)
-target_link_libraries(plimsoll_library PUBLIC tl::expected PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ZLIB::ZLIB JPEG::JPEG PNG::PNG)
+target_link_libraries(plimsoll_library PUBLIC tl::expected PRIVATE fmt::fmt OpenMP::OpenMP_CXX Threads::Threads ${PLIMSOLL_INFLATE_LIBRARIES} JPEG::JPEG PNG::PNG)
 if(PLIMSOLL_CPU)
   target_link_libraries(plimsoll_library PRIVATE DNNL::dnnl)
 endif()

@@ -269,8 +269,16 @@ Status Run::save(const std::string& path, const OptimizerState& reached) const {
 }
 
 PlanReport Run::report() const {
-  PlanReport report{&open_.model, open_.file, device(), budget_.bytes, budget_.margin, &found_};
+  PlanReport report;
+  report.model = &open_.model;
+  report.file = open_.file;
+  report.device = device();
+  report.budget = budget_.bytes;
+  report.margin = budget_.margin;
+  report.result = &found_;
   report.held_before = request_ ? request_->data.held_before : 0;
+  report.data_lines = data_lines(data_);
+  report.data = data_json(data_);
   return report;
 }
 

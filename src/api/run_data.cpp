@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "base/json.h"
+#include "device/machine.h"
+
 namespace plimsoll::engine {
 namespace {
 
@@ -29,6 +32,7 @@ Result<std::unique_ptr<ColumnSource>> make_source(DataSet data, bool weights, So
 // The opened data for training and validation.
 struct Opened {
   std::optional<DataSet> data, validation;
+  std::vector<CachePlan> caches;
   SourceOptions train, held_out;
 
   bool have_weights() const {
@@ -37,10 +41,44 @@ struct Opened {
   }
 };
 
+// Memory that the kernel's page cache may take: half of what lies beyond the budget. It depends on the machine and the
+// cgroup alone, not on what is free now, so that a run that is resumed reads its data in the same way.
+Bytes page_room(const RunOptions& run) {
+  const HostState host = read_host();
+  const Bytes room = host.cgroup && host.cgroup->limit ? std::min(host.memory, *host.cgroup->limit) : host.memory;
+  return run.budget && *run.budget > 0 ? std::max<Bytes>(room - *run.budget, 0) / 2 : room / 4;
+}
+
 ReadOptions read_options(const RunOptions& run) {
   ReadOptions read = run.data.read;
   read.note = run.note;
+  read.cache.page_room = read.shuffle.page_room = page_room(run);
+  read.shuffle.folder = read.cache.folder;
   return read;
+}
+
+// Puts a cache before each input that is decoded. All columns of a source get the same one. What a cache takes of the
+// disk and of memory is no longer there for the next.
+void cache_pictures(DataSet& set, ReadOptions& read, std::vector<CachePlan>& plans) {
+  for (size_t i = 0; i < set.inputs.size(); ++i) {
+    const std::shared_ptr<RowSource> inner = set.inputs[i].rows;
+    if (!inner || !inner->decoding(set.inputs[i].field)) continue;
+    if (read.cache.when == CacheOptions::When::kOff) {  // the verdict still says what a cache would do
+      const Decoding decoding = *inner->decoding(set.inputs[i].field);
+      plans.push_back(plan_cache(read.cache, decoding, set.samples, set.inputs[i].type.shape.elements(), 0));
+      continue;
+    }
+    const auto cached = std::make_shared<CachedRows>(inner, set.inputs[i].field, set.samples,
+                                                     set.inputs[i].type.shape.elements(), read.cache, read.note);
+    for (auto* columns : {&set.inputs, &set.targets, &set.weights})
+      for (Column& column : *columns)
+        if (column.rows == inner) column.rows = cached;
+    plans.push_back(cached->plan());
+    if (!cached->plan().used) continue;
+    const Bytes taken = cached->plan().disk_bytes();
+    if (read.cache.most > 0) read.cache.most = std::max<Bytes>(read.cache.most - taken, 1);
+    read.cache.page_room = std::max<Bytes>(read.cache.page_room - taken, 0);
+  }
 }
 
 Result<Opened> open_files(const RunOptions& run, const Model& model) {
@@ -53,6 +91,7 @@ Result<Opened> open_files(const RunOptions& run, const Model& model) {
   opened.train.seed = run.seed;
   if (!options.data.empty()) {
     PLIMSOLL_ASSIGN(opened.data, open_data(options.data, spec));
+    cache_pictures(*opened.data, spec.read, opened.caches);
   }
   if (!options.class_weight.empty()) {
     PLIMSOLL_ASSIGN(opened.train.class_weights, ClassWeights::parse(options.class_weight));
@@ -62,6 +101,7 @@ Result<Opened> open_files(const RunOptions& run, const Model& model) {
     held.split_seed.reset();
     held.split = Split::kValidation;
     PLIMSOLL_ASSIGN(opened.validation, open_data(options.validation_data, held));
+    cache_pictures(*opened.validation, held.read, opened.caches);
   } else if (options.validation_split > 0 && opened.data) {
     PLIMSOLL_ASSIGN(opened.train.end,
                     validation_split_at(opened.data->samples, options.validation_split, opened.data->folder));
@@ -73,9 +113,10 @@ Result<Opened> open_files(const RunOptions& run, const Model& model) {
 
 Result<RunData> open_training_data(const RunOptions& options, const Model& model) {
   PLIMSOLL_ASSIGN(Opened opened, open_files(options, model));
-  auto& [data, validation, train, held_out] = opened;
+  auto& [data, validation, caches, train, held_out] = opened;
   const bool weights = opened.have_weights() || options.data.sample_weights;
   RunData run;
+  run.caches = std::move(caches);
   DataOutline& outline = run.outline;
   outline.types = data         ? data_types(*data, weights)
                   : validation ? data_types(*validation, weights)
@@ -85,8 +126,14 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
   outline.validates = validation || options.data.validation_split > 0 || options.data.validates;
   outline.validation_samples = options.data.validation_samples;
   outline.reads_ahead = reads_ahead(options);
+  if (data && train.shuffle) {
+    const int64_t end = train.end < 0 ? data->samples : train.end;
+    run.shuffle = train.plan = plan_shuffle(read_options(options).shuffle, *data, end - train.begin);
+    train.note = options.note;
+  }
   const DataSet none;
   outline.reader_bytes = row_source_bytes({data ? &*data : &none, validation ? &*validation : &none});
+  if (run.shuffle) outline.reader_bytes += run.shuffle->memory_bytes();
   if (data) {
     PLIMSOLL_ASSIGN(run.source, make_source(std::move(*data), weights, train));
     outline.samples = run.source->samples();
@@ -156,6 +203,40 @@ Result<RunData> open_run_data(const RunOptions& options, const Model& model) {
   PLIMSOLL_ASSIGN(run.source, make_source(std::move(data), false, {}));
   run.outline.samples = run.source->samples();
   return run;
+}
+
+std::vector<std::string> data_lines(const RunData& data) {
+  std::vector<std::string> lines;
+  for (const CachePlan& cache : data.caches)
+    if (cache.asked) lines.push_back(cache_text(cache));
+  if (data.shuffle && data.shuffle->by_disk) lines.push_back(shuffle_text(*data.shuffle));
+  return lines;
+}
+
+nlohmann::ordered_json data_json(const RunData& data) {
+  nlohmann::ordered_json json;
+  for (const CachePlan& cache : data.caches) {
+    nlohmann::ordered_json one = ordered_object({{"used", cache.used}, {"work", cache.work}});
+    if (cache.used)
+      one.update(ordered_object({{"folder", cache.folder},
+                                 {"disk_bytes", cache.disk_bytes()},
+                                 {"records", cache.records},
+                                 {"kept", cache.kept},
+                                 {"exact", !cache.rounds},
+                                 {"make_seconds", cache.make_seconds},
+                                 {"read_seconds", cache.read_seconds}}));
+    else
+      one["why"] = cache.why;
+    json["caches"].push_back(one);
+  }
+  if (data.shuffle && data.shuffle->entry_bytes > 0)
+    json["shuffle"] = ordered_object({{"by", data.shuffle->by_disk ? "disk" : "index"},
+                                      {"buckets", data.shuffle->buckets},
+                                      {"disk_bytes", data.shuffle->by_disk ? data.shuffle->disk_bytes() : 0},
+                                      {"memory_bytes", data.shuffle->memory_bytes()},
+                                      {"index_seconds", data.shuffle->index_seconds},
+                                      {"disk_seconds", data.shuffle->disk_seconds}});
+  return json;
 }
 
 }  // namespace plimsoll::engine

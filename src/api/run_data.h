@@ -2,8 +2,10 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "api/options.h"
+#include "data/cached_rows.h"
 #include "data/column_source.h"
 
 namespace plimsoll::engine {
@@ -31,10 +33,16 @@ struct DataOutline {
 
 struct RunData {
   std::unique_ptr<ColumnSource> source, validation;  // null: the data are not in a file
+  std::vector<CachePlan> caches;                     // of the pictures in them
+  std::optional<ShufflePlan> shuffle;                // of the training data in files
   DataOutline outline;
 };
 
 // Opens the data files that the options name, for training, evaluation or prediction.
 Result<RunData> open_run_data(const RunOptions& options, const Model& model);
+
+// How the data are read, for plans: sentences, and an object that is null if there is nothing to say.
+std::vector<std::string> data_lines(const RunData& data);
+nlohmann::ordered_json data_json(const RunData& data);
 
 }  // namespace plimsoll::engine

@@ -6,6 +6,50 @@
 
 namespace plimsoll::engine {
 
+namespace {
+
+void set_cache(const std::string& text, CacheOptions& cache) {
+  using enum CacheOptions::When;
+  cache.when = text == "off" ? kOff : text == "auto" ? kAuto : kAlways;
+  cache.most = 0;
+  if (cache.when != kAlways) return;
+  const auto bytes = parse_bytes(text);
+  if (!bytes || *bytes < 1)
+    throw CLI::ValidationError("--cache-images", fmt::format("takes auto, off, or bytes as 2GiB, got '{}'", text));
+  cache.most = *bytes;
+}
+
+// Training alone reads pictures more than once.
+void add_cache_flags(CLI::App& command, ReadOptions& read) {
+  read.cache.when = CacheOptions::When::kAuto;
+  command.add_option_function<std::string>(
+      "--cache-images", [&](const std::string& text) { set_cache(text, read.cache); },
+      "how much disk decoded pictures may take, so that later epochs need not decode them: 2GiB, off, or auto, which "
+      "uses at most half of what is free, if it saves time (default: auto)");
+  command.add_option("--cache-folder", read.cache.folder,
+                     "folder on the disk for --cache-images; nothing is left there (default: that of plimsoll doctor)");
+  const std::map<std::string, bool> pixels = {{"exact", false}, {"uint8", true}};
+  command
+      .add_option(
+          "--cache-pixels", read.cache.round_pixels,
+          "how --cache-images keeps resized pictures: exact, or uint8, which rounds all pixels to whole numbers and "
+          "takes a quarter of the disk (default: exact)")
+      ->transform(CLI::Transformer(pixels));
+  using enum ShuffleOptions::By;
+  const std::map<std::string, ShuffleOptions::By> ways = {{"auto", kAuto}, {"index", kIndex}, {"disk", kDisk}};
+  read.shuffle.by = kAuto;
+  command
+      .add_option("--shuffle-by", read.shuffle.by,
+                  "how a shuffled epoch is read: index reads record by record, disk deals all records to buckets in a "
+                  "temporary file first, auto takes the faster one; the order is the same (default: auto)")
+      ->transform(CLI::Transformer(ways));
+  command.add_option("--data-threads", read.threads, "threads that decode pictures")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str();
+}
+
+}  // namespace
+
 CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::string& data_text) {
   command.add_option("--validation-data", options.validation_data,
                      "data to validate on after each epoch, in the form of --data");
@@ -17,6 +61,7 @@ CLI::Option* add_data_flags(CLI::App& command, DataOptions& options, const std::
       ->check(whole_above_zero());
   command.add_option("--class-weight", options.class_weight, "weight of each class in the loss: 0:1,1:5");
   add_reading_flags(command, options.read);
+  add_cache_flags(command, options.read);
   return command.add_option("--data", options.data, data_text);
 }
 
@@ -61,6 +106,13 @@ void add_reading_flags(CLI::App& command, ReadOptions& options) {
 }
 
 Status check_data_flags(const DataOptions& options) {
+  const CacheOptions& cache = options.read.cache;
+  if (cache.when == CacheOptions::When::kOff && (cache.round_pixels || !cache.folder.empty()))
+    return fail(Error{ErrorCode::kUsage,
+                      fmt::format("--cache-images off cannot be combined with {}",
+                                  cache.round_pixels ? "--cache-pixels uint8" : "--cache-folder"),
+                      {},
+                      {"remove one of them"}});
   if (options.validation_split >= 0 && options.validation_split < 1) return {};
   return fail(Error{
       ErrorCode::kUsage,

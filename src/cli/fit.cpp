@@ -7,6 +7,7 @@
 #include "base/json_text.h"
 #include "cli/budget_kept.h"
 #include "cli/csv_log.h"
+#include "cli/data_report.h"
 #include "cli/fit_setup.h"
 #include "cli/metric_text.h"
 #include "cli/progress_bar.h"
@@ -170,6 +171,7 @@ class FitCommand {
     PLIMSOLL_ASSIGN(RunLog log, RunLog::open(flags_.log, resuming_));
     PLIMSOLL_ASSIGN(CsvLog csv, open_csv_log());
     nlohmann::ordered_json planned = plan_event(run_->found(), run_->budget());
+    if (const auto data = data_json(run_->data()); !data.is_null()) planned["data"] = data;
     if (run_->buckets() != nullptr) {
       planned["peak_bytes"] = run_->peak_bytes();
       planned["buckets"] = buckets_json(*run_->buckets(), nullptr);
@@ -202,6 +204,7 @@ class FitCommand {
     if (flags_.resume && flags_.checkpoint.empty())
       return fail(Error{ErrorCode::kUsage, "--resume needs --checkpoint DIR", {}, {}});
     PLIMSOLL_TRY(check_data_flags(flags_.options.data));
+    flags_.options.data.read.cache.epochs = flags_.epochs;
     if (!flags_.save.empty()) PLIMSOLL_TRY(save_format(flags_.save, "--save"));
     PLIMSOLL_ASSIGN(callbacks_, parse_callbacks(flags_));
     PLIMSOLL_ASSIGN(trace_steps_, parse_trace(flags_));
@@ -242,8 +245,11 @@ class FitCommand {
     for (const LeverUse& lever : run_->found().plan.levers)
       if (lever.effect == Effect::kTraining)
         message(flags_, fmt::format("changes training: {} (you allowed it)", lever.name));
+    for (const CachePlan& cache : run_->data().caches)
+      if (cache.rounds) message(flags_, "changes training: pixels are rounded to whole numbers (--cache-pixels uint8)");
     if (flags_.json) return;
     message(flags_, plan_line(run_->report()));
+    for (const std::string& line : data_lines(run_->data())) message(flags_, line);
     if (run_->buckets() != nullptr) message(flags_, buckets_line(*run_->buckets(), run_->peak_bytes()));
   }
 
@@ -263,6 +269,7 @@ class FitCommand {
   Result<FitResult> train(RunLog& log, CsvLog& csv) {
     const auto held = [&] { return run_->backend().held_bytes(); };
     ProgressBar bar(flags_.quiet, run_->budget().bytes, held);
+    if (!run_->data().caches.empty()) bar.name_reading(run_->data().caches[0].work);
     PLIMSOLL_ASSIGN(const auto live, open_live(held, bar));
     PLIMSOLL_ASSIGN(auto board, TensorBoardLog::open({flags_.tensorboard, flags_.tensorboard_histograms,
                                                       run_->data().outline.validates, run_->budget().bytes,
@@ -282,7 +289,8 @@ class FitCommand {
     const auto start = std::chrono::steady_clock::now();
     auto fitted = run_->fit(options, watcher);
     bar.end_line();
-    if (fitted) tell_waiting(*fitted, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    train_seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (fitted) tell_waiting(flags_, fitted->data, run_->data(), train_seconds_);
     if (fitted && flags_.prints_profile()) tell(profile.text());
     PLIMSOLL_TRY(fitted);
     if (trace) PLIMSOLL_TRY(save_trace(*trace));
@@ -323,9 +331,7 @@ class FitCommand {
                                                   {"process_peak_bytes", session().peak_held_bytes()},
                                                   {"process_peak_counted_by", session().counted_by()},
                                                   {"budget_bytes", run_->budget().bytes},
-                                                  {"data", ordered_object({{"samples", result.data.samples},
-                                                                           {"reading_seconds", result.data.reading},
-                                                                           {"waited_seconds", result.data.consumer}})},
+                                                  {"data", data_event(result.data, run_->data(), train_seconds_)},
                                                   {"seconds", seconds}});
     if (run_->buckets() != nullptr) done["buckets"] = buckets_json(*run_->buckets(), &session());
     if (const auto samples = noise_.samples()) {
@@ -373,19 +379,6 @@ class FitCommand {
     options.identity = identity_.run;
     options.validation_identity = identity_.validation;
     return options;
-  }
-
-  // Says so if the device often waited for data, and what would feed it. A wait of less than half a second is not worth
-  // a line: in a run of milliseconds it is noise.
-  void tell_waiting(const FitResult& result, double seconds) const {
-    const DataTimes& data = result.data;
-    if (data.samples == 0 || data.consumer < std::max(0.1 * seconds, 0.5)) return;
-    const double share = data.consumer / seconds, computing = std::max(seconds - data.consumer, 1e-9);
-    std::string text =
-        fmt::format("the device waited {:.0f} % of the time for data: one thread reads {:.0f} samples per second",
-                    100 * share, static_cast<double>(data.samples) / data.reading);
-    text += fmt::format(", and the device takes {:.0f}", static_cast<double>(data.samples) / computing);
-    message(flags_, text);
   }
 
   Result<CsvLog> open_csv_log() const {
@@ -448,6 +441,7 @@ class FitCommand {
   FitIdentity identity_;
   std::optional<StepRange> trace_steps_;
   NoiseScale noise_;
+  double train_seconds_ = 0;
   bool resuming_ = false;
   int64_t every_ = 0;
 };

@@ -92,6 +92,7 @@ Result<FitIdentity> identity_of(const FitFlags& flags, const Run& run) {
                    {"--steps-per-epoch", given(flags.steps_per_epoch > 0, flags.steps_per_epoch)},
                    {"--class-weight", given(!options.data.class_weight.empty(), options.data.class_weight)},
                    {"--buckets", given(run.buckets() != nullptr, bucket_limits(run.buckets()))},
+                   {"--cache-pixels", given(options.data.read.cache.round_pixels, "uint8")},
                    {"--padding", given(run.buckets() != nullptr, options.data.padding)},
                    {kScheduleIdentity, run.model().optimizer().schedule}});
   for (const auto& [key, value] : flags_and_model.items())

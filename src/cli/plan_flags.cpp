@@ -43,6 +43,9 @@ void PlanFlags::add(CLI::App& app) {
   add_model_flags(app, *this);
   add_training_flags(app, *this);
   add_data_flags(app, options.data, "plan for these data: their dtypes and their last, smaller batch");
+  app.add_option("--epochs", options.data.read.cache.epochs,
+                 "number of passes over the data: says whether caching pictures pays")
+      ->check(whole_above_zero());
   app.add_option("--max-batch", max_batch, "also show the largest power of two that fits, up to this batch")
       ->check(whole_above_zero());
   app.add_option("--scale-filters", scale_filters,

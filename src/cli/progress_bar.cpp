@@ -59,7 +59,15 @@ std::string ProgressBar::memory_text() const {
   return fmt::format("{} of {}", format_bytes(held_()), format_bytes(budget_));
 }
 
+// Says who waited for whom in this epoch, if the device waited long enough to be worth a word.
+std::string ProgressBar::idle_text() const {
+  constexpr double kLeast = 0.1;
+  const double share = epoch_seconds_ > 0 ? std::min((waited_ - waited_before_) / epoch_seconds_, 1.0) : 0;
+  return share < kLeast ? "" : fmt::format(" - idle {:.0f}%: {}", 100 * share, reading_);
+}
+
 void ProgressBar::on_epoch_begin(int64_t epoch, int64_t epochs, int64_t windows) {
+  waited_before_ = waited_;
   epoch_seconds_ = 0;
   drawn_at_ = -1;
   epoch_samples_ = epoch_steps_ = 0;
@@ -71,6 +79,7 @@ void ProgressBar::on_step(const StepEvent& event) {
   epoch_seconds_ += event.seconds;
   epoch_samples_ += event.samples;
   ++epoch_steps_;
+  waited_ = event.waited;
   if (quiet_ || !terminal_) return;
   if (event.window != event.windows && epoch_seconds_ - drawn_at_ < 0.1) return;
   drawn_at_ = epoch_seconds_;
@@ -78,13 +87,15 @@ void ProgressBar::on_step(const StepEvent& event) {
   const std::string counter = fmt::format("{}/{} ", event.window, event.windows),
                     left = fmt::format(" {:.0f}s", per_step * static_cast<double>(event.windows - event.window)),
                     pace = " " + pace_text(per_step), metrics = metrics_text(*event.running),
-                    rate = " - " + rate_text(epoch_samples_, epoch_seconds_), memory = " - " + memory_text();
+                    rate = " - " + rate_text(epoch_samples_, epoch_seconds_), memory = " - " + memory_text(),
+                    idle = idle_text();
   // A line that is redrawn must fit one row of the terminal: leave out the least important parts first.
   const size_t row = terminal_columns() - 1;
   int width = kBarWidth;
-  std::string text = left + pace + metrics + rate + memory;
+  std::string text = left + pace + metrics + rate + memory + idle;
   const auto fits = [&] { return counter.size() + static_cast<size_t>(width) + text.size() <= row; };
   if (!fits()) width = kShortBar;
+  if (!fits()) text = left + metrics + rate + memory + idle;
   if (!fits()) text = left + metrics + rate + memory;
   if (!fits()) text = left + metrics + memory;
   if (!fits()) text.resize(row - std::min(row, counter.size() + static_cast<size_t>(width)));
@@ -110,8 +121,8 @@ void ProgressBar::on_epoch_end(const EpochEvent& event) {
   if (quiet_) return;
   drawing_ = false;
   const double per_step = epoch_steps_ > 0 ? epoch_seconds_ / static_cast<double>(epoch_steps_) : 0;
-  const std::string told = fmt::format("{}{} - {} - {}", pace_text(per_step), metrics_text(event.metrics),
-                                       rate_text(epoch_samples_, epoch_seconds_), memory_text());
+  const std::string told = fmt::format("{}{} - {} - {}{}", pace_text(per_step), metrics_text(event.metrics),
+                                       rate_text(epoch_samples_, epoch_seconds_), memory_text(), idle_text());
   if (terminal_) {
     const std::string counter = fmt::format("{}/{} ", windows_, windows_),
                       text = fmt::format(" {:.0f}s {}", event.seconds, told);

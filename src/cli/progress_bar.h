@@ -17,10 +17,13 @@ class ProgressBar {
   void on_step(const StepEvent& event);
   void on_epoch_end(const EpochEvent& event);
   void on_note(const std::string& text);
+  // What reading the data is called when the device waits for it: "JPEG decode".
+  void name_reading(std::string name) { reading_ = std::move(name); }
   void end_line();  // ends the line of an unfinished bar, before other output
 
  private:
   std::string memory_text() const;
+  std::string idle_text() const;
   std::string clear_rest(size_t columns);
 
   bool quiet_, terminal_, color_, drawing_ = false;
@@ -30,6 +33,8 @@ class ProgressBar {
   int64_t epoch_samples_ = 0, epoch_steps_ = 0,
           windows_ = 0;  // epoch_steps_ counts only steps of this process, not those before a resume
   size_t drawn_columns_ = 0;
+  std::string reading_ = "reading the data";
+  double waited_ = 0, waited_before_ = 0;  // for data since the run began; when the epoch began
 };
 
 }  // namespace plimsoll::engine

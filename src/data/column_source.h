@@ -2,25 +2,36 @@
 // buffers and read only the requested samples. Reads of arrays allocate nothing. Several threads may read at once.
 #pragma once
 
+#include <functional>
 #include <initializer_list>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "data/class_weights.h"
 #include "data/dataset.h"
+#include "data/disk_shuffle.h"
 #include "data/order.h"
+#include "data/reader_team.h"
 #include "data/source.h"
 
 namespace plimsoll::engine {
 
-// Memory that the row sources of these data hold; a source of several columns counts once.
+// Calls use(source) once for each source of rows of these data.
+void for_each_row_source(std::initializer_list<const DataSet*> sets, const std::function<void(const RowSource&)>& use);
+// Chooses how a shuffled epoch of these data is read. Decoded rows and data in memory are read by index.
+ShufflePlan plan_shuffle(const ShuffleOptions& options, const DataSet& data, int64_t samples);
+// Memory that the row sources of these data hold; a source of several columns counts once. Includes
+// the stacks of threads that read side by side.
 Bytes row_source_bytes(std::initializer_list<const DataSet*> sets);
 
 struct SourceOptions {
   int64_t begin = 0, end = -1;  // range of samples; end -1: to the last sample
   bool shuffle = false;
   uint64_t seed = 0;
-  ClassWeights class_weights;  // only for training: Keras does not apply them to validation data
+  std::optional<ShufflePlan> plan;               // how a shuffled epoch is read; absent: by index
+  std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
+  ClassWeights class_weights;                    // only for training: Keras does not apply them to validation data
 };
 
 class ColumnSource : public BatchSource {
@@ -35,7 +46,11 @@ class ColumnSource : public BatchSource {
   const std::vector<TensorType>& input_types() const override { return input_types_; }
   const std::vector<TensorType>& target_types() const override { return target_types_; }
   bool has_weights() const override { return !data_.weights.empty() || !options_.class_weights.empty(); }
-  Bytes buffer_bytes() const override { return row_source_bytes({&data_}); }
+  Bytes buffer_bytes() const override {
+    return row_source_bytes({&data_}) + (options_.plan ? options_.plan->memory_bytes() : 0);
+  }
+  RowTimes row_times() const override;
+  int readers() const override { return readers_; }
 
   // If `into` has no buffers for targets or weights, they are not read. With class weights, reading weights needs the
   // targets too. Fails with P403 if an element is not finite, P404 if a label is outside the classes, P202 if the file
@@ -48,7 +63,8 @@ class ColumnSource : public BatchSource {
   bool suits(const BatchBuffers& into) const;
   // Returns the sample at `position` of an epoch. `order` is null without shuffling.
   int64_t sample_at(const SampleOrder* order, int64_t position) const;
-  Status read_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into) const;
+  Status read_columns(const SampleOrder* order, int64_t first, int64_t count, const BatchBuffers& into);
+  Status read_by_disk(const SampleOrder& order, int64_t epoch, int64_t first, int64_t count, const BatchBuffers& into);
   Status read_records(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const;
   Status read_run(int64_t sample, int64_t count, int64_t at, const BatchBuffers& into) const;
   Status check(const Column& column, const void* data, const SampleOrder* order, int64_t first, int64_t count) const;
@@ -57,6 +73,9 @@ class ColumnSource : public BatchSource {
   DataSet data_;
   SourceOptions options_;
   std::vector<TensorType> input_types_, target_types_;
+  int readers_ = 1;  // threads that read records side by side
+  std::unique_ptr<DiskShuffle> disk_;
+  std::unique_ptr<ReaderTeam> team_;  // with the first batch, if there are several
 };
 
 }  // namespace plimsoll::engine

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <numeric>
 
 #include "base/digest.h"
 #include "data/numpy_shuffle.h"
+#include "data/seen_pictures.h"
 #include "formats/image/folder.h"
 #include "formats/image/resize.h"
 
@@ -17,21 +20,23 @@ namespace {
 
 enum Field : size_t { kImage, kLabel };
 
-struct PictureSize {
-  int64_t height = 0, width = 0, channels = 0;
-
-  std::vector<int64_t> dims() const { return {height, width, channels}; }
+// What one thread needs to decode a picture.
+struct Decoder {
+  ImageBuffer buffer;
+  BilinearRows rows;
 };
 
 class ImageRows final : public RowSource {
  public:
-  ImageRows(ImageFolder folder, PictureSize size, LabelMode mode)
+  ImageRows(ImageFolder folder, PictureSize size, LabelMode mode, int threads)
       : folder_(std::move(folder)),
         mode_(mode),
         order_(folder_.files.size()),
-        rows_(size.height, size.width, static_cast<int>(size.channels)),
+        size_(size),
         channels_(static_cast<int>(size.channels)) {
     std::iota(order_.begin(), order_.end(), 0U);
+    for (int i = 0; i < threads; ++i) decoders_.push_back({{}, BilinearRows(size.height, size.width, channels_)});
+    for (Decoder& decoder : decoders_) free_.push_back(&decoder);
   }
 
   int64_t size() const { return static_cast<int64_t>(order_.size()); }
@@ -40,7 +45,7 @@ class ImageRows final : public RowSource {
   // Reads the header of every picture, or all of it, and makes room for the largest. Without `skip`, fails at the first
   // damaged picture; with it, leaves damaged ones out and returns their number.
   Result<int64_t> look(bool skip) {
-    std::vector<float> trial(skip ? static_cast<size_t>(rows_.elements()) : 0);
+    std::vector<float> trial(skip ? static_cast<size_t>(decoders_[0].rows.elements()) : 0);
     std::vector<uint32_t> good;
     for (const uint32_t file : order_) {
       Status status = look_at(file, skip ? trial.data() : nullptr);
@@ -53,6 +58,7 @@ class ImageRows final : public RowSource {
     }
     const auto bad = static_cast<int64_t>(order_.size() - good.size());
     order_ = std::move(good);
+    for (Decoder& decoder : decoders_) decoder.buffer = decoders_[0].buffer;
     return bad;
   }
 
@@ -65,9 +71,12 @@ class ImageRows final : public RowSource {
 
   Bytes bytes() const override {
     constexpr Bytes kCode = kMiB;  // pages of libjpeg and libpng that decoding touches
-    return folder_.files.bytes() + static_cast<Bytes>(folder_.labels.capacity() * sizeof(int32_t)) +
-           static_cast<Bytes>(order_.capacity() * sizeof(uint32_t)) + static_cast<Bytes>(buffer_.memory.capacity()) +
-           buffer_.library_bytes + rows_.bytes() + kCode;
+    Bytes bytes = folder_.files.bytes() + static_cast<Bytes>(folder_.labels.capacity() * sizeof(int32_t)) +
+                  static_cast<Bytes>(order_.capacity() * sizeof(uint32_t)) + kCode;
+    for (const Decoder& decoder : decoders_)
+      bytes +=
+          static_cast<Bytes>(decoder.buffer.memory.capacity()) + decoder.buffer.library_bytes + decoder.rows.bytes();
+    return bytes;
   }
 
   Status read(size_t field, int64_t record, void* into) override {
@@ -76,8 +85,27 @@ class ImageRows final : public RowSource {
       write_label(folder_.labels[file], into);
       return {};
     }
+    Decoder& decoder = take();
+    RowTimes times;
+    Status status;
+    {
+      const ReadClock clock(times);
+      status = decode(decoder, file, static_cast<float*>(into), &times.file_seconds);
+    }
+    give_back(decoder, times);
+    return status;
+  }
+
+  std::optional<Decoding> decoding(size_t field) const override {
+    if (field != kImage || seen_.count == 0) return std::nullopt;
+    return Decoding{seen_.work(), seen_.seconds / static_cast<double>(seen_.count), !seen_.resized};
+  }
+
+  int readers() const override { return static_cast<int>(decoders_.size()); }
+
+  RowTimes times() const override {
     const std::lock_guard lock(mutex_);
-    return decode(file, static_cast<float*>(into));
+    return times_;
   }
 
   Result<std::string> digest(size_t field) override {
@@ -98,16 +126,36 @@ class ImageRows final : public RowSource {
   Status look_at(uint32_t file, float* trial) {
     PLIMSOLL_ASSIGN(const File opened, File::open_read(path_of(file)));
     PLIMSOLL_ASSIGN(const ImageHeader header, read_image_header(EncodedImage::whole(opened)));
-    buffer_.fit(header);
-    return trial != nullptr ? decode(file, trial) : Status();
+    decoders_[0].buffer.fit(header);
+    if (trial != nullptr) PLIMSOLL_TRY(decode(decoders_[0], file, trial));
+    seen_.add(header, size_);
+    return {};
   }
 
-  Status decode(uint32_t file, float* into) {
+  Decoder& take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !free_.empty(); });
+    Decoder* const decoder = free_.back();
+    free_.pop_back();
+    return *decoder;
+  }
+
+  void give_back(Decoder& decoder, const RowTimes& times) {
+    {
+      const std::lock_guard lock(mutex_);
+      free_.push_back(&decoder);
+      times_.add(times);
+    }
+    changed_.notify_one();
+  }
+
+  Status decode(Decoder& decoder, uint32_t file, float* into, double* file_seconds = nullptr) {
     PLIMSOLL_ASSIGN(const File opened, File::open_read(path_of(file)));
-    const EncodedImage image = EncodedImage::whole(opened);
-    rows_.write_to(into);
-    PLIMSOLL_TRY(decode_image(image, channels_, buffer_, rows_));
-    if (rows_.done()) return {};
+    EncodedImage image = EncodedImage::whole(opened);
+    image.read_seconds = file_seconds;
+    decoder.rows.write_to(into);
+    PLIMSOLL_TRY(decode_image(image, channels_, decoder.buffer, decoder.rows));
+    if (decoder.rows.done()) return {};
     return fail(bad_image(image, "the picture has fewer rows than its header says", image.size));
   }
 
@@ -128,10 +176,14 @@ class ImageRows final : public RowSource {
   const ImageFolder folder_;
   const LabelMode mode_;
   std::vector<uint32_t> order_;  // for each record, its file
-  std::mutex mutex_;             // of the members below
-  ImageBuffer buffer_;
-  BilinearRows rows_;
+  const PictureSize size_;
   const int channels_;
+  SeenPictures seen_;
+  std::deque<Decoder> decoders_;  // a thread has one of them at a time
+  mutable std::mutex mutex_;      // of the members below
+  std::condition_variable changed_;
+  std::vector<Decoder*> free_;
+  RowTimes times_;
 };
 
 Error usage(const std::string& path, std::string what) {
@@ -224,7 +276,7 @@ Result<FoundArrays> open_image_folder(const std::string& path, const DataSpec& s
   if (spec.needs_targets) {
     PLIMSOLL_ASSIGN(mode, label_mode(path, spec, folder));
   }
-  const auto rows = std::make_shared<ImageRows>(std::move(folder), size, mode);
+  const auto rows = std::make_shared<ImageRows>(std::move(folder), size, mode, std::max(spec.read.threads, 1));
   if (spec.split_seed) PLIMSOLL_TRY(put_in_order(*rows, *spec.split_seed));
   PLIMSOLL_ASSIGN(const int64_t bad, rows->look(spec.read.skip_bad_records));
   PLIMSOLL_TRY(tell_left_out(spec.read, path, bad, "pictures"));

@@ -54,6 +54,22 @@ uint64_t SampleOrder::shuffled_once(uint64_t position) const {
   return left * b_ + right;
 }
 
+uint64_t SampleOrder::unshuffled_once(uint64_t sample) const {
+  uint64_t left = sample / b_, right = sample % b_;
+  for (int round = rounds_ - 2; round >= 0; round -= 2) {
+    right = add_modulo(right, b_ - below(b_, mix(left ^ keys_[round + 1])), b_);
+    left = add_modulo(left, a_ - below(a_, mix(right ^ keys_[round])), a_);
+  }
+  return left * b_ + right;
+}
+
+int64_t SampleOrder::position_of(int64_t sample) const {
+  assert(sample >= 0 && static_cast<uint64_t>(sample) < samples_);
+  uint64_t position = unshuffled_once(static_cast<uint64_t>(sample));
+  while (position >= samples_) position = unshuffled_once(position);
+  return static_cast<int64_t>(position);
+}
+
 int64_t SampleOrder::operator()(int64_t position) const {
   assert(position >= 0 && static_cast<uint64_t>(position) < samples_);
   uint64_t sample = shuffled_once(static_cast<uint64_t>(position));

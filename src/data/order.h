@@ -17,6 +17,7 @@ class SampleOrder {
   SampleOrder(int64_t samples, uint64_t seed, int64_t epoch);
 
   int64_t operator()(int64_t position) const;
+  int64_t position_of(int64_t sample) const;  // the inverse
 
  private:
   // How fast the distribution approaches the uniform one depends on how coarse the halves are. Counted exactly over all
@@ -27,6 +28,7 @@ class SampleOrder {
   static constexpr int64_t kFewRoundsFrom = 1024;
 
   uint64_t shuffled_once(uint64_t position) const;
+  uint64_t unshuffled_once(uint64_t sample) const;
 
   uint64_t samples_, a_, b_;
   int rounds_;

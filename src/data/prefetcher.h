@@ -30,6 +30,8 @@ struct DataTimes {
   double consumer = 0;  // the consumer waited for a batch
   double reader = 0;    // the reader waited for room
   int64_t samples = 0;  // that were read
+  RowTimes rows;        // of the source's rows; filled in at the end of a run
+  int readers = 1;      // threads that read rows side by side
 };
 
 // Returns the requests in order, then nullopt. It is called by the reading thread, so it must not use data that other

@@ -14,6 +14,7 @@
 #include "data/features.h"
 #include "data/image_rows.h"
 #include "data/record_index.h"
+#include "data/seen_pictures.h"
 #include "formats/file/array_source.h"
 #include "formats/file/gzip.h"
 #include "formats/image/resize.h"
@@ -82,8 +83,20 @@ class RecordRows final : public RowSource {
 
   Status read(size_t field, int64_t record, void* into) override {
     const std::lock_guard lock(mutex_);
+    std::optional<ReadClock> clock;  // it takes as long as a small record
+    if (fields_[field].picture) clock.emplace(times_);
     PLIMSOLL_TRY(load(record));
     return extract(fields_[field], into);
+  }
+
+  std::optional<Decoding> decoding(size_t field) const override {
+    if (!fields_[field].picture || seen_.count == 0) return std::nullopt;
+    return Decoding{seen_.work(), seen_.seconds / static_cast<double>(seen_.count), !seen_.resized};
+  }
+
+  RowTimes times() const override {
+    const std::lock_guard lock(mutex_);
+    return times_;
   }
 
   Result<std::string> digest(size_t field) override {
@@ -146,13 +159,14 @@ class RecordRows final : public RowSource {
   Result<EncodedImage> picture(const Field& field) const {
     PLIMSOLL_ASSIGN(const auto bytes, only_bytes(field));
     return EncodedImage{file_, place_.offset + (bytes.data() - record_.data()), static_cast<int64_t>(bytes.size()),
-                        fmt::format("{}: record {}: {}", file_->path(), loaded_, field.feature)};
+                        fmt::format("{}: record {}: {}", file_->path(), loaded_, field.feature), nullptr};
   }
 
   Status fit_picture(const Field& field) {
     PLIMSOLL_ASSIGN(const EncodedImage image, picture(field));
     PLIMSOLL_ASSIGN(const ImageHeader header, read_image_header(image));
     buffer_.fit(header);
+    seen_.add(header, {field.dims[0], field.dims[1], field.dims[2]});
     return {};
   }
 
@@ -185,7 +199,9 @@ class RecordRows final : public RowSource {
 
   RecordIndex index_;
   std::vector<Field> fields_;
-  std::mutex mutex_;  // of the members below
+  SeenPictures seen_;
+  mutable std::mutex mutex_;  // of the members below
+  RowTimes times_;
   std::vector<std::byte> record_, heads_;
   std::vector<std::byte> ahead_;    // bytes ahead_at_ to ahead_at_ + ahead_bytes_ of a file
   const File* ahead_of_ = nullptr;  // which file; null: none

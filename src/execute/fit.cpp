@@ -183,7 +183,8 @@ class FitLoop {
       }
       const StepEvent event{
           progress_.epoch,          step.number,  step.window, is_unknown(cut_) ? 0 : cut_.windows, sums->tallies[0],
-          seconds_since(reported_), step.samples, &running_,   every_step_ ? &own_ : nullptr};
+          seconds_since(reported_), step.samples, &running_,   every_step_ ? &own_ : nullptr,
+          data_.times().consumer};
       PLIMSOLL_TRY(tell([&](FitControl& control) { return observer_.on_step(event, control); }));
       reported_ = Clock::now();
     }
@@ -306,6 +307,8 @@ Result<FitResult> fit(Session& session, BatchSource& data, BatchSource* validati
   OptimizerState reached = start;
   PLIMSOLL_ASSIGN(FitResult result, fit(session, reader, validate, reached, options, observer));
   result.data = reader.times();
+  result.data.rows = data.row_times();
+  result.data.readers = data.readers();
   return result;
 }
 

@@ -21,6 +21,7 @@ struct StepEvent {
   int64_t samples = 0;
   const std::vector<Metric>* running = nullptr;  // means over the epoch so far; the loss is first
   const std::vector<Metric>* own = nullptr;      // means over this step's samples alone; null unless needs_every_step()
+  double waited = 0;                             // seconds that the run waited for data so far, since it began
 };
 
 struct EpochEvent {

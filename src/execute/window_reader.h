@@ -26,6 +26,8 @@ class WindowReader {
   // Fills the buffers with the samples that `request` names. They must be in the window that next_window() returned
   // last.
   virtual Status read(const BatchRequest& request, const BatchBuffers& into) = 0;
+  // Who waited for whom since start(). Allocates nothing.
+  virtual DataTimes times() const { return {}; }
 };
 
 // Returns the cut for data of unknown length: every window may be full, and the number of windows has no limit.
@@ -44,7 +46,7 @@ class PositionReader final : public WindowReader {
   Result<std::optional<int64_t>> next_window(int64_t epoch, int64_t window) override;
   Status read(const BatchRequest& request, const BatchBuffers& into) override;
 
-  DataTimes times() const;  // since start()
+  DataTimes times() const override;
 
  private:
   class Staging;

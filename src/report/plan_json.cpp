@@ -203,6 +203,7 @@ Json plan_json(const PlanReport& report) {
   json["levers"] = levers;
   json["slow_kernels"] = slow_kernels_json(plan, report.device);
   if (report.advice != nullptr) add_advice(report, json);
+  if (!report.data.is_null()) json["data"] = report.data;
   json["step_seconds"] = plan.step_seconds;
   json["compute_seconds"] = plan.compute_seconds;
   json["input_seconds"] = plan.input_seconds;

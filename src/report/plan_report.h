@@ -19,6 +19,8 @@ struct PlanReport {
   Bytes held_before = 0;           // held by the calling program before the run; part of the plan's data_bytes
   bool in_program = false;         // the report is for the C++ interface, which has no flags
   const Advice* advice = nullptr;  // null: none was made
+  std::vector<std::string> data_lines = {};  // how the data are read: sentences
+  nlohmann::ordered_json data = nullptr;     // the same for programs; null: nothing to say
 };
 
 // The whole report, at most 80 columns wide.

@@ -259,9 +259,19 @@ std::string input_text(const PlanReport& report) {
 
 }  // namespace
 
+namespace {
+
+std::string data_text(const PlanReport& report) {
+  std::string text;
+  for (const std::string& line : report.data_lines) text += wrapped("  " + line, 2);
+  return text.empty() ? text : "\nHow the data are read\n" + text;
+}
+
+}  // namespace
+
 std::string plan_text(const PlanReport& report) {
   return lines_of(plan_answer(report)) + lines_of(plan_batch(report)) + lines_of(keras_answer(report)) +
-         header_text(report) + peak_text(report) + levers_text(report) + input_text(report) +
+         header_text(report) + peak_text(report) + levers_text(report) + data_text(report) + input_text(report) +
          slow_kernels_text(report.result->plan, report.device) + batches_text(report) + precisions_text(report) +
          remedies_text(report) + command_text(report);
 }

@@ -1,13 +1,13 @@
 #include "formats/file/gzip.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <memory>
 #include <vector>
 
 #include "formats/file/cache.h"
 #include "formats/file/cache_size.h"
+#include "formats/file/inflate.h"
 
 namespace plimsoll::engine {
 
@@ -16,12 +16,6 @@ bool is_gzip(std::string_view start) {
 }
 
 namespace {
-
-constexpr int kWindowOfGzip = 15 + 16;  // zlib expects a gzip header
-
-struct EndInflate {
-  void operator()(z_stream* stream) const { ::inflateEnd(stream); }
-};
 
 Error damaged(const File& file, std::string_view what, int64_t at) {
   return {ErrorCode::kBadDataFile, fmt::format("{}: {}, at byte {}", file.path(), what, at), {}, {}};
@@ -33,8 +27,8 @@ class Unpacker {
       : file_(file), most_(most), sink_(sink), out_(static_cast<size_t>(kStreamBuffer)) {}
 
   Status run() {
-    if (::inflateInit2(&stream_, kWindowOfGzip) != Z_OK) return fail(ErrorCode::kOutOfMemory, "zlib could not start");
-    const std::unique_ptr<z_stream, EndInflate> ends(&stream_);
+    inflater_ = Inflater::create(DeflateWrapper::kGzip);
+    if (!inflater_) return fail(ErrorCode::kOutOfMemory, "no memory to unpack " + file_.path());
     PLIMSOLL_TRY(file_.stream(0, file_.size(), [&](std::span<const std::byte> piece) { return take(piece); }));
     if (inside_) return fail(damaged(file_, "the gzipped data are cut short", file_.size()));
     return {};
@@ -42,28 +36,23 @@ class Unpacker {
 
  private:
   Status take(std::span<const std::byte> piece) {
-    stream_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(piece.data()));
-    stream_.avail_in = static_cast<uInt>(piece.size());
-    bool more = stream_.avail_in > 0;
-    while (more) {
+    for (bool more = !piece.empty(); more;) {
       inside_ = true;
-      stream_.next_out = reinterpret_cast<Bytef*>(out_.data());
-      stream_.avail_out = static_cast<uInt>(out_.size());
-      const int state = ::inflate(&stream_, Z_NO_FLUSH);
-      const int64_t at = read_ + static_cast<int64_t>(piece.size()) - stream_.avail_in;
-      if (state == Z_BUF_ERROR) break;  // it needs the next piece
-      if (state != Z_OK && state != Z_STREAM_END) return fail(damaged(file_, "the gzipped data are damaged", at));
-      const size_t got = out_.size() - stream_.avail_out;
-      written_ += static_cast<int64_t>(got);
+      const Inflater::Step step = inflater_->step(piece, out_);
+      piece = piece.subspan(step.used);
+      read_ += static_cast<int64_t>(step.used);
+      const bool stuck = step.state == Inflater::State::kMore && step.used == 0 && step.made == 0 && !piece.empty();
+      if (step.state == Inflater::State::kDamaged || stuck)
+        return fail(damaged(file_, "the gzipped data are damaged", read_));
+      written_ += static_cast<int64_t>(step.made);
       if (written_ > most_)
-        return fail(damaged(file_, fmt::format("unpacked it has more than {}", format_bytes(most_)), at));
-      PLIMSOLL_TRY(sink_(std::span(out_).first(got)));
-      more = stream_.avail_in > 0 || (state == Z_OK && stream_.avail_out == 0);
-      if (state != Z_STREAM_END) continue;
+        return fail(damaged(file_, fmt::format("unpacked it has more than {}", format_bytes(most_)), read_));
+      PLIMSOLL_TRY(sink_(std::span(out_).first(step.made)));
+      more = !piece.empty() || (step.state == Inflater::State::kMore && step.made == out_.size());
+      if (step.state != Inflater::State::kEnd) continue;
       inside_ = false;  // another member may follow
-      ::inflateReset(&stream_);
+      inflater_->reset();
     }
-    read_ += static_cast<int64_t>(piece.size());
     return {};
   }
 
@@ -71,7 +60,7 @@ class Unpacker {
   const int64_t most_;
   const Sink& sink_;
   std::vector<std::byte> out_;
-  z_stream stream_{};
+  std::unique_ptr<Inflater> inflater_;
   int64_t read_ = 0, written_ = 0;
   bool inside_ = true;  // a file without any member is cut short
 };

@@ -1,11 +1,11 @@
 // Chunked datasets: the indices that locate the chunks, and the filters applied to them.
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <unordered_set>
 
 #include "base/checked.h"
+#include "formats/file/inflate.h"
 #include "formats/hdf5/elements.h"
 #include "formats/limits.h"
 
@@ -25,16 +25,17 @@ tl::unexpected<Error> damaged_chunk(const Hdf5Reader& reader) {
 
 Result<std::vector<std::byte>> inflate_chunk(const Hdf5Reader& reader, std::vector<std::byte> packed, size_t most) {
   std::vector<std::byte> out(most);
-  z_stream stream{};
-  if (::inflateInit(&stream) != Z_OK) return fail(ErrorCode::kOutOfMemory, "zlib could not start");
-  stream.next_in = reinterpret_cast<Bytef*>(packed.data());
-  stream.avail_in = static_cast<uInt>(packed.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  const int state = ::inflate(&stream, Z_FINISH);
-  const size_t written = out.size() - stream.avail_out;
-  ::inflateEnd(&stream);
-  if (state != Z_STREAM_END) return damaged_chunk(reader);
+  const auto inflater = Inflater::create(DeflateWrapper::kZlib);
+  if (!inflater) return fail(ErrorCode::kOutOfMemory, "no memory to unpack a chunk of a dataset");
+  size_t read = 0, written = 0;
+  for (;;) {
+    const auto step = inflater->step(std::span(packed).subspan(read), std::span(out).subspan(written));
+    read += step.used;
+    written += step.made;
+    if (step.state == Inflater::State::kEnd) break;
+    const bool stuck = step.used == 0 && step.made == 0;
+    if (step.state == Inflater::State::kDamaged || stuck) return damaged_chunk(reader);
+  }
   out.resize(written);
   return out;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 
 #include "formats/limits.h"
 
@@ -23,7 +24,10 @@ std::span<const std::byte> ImageInput::next() {
   const int64_t left = image_.size - position_;
   if (left <= 0 || !failed_) return {};
   const auto piece = buffer_.first(static_cast<size_t>(std::min<int64_t>(left, static_cast<int64_t>(buffer_.size()))));
+  const auto start = std::chrono::steady_clock::now();
   failed_ = image_.file->pread_exact(image_.offset + position_, piece);
+  if (image_.read_seconds != nullptr)
+    *image_.read_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (!failed_) return {};
   position_ += static_cast<int64_t>(piece.size());
   return piece;

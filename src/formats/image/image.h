@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,9 +21,10 @@ namespace plimsoll::engine {
 struct EncodedImage {
   const File* file = nullptr;
   int64_t offset = 0, size = 0;
-  std::string label;  // the name in messages
+  std::string label;               // the name in messages
+  double* read_seconds = nullptr;  // if set, the time that reading the file takes is added to it
 
-  static EncodedImage whole(const File& file) { return {&file, 0, file.size(), file.path()}; }
+  static EncodedImage whole(const File& file) { return {&file, 0, file.size(), file.path(), nullptr}; }
 };
 
 enum class ImageKind : uint8_t { kJpeg, kPng, kBmp, kGif };
@@ -65,6 +67,19 @@ Result<ImageHeader> read_jpeg_header(const EncodedImage& image);
 Status decode_jpeg(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 Result<ImageHeader> read_png_header(const EncodedImage& image);
 Status decode_png(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
+
+// A PNG of 8 bits per channel without palette and interlacing, which decode_plain_png() reads without libpng.
+struct PlainPng {
+  int64_t width = 0, height = 0;
+  int channels = 0;  // 1 grey, 2 grey with opacity, 3 RGB, 4 RGB with opacity
+
+  Bytes buffer_bytes() const;
+};
+// Nothing if it is another kind of PNG, or its header is damaged.
+Result<std::optional<PlainPng>> read_plain_png(const EncodedImage& image);
+// Returns false, and has passed on no row, if libpng must decode the picture.
+Result<bool> decode_plain_png(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
+
 Result<ImageHeader> read_bmp_header(const EncodedImage& image);
 Status decode_bmp(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 Result<ImageHeader> read_gif_header(const EncodedImage& image);

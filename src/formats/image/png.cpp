@@ -1,5 +1,5 @@
-// PNG by libpng, with the conversions of TensorFlow: 16 bits become 8 by dropping the lower ones, palettes become
-// colours, and opacity is dropped unless 4 channels are asked for.
+// PNGs that are not plain (png_plain.cpp) by libpng, with the conversions of TensorFlow: 16 bits become 8 by dropping
+// the lower ones, palettes become colours, and opacity is dropped unless 4 channels are asked for.
 //
 // libpng reports errors by longjmp, so no object with a destructor lives between setjmp and the calls. It allocates
 // through a counter with a limit, so that a small file cannot make it allocate without bound.
@@ -152,6 +152,14 @@ void read_rows(Decoder& decoder, int passes, int64_t height, size_t stride, uint
 }  // namespace
 
 Result<ImageHeader> read_png_header(const EncodedImage& image) {
+  PLIMSOLL_ASSIGN(const auto plain, read_plain_png(image));
+  if (plain) {
+    PLIMSOLL_TRY(check_image_size(image, plain->width, plain->height));
+    ImageHeader header{ImageKind::kPng, plain->width, plain->height, kFixed + 3 * row_bytes(plain->width), 0};
+    // libpng decodes it after all if a chunk before its pixels asks for it.
+    header.buffer_bytes = std::max(plain->buffer_bytes(), static_cast<Bytes>(kImageInput) + 4 * plain->width);
+    return header;
+  }
   std::byte buffer[4096];
   ImageInput input(image, buffer);
   Decoder decoder;
@@ -174,6 +182,8 @@ Result<ImageHeader> read_png_header(const EncodedImage& image) {
 }
 
 Status decode_png(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows) {
+  PLIMSOLL_ASSIGN(const bool decoded, decode_plain_png(image, channels, buffer, rows));
+  if (decoded) return {};
   const auto memory = std::span(buffer.memory);
   ImageInput input(image, memory.first(kImageInput));
   auto* const pixels = reinterpret_cast<uint8_t*>(memory.data() + kImageInput);

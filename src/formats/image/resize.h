@@ -27,6 +27,7 @@ class BilinearRows final : public PixelRows {
   };
   static Place place(int64_t at, int64_t source, int64_t size);
   void stretch(const uint8_t* pixels);
+  void stretch_end(const uint8_t* pixels, int64_t first);
   void emit(const float* top, const float* bottom, float share);
 
   const int64_t height_, width_;
@@ -34,6 +35,9 @@ class BilinearRows final : public PixelRows {
   std::vector<Place> columns_;
   std::vector<float> above_, here_;  // the previous row that was needed, and this one
   int64_t source_height_ = 0;
+  int64_t wide_columns_ = 0;  // columns that are computed as four numbers at once
+  bool same_width_ = false;
+  Place next_;        // of the output's next row
   int64_t done_ = 0;  // rows of the output
   float* into_ = nullptr;
 };
