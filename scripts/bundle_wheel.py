@@ -23,6 +23,7 @@ LICENCES = {
     "libdnnl": "Apache-2.0",
     "libOpenCL": "BSD-2-Clause",
     "libfmt": "MIT",
+    "libisal": "BSD-3-Clause",
     "libjpeg": "IJG AND BSD-3-Clause AND Zlib",
     "libpng16": "libpng-2.0",
     "libgomp": "GPL-3.0-or-later WITH GCC-exception-3.1",
