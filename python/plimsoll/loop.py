@@ -289,6 +289,7 @@ def _epochs(run, tie, training, validate, callbacks, epochs, initial_epoch):
     for epoch in range(model._initial_epoch or initial_epoch, epochs):
         run.reset()
         callbacks.on_epoch_begin(epoch)
+        _after_swap(run, callbacks)
         logs = {}
         with training.catch_stop_iteration():
             for first, last, x, y, weights in training.batches():
@@ -305,6 +306,7 @@ def _epochs(run, tie, training, validate, callbacks, epochs, initial_epoch):
             tie.before_step(run.schedule)  # a callback may have set weights
             logs.update(validate.logs(epoch))
         callbacks.on_epoch_end(epoch, logs)
+        _after_swap(run, callbacks)
         if model.stop_training:
             break
     if epochs > 0:
@@ -332,17 +334,26 @@ def evaluate_with(run, data, callbacks):
                 break
     logs = _epoch_logs(run, logs)
     callbacks.on_test_end(logs)
+    _after_swap(run, callbacks)
     return logs
 
 
 def _refresh(run, callbacks):
-    """Brings an engine that does not train up to date with the live weights."""
+    """Brings an engine up to date with the live weights before it evaluates or predicts."""
+    _after_swap(run, callbacks)
     if isinstance(run, own_step.StepRun):
         own_step.put_weights(run)
     elif run.tie is not None:
         run.tie.before_step(run.schedule)
     elif not all(isinstance(each, (keras.callbacks.History, keras.callbacks.ProgbarLogger)) for each in callbacks.callbacks):
         link.put_all(run.engine, run.described.variables)
+
+
+def _after_swap(run, callbacks):
+    """SwapEMAWeights exchanges TensorFlow's own variables, which are not watched."""
+    swaps = getattr(keras.callbacks, "SwapEMAWeights", ())
+    if run.tie is not None and any(isinstance(each, swaps) for each in callbacks.callbacks):
+        run.tie.touched()
 
 
 def _epoch_logs(run, logs):

@@ -217,3 +217,19 @@ def test_the_progress_bar_is_keras_s(capsys):
     plain = [re.sub(r"\d+(us|ms|s)(/step)?", "TIME", text) for text in (ours, theirs)]
     assert [line.split(" ")[0] for line in plain[0].splitlines()] == [line.split(" ")[0] for line in plain[1].splitlines()]
     assert plain[0].count("accuracy: ") == plain[1].count("accuracy: ") == 2
+
+
+@pytest.mark.parametrize("on_epoch", [True, False])
+def test_weights_that_are_swapped_for_their_averages(on_epoch):
+    x, y = images(64)
+    histories = []
+    for fit in (lambda model, *data, **named: model.fit(*data, **named), plimsoll.fit):
+        model = cnn(keras.optimizers.Adam(1e-2, epsilon=1e-2, use_ema=True, ema_momentum=0.5))
+        callbacks = [keras.callbacks.SwapEMAWeights(swap_on_epoch=on_epoch)]
+        history = fit(model, x, y, batch_size=16, epochs=3, verbose=0, shuffle=False, validation_split=0.25, callbacks=callbacks)
+        histories.append((history.history, [np.array(w) for w in model.weights]))
+    (theirs, expected), (ours, found) = histories
+    for name in theirs:
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=2e-4, atol=1e-4, err_msg=name)
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-3, atol=1e-4)
