@@ -39,6 +39,8 @@ class ChannelFinder {
   const LayerCall& call(size_t index) const { return map_.program.calls[index]; }
   const LayerObject& object(const LayerCall& call) const { return tree_.layers[call.layer]; }
   nlohmann::json config(const LayerCall& call);
+  // Whether the calls of an operation have nothing but tensors and numbers as arguments: x * 2.
+  bool has_only_numbers(const LayerCall& call);
 
  private:
   int32_t root(int32_t channel);

@@ -107,6 +107,12 @@ void prelu(const Site& s) {
   if (!shares) s.f.use(s.call.layer, "alpha", rank - 1, s.in());
 }
 
+void layer_scale(const Site& s) {
+  pass(s);
+  s.f.use(s.call.layer, "gamma", 0, s.in());
+  s.f.follow(s.call.layer, "projection_dim", s.in());
+}
+
 void flatten(const Site& s) {
   if (channels_first(s)) return refuse(s, "has channels_first");
   const size_t size = last_size(s.in_shape());
@@ -372,6 +378,7 @@ const ClassRule kLayers[] = {
       "GlobalMaxPooling3D"}},
     {activation, {"Activation", "ReLU", "LeakyReLU", "ELU", "Softmax"}},
     {prelu, {"PReLU"}},
+    {layer_scale, {"LayerScale"}},
     {flatten, {"Flatten"}},
     {reshape, {"Reshape"}},
     {permute, {"Permute"}},
@@ -400,7 +407,7 @@ const ClassRule kOperations[] = {
     {operation_of_one,
      {"Relu", "Relu6", "Sigmoid", "Silu", "Tanh", "Gelu", "Elu", "Selu", "Softplus", "LeakyRelu", "HardSigmoid",
       "HardSwish", "HardSilu", "Absolute", "Exp", "Square", "Negative", "Sqrt"}},
-    {merge, {"Add", "Subtract", "Multiply", "Maximum", "Minimum"}},
+    {merge, {"Add", "Subtract", "Multiply", "Divide", "TrueDivide", "Maximum", "Minimum"}},
 };
 
 Rule find_rule(std::span<const ClassRule> table, std::string_view name) {
@@ -418,7 +425,7 @@ void follow_channels(ChannelFinder& finder, size_t index) {
   const Rule rule =
       object.operation ? find_rule(kOperations, object.class_name) : find_rule(kLayers, object.class_name);
   // Operations may have arguments beside their tensors: x + 2, or x + [1, 2, 3].
-  const bool two = object.operation && rule == merge && call.inputs.size() < 2;
+  const bool two = object.operation && rule == merge && call.inputs.size() < 2 && !finder.has_only_numbers(call);
   const bool empty = std::any_of(call.inputs.begin(), call.inputs.end(), [&](size_t tensor) {
     return finder.shape(tensor).rank() == 0 || finder.channels(tensor).empty();
   });

@@ -82,6 +82,20 @@ Json ChannelFinder::config(const LayerCall& call) {
   return config != nullptr ? *config : Json::object();
 }
 
+bool ChannelFinder::has_only_numbers(const LayerCall& call) {
+  const Json* object = layer_object(model_config_, this->object(call).names);
+  const Json* nodes = object != nullptr ? member(*object, "inbound_nodes") : nullptr;
+  if (nodes == nullptr || !nodes->is_array()) return false;
+  const auto plain = [](const Json& argument) {
+    return argument.is_number() || text_member(argument, "class_name") == "__keras_tensor__";
+  };
+  for (const Json& node : *nodes)
+    for (const char* key : {"args", "kwargs"})
+      if (const Json* list = member(node, key))
+        if (!std::all_of(list->begin(), list->end(), plain)) return false;
+  return true;
+}
+
 int ChannelFinder::find_weight(size_t layer, const std::string& name) const {
   for (const size_t weight : map_.weights_of[layer])
     if (model_.weights()[weight].name == tree_.layers[layer].path + "/" + name) return static_cast<int>(weight);

@@ -112,6 +112,13 @@ FoldTarget fold_target(const HeldModel& held, const ChannelMap& map, const Reade
   return {mean_after(tree, map, call), -1};
 }
 
+// Operations whose other argument may be a number, which is not read here: the result is not taken for a constant.
+bool is_arithmetic(const std::string& name) {
+  for (const char* one : {"Add", "Subtract", "Multiply", "Divide", "TrueDivide", "Maximum", "Minimum"})
+    if (name == one) return true;
+  return false;
+}
+
 class Evaluation {
  public:
   Evaluation(const HeldModel& held, const ChannelMap& map)
@@ -294,6 +301,7 @@ class Evaluation {
     const auto is = [&](std::initializer_list<std::string_view> names) {
       return std::find(names.begin(), names.end(), name) != names.end();
     };
+    if (object.operation && (call.inputs.size() == 1 || is({"Divide", "TrueDivide"})) && is_arithmetic(name)) return;
     if (is({"Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"})) return merge(call, name);
     if (object.operation) return pass(call, named_function(lower_case(name)));
     if (name == "Dense") return kernel(call, config, "kernel", 1);
@@ -311,7 +319,7 @@ class Evaluation {
     }
     if (is({"ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D"})) return pad(call);
     if (is({"GaussianNoise", "LSTM", "GRU", "SimpleRNN", "MultiHeadAttention", "LayerNormalization", "RMSNormalization",
-            "GroupNormalization", "PReLU"}))
+            "GroupNormalization", "PReLU", "LayerScale"}))
       return;
     if (name == "ReLU") return pass(call, relu_layer(config));
     if (name == "LeakyReLU") {
