@@ -3,7 +3,7 @@
     .venv/bin/python bench/data.py [--items 1.0] [--write]     prints the table; --write: also bench/data.md
 
 Each number is of a process of its own. Plimsoll's is `plimsoll convert` of rows to an .npz, which it also writes, or `plimsoll
-evaluate` of a tiny model on pictures, which it also computes, less the same on a few items; resident memory is that of the
+evaluate` on pictures of a model that looks at one of their pixels, less the same on a few items; resident memory is that of the
 whole process. The augmentation is `fit` with these layers less `fit` without them. TensorFlow's is one pass over a tf.data pipeline in its best form, after a pass that is not counted; importing
 and tracing are not counted either, but are in its resident memory. CPU time is user and system time of all threads:
 it says what a machine with idle cores would need, whatever else runs here.
@@ -77,7 +77,8 @@ def make(folder, scale):
     flat = [keras.Input((784,)), L.Dense(1)]
     pooled = lambda *before: [keras.Input((SIZE, SIZE, 3)), *before, L.GlobalAveragePooling2D(), L.Dense(1)]
     augment = (L.RandomFlip("horizontal"), L.RandomRotation(0.1), L.RandomZoom(0.1))
-    for name, layers in (("flat", flat), ("pooled", pooled()), ("augmented", pooled(*augment))):
+    one_pixel = [keras.Input((SIZE, SIZE, 3)), L.Cropping2D(((0, SIZE - 1), (0, SIZE - 1))), L.Flatten(), L.Dense(1)]
+    for name, layers in (("flat", flat), ("pooled", pooled()), ("augmented", pooled(*augment)), ("pixel", one_pixel)):
         model = keras.Sequential(layers)
         model.compile("sgd", "mse")
         model.save(folder / f"{name}.keras")
@@ -118,10 +119,10 @@ def ours(folder, name, items):
     if "cache" in name:
         cache = ("--cache-images", "8GiB", "--cache-pixels", "uint8" if "bytes" in name else "exact")
         data = ("--data", folder / kind, "--batch-size", 64, "--threads", 2, *cache)
-        fit = lambda epochs: run("fit", folder / "pooled.keras", *data, "--epochs", epochs, "--save", folder / "out.keras")
+        fit = lambda epochs: run("fit", folder / "pixel.keras", *data, "--epochs", epochs, "--save", folder / "out.keras")
         (least, _), (most, held) = fit(2), fit(2 + EPOCHS)
         return (most - least) / items / EPOCHS, held
-    evaluate = lambda data: run("evaluate", folder / "pooled.keras", "--data", data, "--batch-size", 64, "--threads", 2)
+    evaluate = lambda data: run("evaluate", folder / "pixel.keras", "--data", data, "--batch-size", 64, "--threads", 2)
     return on_all(evaluate, folder / f"few_{kind}", folder / kind)
 
 
@@ -210,11 +211,11 @@ def table(folder, scale):
 
 NOTES = """\
 A ratio below 1 says that tf.data needs less CPU time. `convert` reads a TFRecord once for its index and once for each
-array; HDF5 with gzip is unpacked into the cache first. Pictures include a pass over all headers, the computation of the
-model, and the pages of its arena, which a run on so few pictures does not make up for.
+array; HDF5 with gzip is unpacked into the cache first. Pictures include a pass over all headers, and
+the pages of the arena, which a run on so few pictures does not make up for. Most of a JPEG's time is libjpeg-turbo's own decoding,
+which both sides do with the same settings; the rest is what can be saved.
 
-The rows of the cache are epochs of `fit` after the first two, so they include the whole training step of a small model (pooling
-and one unit). tf.data's side of them decodes in each epoch, which is what `image_dataset_from_directory` does. Its `cache()` keeps the decoded
+The rows of the cache are epochs of `fit` after the first two, so they include training steps (of the model that looks at one pixel). tf.data's side of them decodes in each epoch, which is what `image_dataset_from_directory` does. Its `cache()` keeps the decoded
 pictures as float32, in memory (588 KiB per picture, which no budget limits) or in a file that stays; `--cache-images` keeps them in
 a file without a name, up to a limit, and what the kernel keeps of it lies outside the budget. Exact rows have 588 KiB, rounded ones
 147 KiB."""

@@ -198,8 +198,8 @@ def rows(folder, count):
 
 def test_shuffle_through_the_disk(tmp_path):
     """A set four times the budget: the same losses as by index, and the planned memory."""
-    data = rows(tmp_path, 200_000)
-    run = lambda by, name: fit(tmp_path, data, shuffle_by=by, batch_size=2000, epochs=1, budget="38MiB", name=name)
+    data = rows(tmp_path, 210_000)
+    run = lambda by, name: fit(tmp_path, data, shuffle_by=by, batch_size=2100, micro_batch=210, epochs=1, budget="38MiB", name=name)
     index, disk = run("index", "index"), run("disk", "disk")
     same(index, disk)
     plan = disk.plan["data"]["shuffle"]

@@ -1,7 +1,6 @@
 #include "formats/checkpoint/checkpoint.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +12,7 @@
 #include "base/json.h"
 #include "base/json_numbers.h"
 #include "formats/file/array_source.h"
+#include "formats/file/inflate.h"
 #include "formats/json/parse.h"
 #include "formats/limits.h"
 
@@ -39,7 +39,7 @@ struct Preamble {
 static_assert(sizeof(Preamble) == 24);
 
 uint32_t checksum(uint32_t crc, std::span<const std::byte> data) {
-  return static_cast<uint32_t>(::crc32_z(crc, reinterpret_cast<const Bytef*>(data.data()), data.size()));
+  return crc32_of(crc, data);
 }
 
 uint32_t header_checksum(const Preamble& preamble, std::string_view json) {

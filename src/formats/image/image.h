@@ -62,7 +62,7 @@ Result<ImageHeader> read_image_header(const EncodedImage& image);
 Status decode_image(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 
 // The parts of decode_image and read_image_header, one per kind.
-inline constexpr size_t kImageInput = 32 * 1024;  // bytes of a file that are read at once
+inline constexpr size_t kImageInput = 128 * 1024;  // bytes of a file that are read at once
 Result<ImageHeader> read_jpeg_header(const EncodedImage& image);
 Status decode_jpeg(const EncodedImage& image, int channels, ImageBuffer& buffer, PixelRows& rows);
 Result<ImageHeader> read_png_header(const EncodedImage& image);

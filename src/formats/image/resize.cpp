@@ -20,6 +20,10 @@ __m128 load(const uint8_t* from) {
   return _mm_cvtepi32_ps(_mm_unpacklo_epi16(_mm_unpacklo_epi8(_mm_cvtsi32_si128(bytes), zero), zero));
 }
 
+void widen(const uint8_t* pixels, int64_t count, float* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(pixels[i]);
+}
+
 __m128 between(__m128 low, __m128 high, __m128 share) {
   return _mm_add_ps(low, _mm_mul_ps(_mm_sub_ps(high, low), share));
 }
@@ -61,6 +65,7 @@ void BilinearRows::begin(int64_t source_height, int64_t source_width) {
   while (wide_columns_ < width_ && columns_[static_cast<size_t>(wide_columns_)].high + kLanes <= row_bytes)
     ++wide_columns_;
   same_width_ = source_width == width_;
+  same_size_ = same_width_ && source_height == height_;
   source_height_ = source_height;
   done_ = 0;
   next_ = place(0, source_height_, height_);
@@ -79,12 +84,7 @@ void BilinearRows::stretch_end(const uint8_t* pixels, int64_t first) {
 }
 
 void BilinearRows::stretch(const uint8_t* pixels) {
-  if (same_width_) {  // every share is 0
-    float* const to = here_.data();
-    const int64_t count = width_ * channels_;
-    for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(pixels[i]);
-    return;
-  }
+  if (same_width_) return widen(pixels, width_ * channels_, here_.data());  // every share is 0
   if (channels_ < 3) return stretch_end(pixels, 0);
   // With three channels the fourth number is overwritten by the next column.
   float* to = here_.data();
@@ -111,6 +111,10 @@ void BilinearRows::emit(const float* top, const float* bottom, float share) {
 
 void BilinearRows::row(int64_t y, const uint8_t* pixels) {
   if (done_ == height_ || y < next_.low) return;
+  if (same_size_) {
+    const int64_t count = width_ * channels_;
+    return widen(pixels, count, into_ + done_++ * count);
+  }
   std::swap(above_, here_);
   stretch(pixels);
   while (next_.high == y) {

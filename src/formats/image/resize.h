@@ -36,7 +36,7 @@ class BilinearRows final : public PixelRows {
   std::vector<float> above_, here_;  // the previous row that was needed, and this one
   int64_t source_height_ = 0;
   int64_t wide_columns_ = 0;  // columns that are computed as four numbers at once
-  bool same_width_ = false;
+  bool same_width_ = false, same_size_ = false;
   Place next_;        // of the output's next row
   int64_t done_ = 0;  // rows of the output
   float* into_ = nullptr;

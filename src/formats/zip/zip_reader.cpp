@@ -5,6 +5,7 @@
 
 #include <array>
 
+#include "formats/file/inflate.h"
 #include "formats/zip/directory.h"
 
 namespace plimsoll::engine {
@@ -49,13 +50,13 @@ Result<int64_t> ZipReader::data_offset(const ZipEntry& entry) const {
 
 Status ZipReader::extract(const ZipEntry& entry, const Sink& sink) const {
   PLIMSOLL_ASSIGN(const int64_t offset, data_offset(entry));
-  uLong crc = ::crc32(0, nullptr, 0);
+  uint32_t crc = 0;
   int64_t bytes = 0;
   const Sink checked = [&](std::span<const std::byte> piece) -> Status {
     bytes += static_cast<int64_t>(piece.size());
     if (bytes > entry.bytes)
       return damaged(bad_, file_, entry, fmt::format("it decompresses to more than its {} bytes", entry.bytes));
-    crc = ::crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size());
+    crc = crc32_of(crc, piece);
     return sink(piece);
   };
   PLIMSOLL_TRY(entry.deflated ? inflate(entry, offset, checked) : file_.stream(offset, entry.bytes, checked));

@@ -1,10 +1,10 @@
 #include "formats/zip/zip_writer.h"
 
 #include <fmt/format.h>
-#include <zlib.h>
 
 #include <algorithm>
 
+#include "formats/file/inflate.h"
 #include "formats/zip/directory.h"
 
 namespace plimsoll::engine {
@@ -33,7 +33,7 @@ class Record {
 };
 
 uint32_t checksum(uint32_t crc, std::span<const std::byte> piece) {
-  return static_cast<uint32_t>(::crc32_z(crc, reinterpret_cast<const Bytef*>(piece.data()), piece.size()));
+  return crc32_of(crc, piece);
 }
 
 uint32_t low(int64_t value) {
