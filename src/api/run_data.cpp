@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "model/text/text_inputs.h"
+
 namespace plimsoll::engine {
 namespace {
 
@@ -40,6 +42,7 @@ struct Opened {
 ReadOptions read_options(const RunOptions& run) {
   ReadOptions read = run.data.read;
   read.note = run.note;
+  read.padding = run.data.padding;
   return read;
 }
 
@@ -102,7 +105,10 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
 
 DataSpec data_spec(const Model& model, bool needs_targets) {
   DataSpec spec;
-  for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
+  for (const Port& port : model.inputs()) {
+    spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
+    spec.inputs.back().text = port.text;
+  }
   for (const Port& port : model.outputs())
     if (port.has_loss)
       spec.outputs.push_back({port.name, port.sample, port.sparse_labels, port.classes, port.target, port.ignored_class,
@@ -121,7 +127,7 @@ DataTypes data_types(const DataSet& data, bool sample_weights) {
 
 DataTypes assumed_data_types(const Model& model, bool sample_weights) {
   DataTypes types;
-  for (const Port& port : model.inputs()) types.inputs.push_back(port.dtype);
+  for (const Port& port : model.inputs()) types.inputs.push_back(port.text ? port.text->text->dtype() : port.dtype);
   for (const Port& port : model.outputs())
     if (port.has_loss) types.targets.push_back(port.sparse_labels ? DType::kInt32 : DType::kFloat32);
   types.sample_weights = sample_weights;
