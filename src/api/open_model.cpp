@@ -11,6 +11,7 @@
 #include "api/saved_config.h"
 #include "base/suggest.h"
 #include "formats/json/parse.h"
+#include "formats/keras/vocabularies.h"
 #include "model/config.h"
 
 namespace plimsoll::engine {
@@ -46,7 +47,10 @@ bool same_sample(std::vector<int64_t> a, std::vector<int64_t> b) {
 Status check_input_shape(const ModelOptions& overrides, const Model& model) {
   if (overrides.input_shape.empty() || !overrides.data_shape || model.inputs().size() != 1) return {};
   const Port& input = model.inputs()[0];
-  const auto sample = overrides.data_shape(input.name, true);
+  InputSpec spec;
+  spec.name = input.name;
+  spec.text = input.text;
+  const auto sample = overrides.data_shape(spec, true);
   if (!sample || same_sample(*sample, input.sample.dims)) return {};
   // If the sizes are the same in another order, the data are wrong. The error from opening them says how to transpose
   // them.
@@ -114,8 +118,13 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
                        : "use another --input-shape");
     return fail(std::move(error));
   }
-  std::string text =
-      saved_config(description.config, archive->config_text, overrides, *model, has_loss_scale_state(*archive));
+  // Vocabularies that stand in entries of their own stay there.
+  nlohmann::json own;
+  if (archive->adapted) {
+    PLIMSOLL_ASSIGN(own, parse_json(archive->config_text, name));
+  }
+  std::string text = saved_config(archive->adapted ? own : description.config, archive->config_text, overrides, *model,
+                                  has_loss_scale_state(*archive));
   // A .json has no optimizer, so the state in the file of weights can only belong to that of the flag.
   const bool never_compiled = archive->format == ModelFormat::kJson && !description.compile_config.is_object();
   OpenModel open{name, std::move(*archive), std::move(text), std::move(*model), !overrides.optimizer || never_compiled};
@@ -126,6 +135,7 @@ Result<OpenModel> open_model(const std::string& name, const ModelOptions& overri
 Result<Description> description_of(const OpenModel& open) {
   if (auto builtin = open.archive ? std::nullopt : builtin_model(open.file)) return *builtin;
   PLIMSOLL_ASSIGN(nlohmann::json config, parse_json(open.config_text, open.file));
+  if (open.archive && open.archive->adapted) PLIMSOLL_TRY(add_adapted(*open.archive, config));
   Description description{std::move(config), nlohmann::json()};
   if (description.config.is_object() && description.config.contains("compile_config"))
     description.compile_config = description.config.at("compile_config");
@@ -135,11 +145,16 @@ Result<Description> description_of(const OpenModel& open) {
 Result<OpenModel> open_model(const RunOptions& options) {
   ModelOptions overrides = options.overrides;
   if (!options.data.data.empty())
-    overrides.data_shape = [&](const std::string& input, bool only) {
+    overrides.data_shape = [&](const InputSpec& input, bool only) {
       DataSpec with;
       with.split = split_of(options.mode);
       with.read = options.data.read;
-      return sample_shape(options.data.data, input, only, with);
+      if (input.text && options.note) options.note(options.data.data + ": reading all texts once, to find the longest");
+      PortSpec port;
+      port.name = input.name;
+      port.text = input.text;
+      if (input.known) port.declared = input.dims;
+      return sample_shape(options.data.data, port, only, with);
     };
   PLIMSOLL_ASSIGN(OpenModel open, within_limit(options, reading_limit(options), [&] {
                     return open_model(options.model, overrides, options.weights, options.what_if);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "device/machine.h"
+#include "model/text/text_inputs.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -54,6 +55,7 @@ ReadOptions read_options(const RunOptions& run) {
   read.note = run.note;
   read.cache.page_room = read.shuffle.page_room = page_room(run);
   read.shuffle.folder = read.cache.folder;
+  read.padding = run.data.padding;
   return read;
 }
 
@@ -149,7 +151,10 @@ Result<RunData> open_training_data(const RunOptions& options, const Model& model
 
 DataSpec data_spec(const Model& model, bool needs_targets) {
   DataSpec spec;
-  for (const Port& port : model.inputs()) spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
+  for (const Port& port : model.inputs()) {
+    spec.inputs.push_back({port.name, port.sample, false, port.classes, {}});
+    spec.inputs.back().text = port.text;
+  }
   for (const Port& port : model.outputs())
     if (port.has_loss)
       spec.outputs.push_back({port.name, port.sample, port.sparse_labels, port.classes, port.target, port.ignored_class,
@@ -168,7 +173,7 @@ DataTypes data_types(const DataSet& data, bool sample_weights) {
 
 DataTypes assumed_data_types(const Model& model, bool sample_weights) {
   DataTypes types;
-  for (const Port& port : model.inputs()) types.inputs.push_back(port.dtype);
+  for (const Port& port : model.inputs()) types.inputs.push_back(port.text ? port.text->text->dtype() : port.dtype);
   for (const Port& port : model.outputs())
     if (port.has_loss) types.targets.push_back(port.sparse_labels ? DType::kInt32 : DType::kFloat32);
   types.sample_weights = sample_weights;

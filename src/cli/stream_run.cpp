@@ -19,6 +19,7 @@ constexpr Bytes kAround = 8 * kMiB;
 std::vector<int64_t> dims_of(const StreamedArray& array) {
   std::vector<int64_t> dims{array.rows};
   dims.insert(dims.end(), array.sample.begin(), array.sample.end());
+  if (array.text) dims.pop_back();
   return dims;
 }
 
@@ -96,15 +97,17 @@ Result<std::vector<std::string>> StreamRun::write(ArrayStream& from, const std::
 std::string arrays_text(const ArrayStream& stream) {
   std::string text;
   for (const StreamedArray& one : stream.arrays())
-    text +=
-        fmt::format("{}{} {} {}", text.empty() ? "" : ", ", one.name, keras_name(one.dtype), dims_text(dims_of(one)));
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", one.name, one.text ? "strings" : keras_name(one.dtype),
+                        dims_text(dims_of(one)));
   return text;
 }
 
 nlohmann::ordered_json arrays_json(const ArrayStream& stream) {
   auto json = nlohmann::ordered_json::array();
   for (const StreamedArray& one : stream.arrays())
-    json.push_back({{"name", one.name}, {"dtype", std::string(keras_name(one.dtype))}, {"shape", dims_of(one)}});
+    json.push_back({{"name", one.name},
+                    {"dtype", std::string(one.text ? "string" : keras_name(one.dtype))},
+                    {"shape", dims_of(one)}});
   return json;
 }
 

@@ -1,5 +1,7 @@
 #include "data/array_stream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "data/column_source.h"
@@ -17,7 +19,7 @@ class ColumnStream final : public ArrayStream {
  public:
   explicit ColumnStream(std::vector<NamedColumn> columns) : columns_(std::move(columns)) {
     for (const NamedColumn& one : columns_)
-      arrays_.push_back({one.name, one.column.type.dtype, one.column.type.shape.dims, one.rows});
+      arrays_.push_back({one.name, one.column.type.dtype, one.column.type.shape.dims, one.rows, one.text});
   }
 
   const std::vector<StreamedArray>& arrays() const override { return arrays_; }
@@ -62,7 +64,12 @@ Result<std::unique_ptr<ArrayStream>> as_stream(Result<std::vector<NamedColumn>> 
 }  // namespace
 
 Result<std::unique_ptr<ArrayStream>> open_pair(const std::string& argument, const ReadOptions& read) {
-  return as_stream(open_columns(argument, read, false));
+  PLIMSOLL_ASSIGN(auto columns, open_columns(argument, read, false));
+  for (const NamedColumn& one : columns)
+    if (one.text)
+      return fail(ErrorCode::kDataShape,
+                  fmt::format("{}: it holds strings, and numbers are reduced", one.column.label));
+  return as_stream(std::move(columns));
 }
 
 Result<std::unique_ptr<ArrayStream>> open_all(const std::string& argument, const ReadOptions& read) {

@@ -18,7 +18,9 @@ struct StreamedArray {
   DType dtype = DType::kFloat32;
   std::vector<int64_t> sample;  // the shape of one row
   int64_t rows = 0;
+  bool text = false;  // strings: its rows are cells (data/string_cells.h), and the last dimension of `sample` is one
 
+  int64_t strings() const { return elements() / sample.back(); }  // of a row of strings
   int64_t elements() const {
     int64_t n = 1;
     for (const int64_t d : sample) n *= d;

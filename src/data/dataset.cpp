@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "data/match.h"
+#include "model/text/text_inputs.h"
 
 namespace plimsoll::engine {
 
@@ -56,6 +57,13 @@ FoundArray found_in_memory(const MemoryArray& array) {
 
 Result<DataSet> wrap_data(const MemoryArrays& arrays, const DataSpec& spec) {
   FoundArrays found;
+  for (const PortSpec& port : spec.inputs)
+    if (port.text)
+      return fail(Error{
+          ErrorCode::kDataShape,
+          fmt::format("the model's input '{}' takes strings, and arrays in memory hold numbers", port.text->source),
+          {},
+          {"data in files"}});
   for (const auto& array : arrays.inputs) found.inputs.push_back(found_in_memory(array));
   if (!spec.needs_targets) return match_arrays(std::move(found), spec);
   for (const auto& array : arrays.targets) found.targets.push_back(found_in_memory(array));

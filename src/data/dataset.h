@@ -21,9 +21,11 @@ struct PortSpec {
   Shape sample;                // without the batch dimension
   bool sparse_labels = false;  // outputs: a target is an integer from 0 to classes - 1
   int64_t classes = 0;
-  Shape target;                               // outputs: shape of one target; [] for one label per sample
-  std::optional<int64_t> ignored_class = {};  // outputs: a label that is valid although it is no class
-  bool padded_labels = false;                 // outputs: a sample may have fewer labels; 0 fills the rest
+  Shape target;                                       // outputs: shape of one target; [] for one label per sample
+  std::optional<int64_t> ignored_class = {};          // outputs: a label that is valid although it is no class
+  bool padded_labels = false;                         // outputs: a sample may have fewer labels; 0 fills the rest
+  std::shared_ptr<const struct TextInput> text = {};  // inputs: made from strings; the data name its `source`
+  std::vector<std::optional<int64_t>> declared = {};  // inputs: the sizes that the model declares, if known
 };
 
 // Selects the arrays of a file that holds several splits (Keras's mnist.npz has x_train and x_test).
@@ -91,6 +93,7 @@ struct NamedColumn {
   std::string name;
   int64_t rows = 0;
   Column column;
+  bool text = false;  // its elements are strings, as cells of data/string_cells.h
 };
 // Opens `argument` without a model: inputs, targets if there are any, and sample weights if there are any. `all`: every
 // array of a file that names its arrays; they may differ in length. Otherwise only the arrays that a model with one
@@ -102,7 +105,8 @@ std::string data_help(bool with_targets);
 
 // Returns the shape of one sample for the input with that name, for models that leave input sizes open. `only` says
 // that the model has no other input. `with` has the split and the options to read with.
-Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
+// An input that is made from strings has the length of the longest sample, and finding that reads all of them.
+Result<std::vector<int64_t>> sample_shape(const std::string& argument, const PortSpec& input, bool only,
                                           const DataSpec& with);
 
 // Same, for arrays in memory, which must outlive the data set.

@@ -8,16 +8,22 @@ namespace plimsoll::engine {
 namespace {
 
 tl::unexpected<Error> bad_entry(const std::string& entry) {
-  return fail(Error{ErrorCode::kUsage,
-                    fmt::format("--features: '{}' must be NAME=FEATURE or NAME=FEATURE:DTYPE", entry),
-                    {},
-                    {"--features x=image,y=label", "--features x=image_raw:uint8,y=label"}});
+  return fail(
+      Error{ErrorCode::kUsage,
+            fmt::format(
+                "--features: '{}' must be NAME=FEATURE, NAME=FEATURE:DTYPE, NAME=FEATURE:variable or NAME=FEATURE:cut",
+                entry),
+            {},
+            {"--features x=image,y=label", "--features x=image_raw:uint8,y=label",
+             "--features x=words:variable   if records have different lengths"}});
 }
 
 std::vector<std::string> usual_names(PortRole role) {
   switch (role) {
     case PortRole::kInput:
       return {"x", "image", "images", "image_raw", "image/encoded", "features", "input", "inputs", "data"};
+    case PortRole::kText:
+      return {"x", "text", "texts", "review", "sentence", "content", "features", "input", "inputs", "data"};
     case PortRole::kTarget:
       return {"y", "label", "labels", "class", "image/class/label", "target", "targets"};
     case PortRole::kWeights:
@@ -27,7 +33,7 @@ std::vector<std::string> usual_names(PortRole role) {
 }
 
 std::string short_name(PortRole role) {
-  return role == PortRole::kInput ? "x" : role == PortRole::kTarget ? "y" : "sample_weight";
+  return role == PortRole::kInput || role == PortRole::kText ? "x" : role == PortRole::kTarget ? "y" : "sample_weight";
 }
 
 }  // namespace
@@ -44,8 +50,13 @@ Result<std::vector<NamedFeature>> parse_features(const std::string& text) {
     one.port = entry.substr(0, equals);
     one.feature = entry.substr(equals + 1);
     if (colon != std::string::npos && colon > equals) {
-      one.dtype = dtype_from_name(entry.substr(colon + 1));
-      if (one.dtype) one.feature = entry.substr(equals + 1, colon - equals - 1);
+      const std::string word = entry.substr(colon + 1);
+      one.dtype = dtype_from_name(word);
+      if (word == "variable") one.length = FeatureLength::kVariable;
+      if (word == "cut") one.length = FeatureLength::kCut;
+      one.text = word == "text";
+      if (one.dtype || one.text || one.length != FeatureLength::kFixed)
+        one.feature = entry.substr(equals + 1, colon - equals - 1);
     }
     features.push_back(std::move(one));
   }
@@ -59,12 +70,12 @@ std::optional<FeatureChoice> choose_feature(const std::vector<NamedFeature>& nam
   for (const NamedFeature& one : named)
     if (one.port == port || (single && one.port == short_name(role))) {
       if (!has(one.feature)) return std::nullopt;
-      return FeatureChoice{one.feature, one.dtype};
+      return FeatureChoice{one.feature, one.dtype, one.length};
     }
-  if (role != PortRole::kWeights && has(port)) return FeatureChoice{port, {}};
+  if (role != PortRole::kWeights && has(port)) return FeatureChoice{port, {}, {}};
   if (!single) return std::nullopt;
   for (const std::string& name : usual_names(role))
-    if (has(name)) return FeatureChoice{name, {}};
+    if (has(name)) return FeatureChoice{name, {}, {}};
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "base/digest.h"
+#include "data/folder_labels.h"
 #include "data/numpy_shuffle.h"
 #include "data/seen_pictures.h"
 #include "formats/image/folder.h"
@@ -28,7 +29,7 @@ struct Decoder {
 
 class ImageRows final : public RowSource {
  public:
-  ImageRows(ImageFolder folder, PictureSize size, LabelMode mode, int threads)
+  ImageRows(ClassFolder folder, PictureSize size, LabelMode mode, int threads)
       : folder_(std::move(folder)),
         mode_(mode),
         order_(folder_.files.size()),
@@ -40,7 +41,7 @@ class ImageRows final : public RowSource {
   }
 
   int64_t size() const { return static_cast<int64_t>(order_.size()); }
-  const ImageFolder& folder() const { return folder_; }
+  const ClassFolder& folder() const { return folder_; }
 
   // Reads the header of every picture, or all of it, and makes room for the largest. Without `skip`, fails at the first
   // damaged picture; with it, leaves damaged ones out and returns their number.
@@ -82,7 +83,7 @@ class ImageRows final : public RowSource {
   Status read(size_t field, int64_t record, void* into) override {
     const uint32_t file = order_[static_cast<size_t>(record)];
     if (field == kLabel) {
-      write_label(folder_.labels[file], into);
+      write_class(folder_.labels[file], mode_, static_cast<int64_t>(folder_.classes.size()), into);
       return {};
     }
     Decoder& decoder = take();
@@ -159,21 +160,7 @@ class ImageRows final : public RowSource {
     return fail(bad_image(image, "the picture has fewer rows than its header says", image.size));
   }
 
-  void write_label(int32_t label, void* into) const {
-    if (mode_ == LabelMode::kInteger) {
-      std::memcpy(into, &label, sizeof label);
-      return;
-    }
-    auto* const numbers = static_cast<float*>(into);
-    if (mode_ == LabelMode::kBinary) {
-      *numbers = static_cast<float>(label);
-      return;
-    }
-    std::fill_n(numbers, folder_.classes.size(), 0.0F);
-    numbers[label] = 1.0F;
-  }
-
-  const ImageFolder folder_;
+  const ClassFolder folder_;
   const LabelMode mode_;
   std::vector<uint32_t> order_;  // for each record, its file
   const PictureSize size_;
@@ -214,53 +201,6 @@ Result<PictureSize> picture_size(const std::string& path, const DataSpec& spec) 
                     {}});
 }
 
-Result<LabelMode> label_mode(const std::string& path, const DataSpec& spec, const ImageFolder& folder) {
-  if (spec.outputs.size() != 1)
-    return fail(usage(path, fmt::format("the folders name one class per picture, but the model has {} outputs",
-                                        spec.outputs.size())));
-  const PortSpec& port = spec.outputs[0];
-  const auto classes = static_cast<int64_t>(folder.classes.size());
-  LabelMode mode = spec.read.label_mode;
-  if (mode == LabelMode::kOfModel)
-    mode = port.sparse_labels            ? LabelMode::kInteger
-           : port.target.elements() == 1 ? LabelMode::kBinary
-                                         : LabelMode::kCategorical;
-  Error error{
-      ErrorCode::kLabelOutOfRange,
-      fmt::format("{}: it has {} class folders: {}{}", path, classes,
-                  fmt::join(folder.classes.begin(), folder.classes.begin() + std::min<int64_t>(classes, 10), ", "),
-                  classes > 10 ? ", ..." : ""),
-      {},
-      {}};
-  if (mode == LabelMode::kBinary && classes != 2) return fail(std::move(error.fact("binary labels need exactly two")));
-  if (mode == LabelMode::kInteger && port.sparse_labels && port.classes > 0 && classes > port.classes)
-    return fail(std::move(error.fact(fmt::format("the model's output '{}' has {} classes", port.name, port.classes))));
-  return mode;
-}
-
-FoundArray found(std::string label, DType dtype, int64_t records, const std::vector<int64_t>& sample,
-                 std::shared_ptr<RowSource> rows, size_t field) {
-  FoundArray array;
-  array.label = std::move(label);
-  array.dtype = dtype;
-  array.dims = {records};
-  array.dims.insert(array.dims.end(), sample.begin(), sample.end());
-  array.rows = std::move(rows);
-  array.field = field;
-  return array;
-}
-
-Status put_in_order(ImageRows& rows, uint64_t seed) {
-  if (seed > UINT32_MAX)
-    return fail(
-        Error{ErrorCode::kUsage,
-              fmt::format("--seed {}: to cut a folder for validation, the seed must be below 2^32, as in Keras", seed),
-              {},
-              {"--seed 0"}});
-  rows.shuffle(static_cast<uint32_t>(seed));
-  return {};
-}
-
 }  // namespace
 
 std::vector<int64_t> image_sample_shape(const DataSpec& spec) {
@@ -270,14 +210,17 @@ std::vector<int64_t> image_sample_shape(const DataSpec& spec) {
 
 Result<FoundArrays> open_image_folder(const std::string& path, const DataSpec& spec) {
   PLIMSOLL_ASSIGN(const PictureSize size, picture_size(path, spec));
-  PLIMSOLL_ASSIGN(ImageFolder folder, list_images(path, spec.needs_targets));
+  PLIMSOLL_ASSIGN(ClassFolder folder, list_images(path, spec.needs_targets));
   if (folder.files.size() > UINT32_MAX) return fail(usage(path, "it has more than 2^32 files"));
   LabelMode mode = LabelMode::kInteger;
   if (spec.needs_targets) {
-    PLIMSOLL_ASSIGN(mode, label_mode(path, spec, folder));
+    PLIMSOLL_ASSIGN(mode, label_mode(path, spec, folder.classes, "picture"));
   }
   const auto rows = std::make_shared<ImageRows>(std::move(folder), size, mode, std::max(spec.read.threads, 1));
-  if (spec.split_seed) PLIMSOLL_TRY(put_in_order(*rows, *spec.split_seed));
+  if (spec.split_seed) {
+    PLIMSOLL_ASSIGN(const uint32_t seed, seed_of_split(*spec.split_seed));
+    rows->shuffle(seed);
+  }
   PLIMSOLL_ASSIGN(const int64_t bad, rows->look(spec.read.skip_bad_records));
   PLIMSOLL_TRY(tell_left_out(spec.read, path, bad, "pictures"));
   if (rows->size() == 0)
@@ -285,13 +228,9 @@ Result<FoundArrays> open_image_folder(const std::string& path, const DataSpec& s
   const auto classes = static_cast<int64_t>(rows->folder().classes.size());
   FoundArrays arrays;
   arrays.folder = true;
-  arrays.inputs.push_back(found(path, DType::kFloat32, rows->size(), size.dims(), rows, kImage));
+  arrays.inputs.push_back(array_of_rows(path, DType::kFloat32, rows->size(), size.dims(), rows, kImage));
   if (!spec.needs_targets) return arrays;
-  const bool whole = mode == LabelMode::kInteger;
-  const std::vector<int64_t> target =
-      whole ? std::vector<int64_t>{} : std::vector<int64_t>{mode == LabelMode::kBinary ? 1 : classes};
-  arrays.targets.push_back(
-      found(path + " (labels)", whole ? DType::kInt32 : DType::kFloat32, rows->size(), target, rows, kLabel));
+  arrays.targets.push_back(array_of_classes(path, mode, classes, rows->size(), rows, kLabel));
   return arrays;
 }
 

@@ -107,8 +107,14 @@ int64_t fewer_labels(const FoundArray& array, const Shape& wanted) {
   return array.dims[1] >= 1 && array.dims[1] < wanted[0] ? array.dims[1] : 0;
 }
 
+Error holds_strings(const FoundArray& array, const std::string& port) {
+  Error error{ErrorCode::kDataShape, fmt::format("{}: it holds strings, {} takes numbers", array.label, port), {}, {}};
+  return error.remedy("a model that begins with TextVectorization, StringLookup or Hashing takes strings");
+}
+
 Result<Column> column(FoundArray array, Role role, const std::string& port, const Shape& wanted, int64_t classes = 0,
                       bool padded = false) {
+  if (array.strings) return fail(holds_strings(array, port));
   const int64_t stored = padded ? fewer_labels(array, wanted) : 0;
   if (stored > 0) array.dims[1] = wanted[0];
   if (array.dims.empty() || !fits({array.dims.begin() + 1, array.dims.end()}, wanted)) {

@@ -16,6 +16,7 @@ struct FoundArray {
   int64_t offset = 0;
   std::shared_ptr<RowSource> rows = {};
   size_t field = 0;
+  std::shared_ptr<StringSource> strings = {};  // set if the elements are strings; `dtype` means nothing then
 };
 
 struct FoundArrays {

@@ -7,11 +7,17 @@
 #include <map>
 
 #include "data/csv_data.h"
+#include "data/features.h"
 #include "data/image_rows.h"
 #include "data/match.h"
 #include "data/npz_names.h"
 #include "data/record_rows.h"
+#include "data/string_array.h"
+#include "data/string_cells.h"
+#include "data/text_folder.h"
+#include "data/text_rows.h"
 #include "formats/array_formats.h"
+#include "formats/image/folder.h"
 
 namespace plimsoll::engine {
 namespace {
@@ -69,6 +75,10 @@ class Opener {
     found.dims = source.dims;
     found.file = file;
     found.offset = source.offset;
+    if (source.text != TextKind::kNumbers) {
+      found.strings = string_array(source, file);
+      found.dims.pop_back();
+    }
     return found;
   }
 
@@ -291,12 +301,17 @@ Result<FoundArrays> open_chosen(const ChosenArrays& chosen, const DataSpec& spec
   return found;
 }
 
+bool reads_text(const DataSpec& spec) {
+  return std::any_of(spec.inputs.begin(), spec.inputs.end(), [](const PortSpec& port) { return port.text != nullptr; });
+}
+
 Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spec) {
   if (const auto chosen = chosen_arrays(argument)) return open_chosen(*chosen, spec);
   PLIMSOLL_ASSIGN(const auto records, record_files(argument));
   if (!records.empty()) return open_records(records, spec);
   const auto paths = split_at_commas(argument);
-  if (paths.size() == 1 && is_folder(paths[0])) return open_image_folder(paths[0], spec);
+  if (paths.size() == 1 && is_folder(paths[0]))
+    return reads_text(spec) ? open_text_folder(paths[0], spec) : open_image_folder(paths[0], spec);
   if (paths.size() == 1 && is_csv(paths[0])) return open_csv(paths[0], spec);
   if (paths.size() == 1 && !paths[0].empty()) {
     PLIMSOLL_ASSIGN(const ArrayFormat* format, format_of(paths[0]));
@@ -307,17 +322,20 @@ Result<FoundArrays> find_arrays(const std::string& argument, const DataSpec& spe
 
 }  // namespace
 
-Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std::string& input, bool only,
+Result<std::vector<int64_t>> sample_shape(const std::string& argument, const PortSpec& input, bool only,
                                           const DataSpec& with) {
   DataSpec spec = with;
-  spec.inputs = {{input, {}, false, 0, {}}};
+  spec.inputs = ports_of_data({input});
   spec.needs_targets = false;
   const auto paths = split_at_commas(argument);
-  if (paths.size() == 1 && is_folder(paths[0])) return image_sample_shape(spec);
   PLIMSOLL_ASSIGN(const auto records, record_files(argument));
-  if (!records.empty()) return record_sample_shape(records, input, only, spec);
+  if (!input.text) {
+    if (paths.size() == 1 && is_folder(paths[0])) return image_sample_shape(spec);
+    if (!records.empty()) return record_sample_shape(records, input, only, spec);
+  }
   FoundArrays found;
-  if (only) {
+  const bool by_name = !records.empty() || (paths.size() == 1 && (is_folder(paths[0]) || is_csv(paths[0])));
+  if (only || by_name) {
     PLIMSOLL_ASSIGN(found, find_arrays(argument, spec));
   } else {
     const ArrayFormat* format = nullptr;
@@ -329,6 +347,7 @@ Result<std::vector<int64_t>> sample_shape(const std::string& argument, const std
                       .remedy("an .npz with arrays named after the inputs and outputs"));
     PLIMSOLL_ASSIGN(found, open_archive(*format, paths[0], spec, false));
   }
+  if (input.text) return shape_of_numbers(std::move(found.inputs[0]), input);
   const auto& dims = found.inputs[0].dims;
   if (dims.empty())
     return fail(ErrorCode::kDataShape,
@@ -347,6 +366,7 @@ namespace {
 Result<NamedColumn> named_column(std::string name, FoundArray found) {
   if (found.dims.empty())
     return fail(ErrorCode::kDataShape, fmt::format("{}: a single number, not an array of samples", found.label));
+  if (found.strings) return column_of_cells(std::move(name), std::move(found));
   NamedColumn named;
   named.name = std::move(name);
   named.rows = found.dims[0];
@@ -380,10 +400,17 @@ Result<DataSpec> spec_without_model(const std::string& argument, const ReadOptio
   spec.read = read;
   spec.inputs = {{"x", {}, false, 0, {}}};
   spec.outputs = {{"y", {}, true, 0, {}}};
+  PLIMSOLL_ASSIGN(const auto named, parse_features(read.features));
+  const bool text = std::any_of(named.begin(), named.end(), [](const NamedFeature& one) { return one.text; }) ||
+                    (is_folder(argument) && !list_images(argument, false) && list_texts(argument, false));
+  if (text) {
+    spec.inputs[0].text = std::make_shared<const TextInput>();
+    return spec;
+  }
   // Only pictures and records need to know the shape.
   PLIMSOLL_ASSIGN(const auto records, record_files(argument));
   if (is_folder(argument) || !records.empty()) {
-    PLIMSOLL_ASSIGN(auto sample, sample_shape(argument, "x", true, spec));
+    PLIMSOLL_ASSIGN(auto sample, sample_shape(argument, spec.inputs[0], true, spec));
     PLIMSOLL_ASSIGN(spec.inputs[0].sample, checked_shape(std::move(sample), argument));
   }
   return spec;
@@ -431,7 +458,14 @@ Result<std::vector<NamedColumn>> open_columns(const std::string& argument, const
 }
 
 Result<DataSet> open_data(const std::string& argument, const DataSpec& spec) {
-  PLIMSOLL_ASSIGN(auto found, find_arrays(argument, spec));
+  if (!reads_text(spec)) {
+    PLIMSOLL_ASSIGN(auto found, find_arrays(argument, spec));
+    return match_arrays(std::move(found), spec);
+  }
+  DataSpec of_data = spec;
+  of_data.inputs = ports_of_data(spec.inputs);
+  PLIMSOLL_ASSIGN(auto found, find_arrays(argument, of_data));
+  PLIMSOLL_ASSIGN(found.inputs, numbers_of_strings(std::move(found.inputs), spec.inputs));
   return match_arrays(std::move(found), spec);
 }
 

@@ -41,7 +41,9 @@ struct ReadOptions {
   LabelMode label_mode = LabelMode::kOfModel;
   // Which feature of a TFRecord is which array: "x=image,y=label". For raw bytes their dtype may
   // follow: "x=image:uint8". The names are those of the model's inputs and outputs, or x, y and sample_weight.
+  // "x=words:variable" pads shorter lists to the length of the model's input; "x=words:cut" cuts longer ones too.
   std::string features;
+  double padding = 0;        // what fills the end of a feature of variable length
   std::string label_column;  // of a CSV: its name, or its number from 0; "": one with a usual name
   MissingValue missing = MissingValue::kStop;
   // A damaged record is an error. If true, all records are read once before the run, damaged ones are left out, and

@@ -11,35 +11,20 @@
 #include <numeric>
 
 #include "base/checked.h"
-#include "data/features.h"
 #include "data/image_rows.h"
+#include "data/record_fields.h"
 #include "data/record_index.h"
 #include "data/seen_pictures.h"
 #include "formats/file/array_source.h"
 #include "formats/file/gzip.h"
-#include "formats/image/resize.h"
 #include "formats/limits.h"
-#include "formats/tfrecord/example.h"
 
 namespace plimsoll::engine {
 namespace {
 
-// How a feature becomes a row.
-struct Field {
-  enum class As : uint8_t { kRaw, kPicture, kFloats, kIntegers };
-  std::string feature;
-  As as = As::kRaw;
-  DType dtype = DType::kUInt8;
-  std::vector<int64_t> dims;
-  std::shared_ptr<BilinearRows> picture;  // for kPicture
-
-  int64_t elements() const { return std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>()); }
-  Bytes bytes() const { return elements() * size_of(dtype); }
-};
-
 class RecordRows final : public RowSource {
  public:
-  RecordRows(RecordIndex index, std::vector<Field> fields)
+  RecordRows(RecordIndex index, std::vector<RecordField> fields)
       : index_(std::move(index)),
         fields_(std::move(fields)),
         record_(static_cast<size_t>(index_.longest() + kRecordTail)),
@@ -51,16 +36,19 @@ class RecordRows final : public RowSource {
   // Reads what must be known before the run: the sizes of pictures, and with `skip` every record.
   Status look(bool skip) {
     const bool pictures =
-        std::any_of(fields_.begin(), fields_.end(), [](const Field& f) { return f.picture != nullptr; });
+        std::any_of(fields_.begin(), fields_.end(), [](const RecordField& f) { return f.picture != nullptr; });
     if (!skip && !pictures) return {};
     std::vector<bool> good;
     std::vector<std::vector<std::byte>> trial;
-    for (const Field& field : fields_) trial.emplace_back(skip ? static_cast<size_t>(field.bytes()) : 0);
+    for (const RecordField& field : fields_) trial.emplace_back(skip ? static_cast<size_t>(field.bytes()) : 0);
     for (int64_t record = 0; record < index_.records(); ++record) {
       Status status = load(record);
       for (size_t f = 0; status && f < fields_.size(); ++f) {
         if (fields_[f].picture) status = fit_picture(fields_[f]);
-        if (status && skip) status = extract(fields_[f], trial[f].data());
+        if (status && skip && fields_[f].as == RecordField::As::kText)
+          status = check_texts(fields_[f]);
+        else if (status && skip)
+          status = extract(fields_[f], trial[f].data());
       }
       if (!status && !skip)
         return fail(std::move(status.error().remedy(
@@ -76,7 +64,7 @@ class RecordRows final : public RowSource {
     constexpr Bytes kCode = kMiB;  // pages of libjpeg and libpng that decoding touches
     Bytes bytes = index_.bytes() + static_cast<Bytes>(record_.capacity() + heads_.capacity() + ahead_.capacity());
     bytes += static_cast<Bytes>(buffer_.memory.capacity()) + buffer_.library_bytes;
-    for (const Field& field : fields_)
+    for (const RecordField& field : fields_)
       if (field.picture) bytes += field.picture->bytes() + kCode;
     return bytes;
   }
@@ -98,6 +86,37 @@ class RecordRows final : public RowSource {
     const std::lock_guard lock(mutex_);
     return times_;
   }
+
+  // Replaces `into` by a byte string of a record.
+  Status read_text(size_t field, int64_t record, int64_t number, std::string& into) {
+    const std::lock_guard lock(mutex_);
+    PLIMSOLL_TRY(load(record));
+    PLIMSOLL_ASSIGN(const Feature found, feature(fields_[field]));
+    const auto bytes = found.bytes_at(number);
+    const int64_t count = found.count().value_or(0), wanted = fields_[field].elements();
+    if (!bytes || count != wanted)
+      return fail(bad(fmt::format("the feature '{}' has {} {}, expected {} byte strings", fields_[field].feature, count,
+                                  found.kind == FeatureKind::kBytes ? "byte strings" : name_of(found.kind), wanted)));
+    into.assign(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    return {};
+  }
+
+  // Returns the elements of a list in the longest record.
+  Result<int64_t> longest_list(size_t field, bool skip) {
+    int64_t longest = 0;
+    for (int64_t record = 0; record < index_.records(); ++record) {
+      const Status loaded = load(record);
+      if (!loaded && skip) continue;
+      PLIMSOLL_TRY(loaded);
+      const auto found = feature(fields_[field]);
+      if (!found && skip) continue;
+      PLIMSOLL_TRY(found);
+      longest = std::max(longest, found->count().value_or(0));
+    }
+    return longest;
+  }
+
+  Bytes longest() const { return index_.longest(); }
 
   Result<std::string> digest(size_t field) override {
     return fmt::format("{} {} of {} records", index_.digest(), fields_[field].feature, index_.records());
@@ -142,27 +161,34 @@ class RecordRows final : public RowSource {
             {}};
   }
 
-  Result<Feature> feature(const Field& field) const {
+  Result<Feature> feature(const RecordField& field) const {
     bool ok = false;
     const auto found = find_feature(std::span(record_).first(static_cast<size_t>(place_.bytes)), field.feature, ok);
     if (!ok) return fail(bad("it is no tf.train.Example"));
+    if (!found && field.variable) return Feature();
     if (!found) return fail(bad(fmt::format("it has no feature '{}'", field.feature)));
     return *found;
   }
 
-  Result<std::span<const std::byte>> only_bytes(const Field& field) const {
+  Result<std::span<const std::byte>> only_bytes(const RecordField& field) const {
     PLIMSOLL_ASSIGN(const Feature found, feature(field));
     if (const auto bytes = found.only_bytes()) return *bytes;
     return fail(bad(fmt::format("the feature '{}' is not one byte string", field.feature)));
   }
 
-  Result<EncodedImage> picture(const Field& field) const {
+  Result<EncodedImage> picture(const RecordField& field) const {
     PLIMSOLL_ASSIGN(const auto bytes, only_bytes(field));
     return EncodedImage{file_, place_.offset + (bytes.data() - record_.data()), static_cast<int64_t>(bytes.size()),
                         fmt::format("{}: record {}: {}", file_->path(), loaded_, field.feature), nullptr};
   }
 
-  Status fit_picture(const Field& field) {
+  Status check_texts(const RecordField& field) {
+    PLIMSOLL_ASSIGN(const Feature found, feature(field));
+    if (found.kind == FeatureKind::kBytes && found.count() == field.elements()) return {};
+    return fail(bad(fmt::format("the feature '{}' is not {} byte strings", field.feature, field.elements())));
+  }
+
+  Status fit_picture(const RecordField& field) {
     PLIMSOLL_ASSIGN(const EncodedImage image, picture(field));
     PLIMSOLL_ASSIGN(const ImageHeader header, read_image_header(image));
     buffer_.fit(header);
@@ -170,19 +196,20 @@ class RecordRows final : public RowSource {
     return {};
   }
 
-  Error wrong_length(const Field& field, const Feature& found) const {
-    return bad(fmt::format("the feature '{}' has {} {}, expected {} {}", field.feature, found.count().value_or(0),
-                           name_of(found.kind), field.elements(),
-                           name_of(field.as == Field::As::kFloats ? FeatureKind::kFloats : FeatureKind::kIntegers)));
+  Error wrong_length(const RecordField& field, const Feature& found) const {
+    return bad(
+        fmt::format("the feature '{}' has {} {}, expected {} {}", field.feature, found.count().value_or(0),
+                    name_of(found.kind), field.elements(),
+                    name_of(field.as == RecordField::As::kFloats ? FeatureKind::kFloats : FeatureKind::kIntegers)));
   }
 
-  Status extract(const Field& field, void* into) {
-    if (field.as == Field::As::kPicture) {
+  Status extract(const RecordField& field, void* into) {
+    if (field.as == RecordField::As::kPicture) {
       PLIMSOLL_ASSIGN(const EncodedImage image, picture(field));
       field.picture->write_to(static_cast<float*>(into));
       return decode_image(image, static_cast<int>(field.dims[2]), buffer_, *field.picture);
     }
-    if (field.as == Field::As::kRaw) {
+    if (field.as == RecordField::As::kRaw) {
       PLIMSOLL_ASSIGN(const auto bytes, only_bytes(field));
       if (static_cast<Bytes>(bytes.size()) != field.bytes())
         return fail(
@@ -191,14 +218,43 @@ class RecordRows final : public RowSource {
       return {};
     }
     PLIMSOLL_ASSIGN(const Feature found, feature(field));
+    if (field.variable) return extract_variable(field, found, into);
     const auto count = static_cast<size_t>(field.elements());
-    const bool read = field.as == Field::As::kFloats ? found.read_floats({static_cast<float*>(into), count})
-                                                     : found.read_integers({static_cast<int64_t*>(into), count});
-    return read ? Status() : Status(fail(wrong_length(field, found)));
+    const bool read = field.as == RecordField::As::kFloats ? found.read_floats({static_cast<float*>(into), count})
+                                                           : found.read_integers({static_cast<int64_t*>(into), count});
+    if (read) return {};
+    Error error = wrong_length(field, found);
+    return fail(
+        error.remedy(fmt::format("--features NAME={}:variable   if records have different lengths", field.feature)));
+  }
+
+  // A list of any length. A feature that is absent or of no kind is an empty list, as in tf.io.
+  Status extract_variable(const RecordField& field, const Feature& found, void* into) {
+    const int64_t room = field.elements();
+    const auto taken = found.kind == FeatureKind::kNone ? std::optional<int64_t>(0)
+                       : field.as == RecordField::As::kFloats
+                           ? found.take_floats({static_cast<float*>(into), static_cast<size_t>(room)})
+                           : found.take_integers({static_cast<int64_t*>(into), static_cast<size_t>(room)});
+    if (!taken) return fail(wrong_length(field, found));
+    const int64_t step = room / std::max<int64_t>(field.dims[0], 1);
+    if (step > 0 && *taken % step != 0)
+      return fail(bad(fmt::format("the feature '{}' has {} elements, which are no whole steps of {}", field.feature,
+                                  *taken, step)));
+    if (*taken > room && !field.cuts) {
+      Error error = bad(fmt::format("the feature '{}' has {} elements, more than the {} of the model's input",
+                                    field.feature, *taken, room));
+      return fail(error.remedy(fmt::format("--features NAME={}:cut   leaves out what is too long", field.feature)));
+    }
+    for (int64_t i = std::min(*taken, room); i < room; ++i)
+      if (field.as == RecordField::As::kFloats)
+        static_cast<float*>(into)[i] = static_cast<float>(field.padding);
+      else
+        static_cast<int64_t*>(into)[i] = static_cast<int64_t>(field.padding);
+    return {};
   }
 
   RecordIndex index_;
-  std::vector<Field> fields_;
+  std::vector<RecordField> fields_;
   SeenPictures seen_;
   mutable std::mutex mutex_;  // of the members below
   RowTimes times_;
@@ -212,152 +268,36 @@ class RecordRows final : public RowSource {
   RecordPlace place_;
 };
 
-// What the first record says about a feature.
-struct Described {
-  FeatureKind kind = FeatureKind::kNone;
-  int64_t count = 0;  // elements, or bytes of the only byte string
-  bool one = false;   // one byte string
-  bool picture = false;
+// The byte strings of one feature. `counts`: no array of numbers counts the memory of the records.
+class RecordTexts final : public StringSource {
+ public:
+  RecordTexts(std::shared_ptr<RecordRows> rows, bool counts) : rows_(std::move(rows)), counts_(counts) {}
 
-  std::string text() const {
-    if (picture) return "a picture";
-    if (kind == FeatureKind::kBytes && !one) return fmt::format("{} byte strings", count);
-    return fmt::format("{} {}", count, name_of(kind));
+  Bytes bytes() const override { return counts_ ? rows_->bytes() : 0; }
+  Bytes longest() const override { return rows_->longest(); }
+  Status read(size_t field, int64_t record, int64_t number, std::string& into) override {
+    return rows_->read_text(field, record, number, into);
   }
+  Result<std::string> digest(size_t field) override { return rows_->digest(field); }
+
+ private:
+  const std::shared_ptr<RecordRows> rows_;
+  const bool counts_;
 };
 
-struct Schema {
-  std::vector<std::string> names;
-  std::vector<Described> features;
-
-  const Described& of(const std::string& name) const {
-    return features[static_cast<size_t>(std::find(names.begin(), names.end(), name) - names.begin())];
-  }
-  std::string text() const {
-    std::string text;
-    for (size_t i = 0; i < names.size(); ++i)
-      text += fmt::format("{}{}: {}", i == 0 ? "" : ", ", names[i], features[i].text());
-    return text;
-  }
-};
-
-bool begins_picture(std::span<const std::byte> bytes) {
-  const std::string_view start(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  return start.starts_with("\xff\xd8\xff") || start.starts_with("\x89PNG\r\n\x1a\n");
-}
-
-Result<Schema> read_schema(const RecordIndex& index, const std::string& path) {
-  if (index.records() == 0) return fail(ErrorCode::kDataEmpty, path + ": it holds no records");
-  std::vector<std::byte> heads(static_cast<size_t>(kRecordHead));
-  PLIMSOLL_ASSIGN(const auto first, index.find(0, heads));
-  std::vector<std::byte> record(static_cast<size_t>(first.place.bytes + kRecordTail));
-  PLIMSOLL_TRY(read_record(*first.file, first.place, record));
-  Schema schema;
-  const auto example = std::span(record).first(static_cast<size_t>(first.place.bytes));
-  ExampleReader reader(example);
-  while (const auto feature = reader.next()) {
-    Described found{feature->kind, feature->count().value_or(0), false, false};
-    if (const auto bytes = feature->only_bytes())
-      found = {feature->kind, static_cast<int64_t>(bytes->size()), true, begins_picture(*bytes)};
-    schema.names.emplace_back(feature->name);
-    schema.features.push_back(found);
-    if (static_cast<int64_t>(schema.names.size()) > limits::kRecordFeatures) break;
-  }
-  if (reader.ok() && !schema.names.empty()) return schema;
-  return fail(ErrorCode::kBadDataFile, fmt::format("{}: its records are no tf.train.Example", path));
-}
-
-Result<Field> picture_field(Field field, const DataSpec& spec, const Shape& sample) {
-  const std::vector<int64_t> dims = sample.rank() == 3 ? sample.dims : image_sample_shape(spec);
-  field.as = Field::As::kPicture;
-  field.dtype = DType::kFloat32;
-  field.dims = dims;
-  if (spec.read.image_size) std::copy_n(spec.read.image_size->begin(), 2, field.dims.begin());
-  if (dims[2] != 1 && dims[2] != 3 && dims[2] != 4)
-    return fail(ErrorCode::kDataShape,
-                fmt::format("the feature '{}' holds pictures, which have no {} channels", field.feature, dims[2]));
-  field.picture = std::make_shared<BilinearRows>(field.dims[0], field.dims[1], static_cast<int>(dims[2]));
-  return field;
-}
-
-// Raw bytes: their number per element says the dtype, if the shape is known.
-Result<Field> raw_field(Field field, const Described& found, const std::optional<DType>& given,
-                        const std::optional<Shape>& sample) {
-  if (!found.one)
-    return fail(ErrorCode::kDataShape,
-                fmt::format("the feature '{}' has {} byte strings, expected one", field.feature, found.count));
-  const int64_t elements = sample ? sample->elements() : found.count;
-  for (const DType dtype : {DType::kUInt8, DType::kFloat32, DType::kFloat64})
-    if (!given && found.count == checked_multiply(elements, int64_t{size_of(dtype)})) {
-      field.dtype = dtype;
-      field.dims = sample ? sample->dims : std::vector<int64_t>{found.count};
-      return field;
-    }
-  field.dtype = given.value_or(DType::kUInt8);
-  const int64_t count = found.count / size_of(field.dtype);
-  field.dims = {count};
-  if (sample && count == elements && found.count % size_of(field.dtype) == 0) field.dims = sample->dims;
-  return field;
-}
-
-Result<Field> make_field(const FeatureChoice& choice, const Schema& schema, const DataSpec& spec,
-                         const std::optional<Shape>& sample, bool input) {
-  const Described& found = schema.of(choice.feature);
-  Field field;
-  field.feature = choice.feature;
-  if (found.picture && input && !choice.dtype) return picture_field(std::move(field), spec, sample.value_or(Shape()));
-  if (found.kind == FeatureKind::kBytes) return raw_field(std::move(field), found, choice.dtype, sample);
-  field.as = found.kind == FeatureKind::kFloats ? Field::As::kFloats : Field::As::kIntegers;
-  field.dtype = found.kind == FeatureKind::kFloats ? DType::kFloat32 : DType::kInt64;
-  field.dims = {found.count};
-  if (sample && sample->elements() == found.count) field.dims = sample->dims;
-  return field;
-}
-
-Result<FeatureChoice> need_feature(const std::vector<NamedFeature>& named, const Schema& schema,
-                                   const std::string& path, const std::string& port, PortRole role, bool single) {
-  if (auto choice = choose_feature(named, schema.names, port, role, single)) return *choice;
-  const bool input = role == PortRole::kInput;
-  Error error{ErrorCode::kUsage,
-              fmt::format("{}: no feature for the model's {} '{}'", path, input ? "input" : "output", port),
-              {},
-              {}};
-  return fail(error.fact("its features: " + schema.text())
-                  .remedy(fmt::format("--features {}=FEATURE", single ? (input ? "x" : "y") : port)));
-}
-
-FoundArray found_array(const std::string& path, const Field& field, size_t number, std::shared_ptr<RowSource> rows,
-                       int64_t records) {
+FoundArray found_array(const std::string& path, const RecordField& field, size_t number,
+                       std::shared_ptr<RecordRows> rows, int64_t records, const std::shared_ptr<StringSource>& texts) {
   FoundArray array;
   array.label = fmt::format("{}: {}", path, field.feature);
   array.dtype = field.dtype;
   array.dims = {records};
   array.dims.insert(array.dims.end(), field.dims.begin(), field.dims.end());
-  array.rows = std::move(rows);
+  if (field.as == RecordField::As::kText)
+    array.strings = texts;
+  else
+    array.rows = std::move(rows);
   array.field = number;
   return array;
-}
-
-Result<std::vector<Field>> choose_fields(const std::string& path, const Schema& schema, const DataSpec& spec) {
-  PLIMSOLL_ASSIGN(const auto named, parse_features(spec.read.features));
-  std::vector<Field> fields;
-  const auto add = [&](const PortSpec& port, PortRole role, bool single, const Shape& sample) -> Status {
-    PLIMSOLL_ASSIGN(const auto choice, need_feature(named, schema, path, port.name, role, single));
-    PLIMSOLL_ASSIGN(Field field, make_field(choice, schema, spec, sample, role == PortRole::kInput));
-    fields.push_back(std::move(field));
-    return {};
-  };
-  for (const PortSpec& port : spec.inputs)
-    PLIMSOLL_TRY(add(port, PortRole::kInput, spec.inputs.size() == 1, port.sample));
-  if (!spec.needs_targets) return fields;
-  for (const PortSpec& port : spec.outputs)
-    PLIMSOLL_TRY(add(port, PortRole::kTarget, spec.outputs.size() == 1, port.target));
-  if (spec.outputs.size() != 1) return fields;
-  if (const auto weights = choose_feature(named, schema.names, "", PortRole::kWeights, true)) {
-    PLIMSOLL_ASSIGN(Field field, make_field(*weights, schema, spec, Shape{}, false));
-    fields.push_back(std::move(field));
-  }
-  return fields;
 }
 
 }  // namespace
@@ -387,7 +327,7 @@ Result<FoundArrays> open_records(const std::vector<std::string>& files, const Da
   const bool skip = spec.read.skip_bad_records;
   const std::string path = files.size() == 1 ? files[0] : fmt::format("{} and {} more", files[0], files.size() - 1);
   PLIMSOLL_ASSIGN(RecordIndex index, RecordIndex::build(files, skip));
-  PLIMSOLL_ASSIGN(const Schema schema, read_schema(index, path));
+  PLIMSOLL_ASSIGN(const RecordSchema schema, read_schema(index, path));
   PLIMSOLL_ASSIGN(auto fields, choose_fields(path, schema, spec));
   const auto rows = std::make_shared<RecordRows>(std::move(index), fields);
   PLIMSOLL_TRY(rows->look(skip));
@@ -396,8 +336,11 @@ Result<FoundArrays> open_records(const std::vector<std::string>& files, const Da
   if (spec.read.note) spec.read.note(fmt::format("{}: {} records; {}", path, records, schema.text()));
   PLIMSOLL_TRY(tell_left_out(spec.read, path, dropped, "records"));
   FoundArrays arrays;
+  const bool all_texts = std::all_of(fields.begin(), fields.end(),
+                                     [](const RecordField& field) { return field.as == RecordField::As::kText; });
+  const auto texts = std::make_shared<RecordTexts>(rows, all_texts);
   for (size_t i = 0; i < fields.size(); ++i) {
-    FoundArray array = found_array(path, fields[i], i, rows, records);
+    FoundArray array = found_array(path, fields[i], i, rows, records, texts);
     if (i < spec.inputs.size())
       arrays.inputs.push_back(std::move(array));
     else if (i < spec.inputs.size() + spec.outputs.size())
@@ -408,13 +351,18 @@ Result<FoundArrays> open_records(const std::vector<std::string>& files, const Da
   return arrays;
 }
 
-Result<std::vector<int64_t>> record_sample_shape(const std::vector<std::string>& files, const std::string& input,
+Result<std::vector<int64_t>> record_sample_shape(const std::vector<std::string>& files, const PortSpec& input,
                                                  bool only, const DataSpec& with) {
-  PLIMSOLL_ASSIGN(const RecordIndex index, RecordIndex::build({files[0]}, with.read.skip_bad_records));
-  PLIMSOLL_ASSIGN(const Schema schema, read_schema(index, files[0]));
-  PLIMSOLL_ASSIGN(const auto named, parse_features(with.read.features));
-  PLIMSOLL_ASSIGN(const auto choice, need_feature(named, schema, files[0], input, PortRole::kInput, only));
-  PLIMSOLL_ASSIGN(const Field field, make_field(choice, schema, with, std::nullopt, true));
+  PLIMSOLL_ASSIGN(const RecordIndex first, RecordIndex::build({files[0]}, with.read.skip_bad_records));
+  PLIMSOLL_ASSIGN(const RecordSchema schema, read_schema(first, files[0]));
+  PLIMSOLL_ASSIGN(RecordField field, input_field(files[0], schema, with, input, only, std::nullopt));
+  if (!field.variable) return field.dims;
+  PLIMSOLL_ASSIGN(RecordIndex all, RecordIndex::build(files, with.read.skip_bad_records));
+  RecordRows rows(std::move(all), {field});
+  PLIMSOLL_ASSIGN(const int64_t longest, rows.longest_list(0, with.read.skip_bad_records));
+  int64_t step = 1;
+  for (size_t i = 1; i < field.dims.size(); ++i) step *= field.dims[i];
+  field.dims[0] = std::max<int64_t>(1, longest / std::max<int64_t>(step, 1));
   return field.dims;
 }
 

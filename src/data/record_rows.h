@@ -16,7 +16,7 @@ Result<std::vector<std::string>> record_files(const std::string& argument);
 // (ReadOptions::features overrides it). Says what it found through ReadOptions::note. Fails with P401 if a file is
 // damaged, P201 if a feature is not found.
 Result<FoundArrays> open_records(const std::vector<std::string>& files, const DataSpec& spec);
-Result<std::vector<int64_t>> record_sample_shape(const std::vector<std::string>& files, const std::string& input,
+Result<std::vector<int64_t>> record_sample_shape(const std::vector<std::string>& files, const PortSpec& input,
                                                  bool only, const DataSpec& with);
 
 }  // namespace plimsoll::engine

@@ -62,4 +62,17 @@ class RowSource {
   virtual Result<std::string> digest(size_t field) = 0;
 };
 
+// A source of strings: columns of an array, files of text, features of records. Like a RowSource, it is read by
+// position, and its memory does not grow. Several threads may read at once.
+class StringSource {
+ public:
+  virtual ~StringSource() = default;
+
+  virtual Bytes bytes() const = 0;    // memory that it holds
+  virtual Bytes longest() const = 0;  // no string has more bytes
+  // Replaces `into` by a string of a record, in UTF-8 or as the bytes are. `into` has room for the longest.
+  virtual Status read(size_t field, int64_t record, int64_t number, std::string& into) = 0;
+  virtual Result<std::string> digest(size_t field) = 0;  // as RowSource
+};
+
 }  // namespace plimsoll::engine

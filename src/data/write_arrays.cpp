@@ -10,6 +10,7 @@
 
 #include "base/printable.h"
 #include "data/checks.h"
+#include "data/string_cells.h"
 #include "formats/file/file.h"
 #include "formats/npy/npy.h"
 #include "formats/tfrecord/write.h"
@@ -19,6 +20,23 @@ namespace plimsoll::engine {
 namespace {
 
 using Files = Result<std::vector<std::string>>;
+
+int64_t text_width(const StreamedArray& array) {
+  return array.sample.back() - static_cast<int64_t>(sizeof(int64_t));
+}
+
+// The header of an .npy, and the bytes of its elements.
+struct NpyPlan {
+  std::string header;
+  Bytes bytes = 0;
+};
+NpyPlan npy_plan(const StreamedArray& array) {
+  std::vector<int64_t> dims{array.rows};
+  dims.insert(dims.end(), array.sample.begin(), array.sample.end());
+  if (!array.text) return {npy_header(array.dtype, dims), array.rows * array.row_bytes()};
+  dims.pop_back();
+  return {npy_text_header(text_width(array), dims), array.rows * array.strings() * text_width(array)};
+}
 
 class Copy {
  public:
@@ -36,8 +54,23 @@ class Copy {
     });
   }
 
+  // The rows of an array as .npy holds them.
   Status array(size_t i, const Sink& sink) {
-    return rows(std::array{i}, [&](int64_t, int64_t, RowBlock block) { return sink(block[0]); });
+    const StreamedArray& array = from_.arrays()[i];
+    if (!array.text) return rows(std::array{i}, [&](int64_t, int64_t, RowBlock block) { return sink(block[0]); });
+    std::string padded;
+    return rows(std::array{i}, [&](int64_t, int64_t, RowBlock block) {
+      return for_cells(array, block[0], [&](std::string_view text) -> Status {
+        if (!text.empty() && text.back() == '\0')
+          return fail(Error{ErrorCode::kBadDataFile,
+                            fmt::format("{}: a string ends with a zero byte, which NumPy's strings cannot", array.name),
+                            {},
+                            {"OUT.tfrecord"}});
+        padded.assign(text);
+        padded.resize(static_cast<size_t>(text_width(array)), '\0');
+        return sink(bytes_of_text(padded));
+      });
+    });
   }
 
  private:
@@ -69,14 +102,16 @@ Files write_npys(ArrayStream& from, const std::vector<std::string>& paths, const
                       {"OUT.npz   holds all of them"}});
   }
   Copy copy(from, options, 0);
-  std::vector<NpyWriter> writers;
+  std::vector<AtomicFile> files;
   for (size_t i = 0; i < paths.size(); ++i) {
-    const StreamedArray& array = from.arrays()[i];
-    PLIMSOLL_ASSIGN(auto writer, NpyWriter::create(paths[i], array.dtype, whole_dims(array)));
-    PLIMSOLL_TRY(copy.array(i, [&](std::span<const std::byte> bytes) { return writer.write(bytes); }));
-    writers.push_back(std::move(writer));
+    const NpyPlan plan = npy_plan(from.arrays()[i]);
+    PLIMSOLL_ASSIGN(auto file, AtomicFile::create(paths[i]));
+    PLIMSOLL_TRY(file.reserve(static_cast<int64_t>(plan.header.size()) + plan.bytes));
+    PLIMSOLL_TRY(file.write(bytes_of_text(plan.header)));
+    PLIMSOLL_TRY(copy.array(i, [&](std::span<const std::byte> bytes) { return file.write(bytes); }));
+    files.push_back(std::move(file));
   }
-  for (NpyWriter& writer : writers) PLIMSOLL_TRY(writer.commit());
+  for (AtomicFile& file : files) PLIMSOLL_TRY(file.commit());
   return paths;
 }
 
@@ -86,10 +121,10 @@ Files write_npz(ArrayStream& from, const std::string& path, const WriteOptions& 
   Copy copy(from, options, 0);
   for (size_t i = 0; i < from.arrays().size(); ++i) {
     const StreamedArray& array = from.arrays()[i];
-    const std::string header = npy_header(array.dtype, whole_dims(array));
-    const auto bytes = static_cast<int64_t>(header.size()) + array.rows * array.row_bytes();
+    const NpyPlan plan = npy_plan(array);
+    const auto bytes = static_cast<int64_t>(plan.header.size()) + plan.bytes;
     const auto write_entry = [&](const Sink& sink) -> Status {
-      PLIMSOLL_TRY(sink(bytes_of_text(header)));
+      PLIMSOLL_TRY(sink(bytes_of_text(plan.header)));
       return copy.array(i, sink);
     };
     PLIMSOLL_TRY(zip.add(array.name + ".npy", bytes, write_entry));
@@ -109,6 +144,11 @@ Files write_safetensors(ArrayStream& from, const std::string& path, const WriteO
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   int64_t begin = 0;
   for (const StreamedArray& array : from.arrays()) {
+    if (array.text)
+      return fail(Error{ErrorCode::kUsage,
+                        fmt::format("{}: '{}' holds strings, and safetensors has no strings", path, array.name),
+                        {},
+                        {"OUT.tfrecord, OUT.csv or OUT.npz"}});
     const int64_t end = begin + array.rows * array.row_bytes();
     header[array.name] = {
         {"dtype", safetensors_name(array.dtype)}, {"shape", whole_dims(array)}, {"data_offsets", {begin, end}}};
@@ -161,6 +201,7 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
   std::vector<AtomicFile> files;
   std::vector<std::string> paths;
   std::vector<std::byte> record, waiting;
+  std::vector<std::string_view> texts;
   const auto flush = [&]() -> Status {
     const Status written = files.back().write(waiting);
     waiting.clear();
@@ -182,7 +223,14 @@ Files write_records(ArrayStream& from, const std::string& path, const WriteOptio
         const StreamedArray& array = from.arrays()[all[k]];
         const auto row =
             block[k].subspan(static_cast<size_t>(i * array.row_bytes()), static_cast<size_t>(array.row_bytes()));
-        if (is_floating(array.dtype) && array.dtype != DType::kFloat64)
+        if (array.text) {
+          texts.clear();
+          PLIMSOLL_TRY(for_cells(array, row, [&](std::string_view text) -> Status {
+            texts.push_back(text);
+            return {};
+          }));
+          example.byte_strings(array.name, texts);
+        } else if (is_floating(array.dtype) && array.dtype != DType::kFloat64)
           example.floats(array.name, array.elements(),
                          [&](int64_t e) { return static_cast<float>(element(array.dtype, row.data(), e)); });
         else if (array.dtype == DType::kFloat64 || (array.dtype == DType::kUInt8 && array.elements() > 1))
@@ -208,13 +256,24 @@ std::string csv_field(DType dtype, const std::byte* row, int64_t i) {
   return fmt::format("{}", integer_element(dtype, row, i));
 }
 
+// In quotes, in which a quote is doubled.
+void append_quoted(std::string_view text, std::string& line) {
+  line += '"';
+  for (const char c : text) {
+    if (c == '"') line += '"';
+    line += c;
+  }
+  line += '"';
+}
+
 Files write_csv(ArrayStream& from, const std::string& path, const WriteOptions& options) {
   PLIMSOLL_ASSIGN(const auto all, side_by_side(from, path));
   constexpr int64_t kMostColumns = 1 << 20;
   int64_t columns = 0;
   std::string line;
   for (const StreamedArray& array : from.arrays()) {
-    columns += array.elements();
+    const int64_t fields = array.text ? array.strings() : array.elements();
+    columns += fields;
     if (columns > kMostColumns)
       return fail(Error{ErrorCode::kUsage,
                         fmt::format("{}: a line would have more than {} columns", path, kMostColumns),
@@ -222,17 +281,28 @@ Files write_csv(ArrayStream& from, const std::string& path, const WriteOptions& 
                         {"OUT.npz"}});
     // A reader takes a column with one of these names as the label.
     const std::string name = array.name == "y" ? "label" : array.name;
-    for (int64_t i = 0; i < array.elements(); ++i)
-      line += fmt::format("{}{}{}", line.empty() ? "" : ",", name, array.elements() == 1 ? "" : fmt::format("_{}", i));
+    for (int64_t i = 0; i < fields; ++i)
+      line += fmt::format("{}{}{}", line.empty() ? "" : ",", name, fields == 1 ? "" : fmt::format("_{}", i));
   }
   PLIMSOLL_ASSIGN(auto file, AtomicFile::create(path));
   PLIMSOLL_TRY(file.write(bytes_of_text(line + "\n")));
   Copy copy(from, options, 1);
-  PLIMSOLL_TRY(copy.rows(all, [&](int64_t, int64_t count, RowBlock block) -> Status {
+  const auto write_lines = [&](int64_t, int64_t count, RowBlock block) -> Status {
     line.clear();
     for (int64_t i = 0; i < count; ++i) {
       for (size_t k = 0; k < all.size(); ++k) {
         const StreamedArray& array = from.arrays()[all[k]];
+        if (array.text) {
+          bool first = k == 0;
+          const auto row =
+              block[k].subspan(static_cast<size_t>(i * array.row_bytes()), static_cast<size_t>(array.row_bytes()));
+          PLIMSOLL_TRY(for_cells(array, row, [&](std::string_view text) -> Status {
+            line += std::exchange(first, false) ? "" : ",";
+            append_quoted(text, line);
+            return {};
+          }));
+          continue;
+        }
         for (int64_t e = 0; e < array.elements(); ++e)
           line += (k + static_cast<size_t>(e) == 0 ? "" : ",") +
                   csv_field(array.dtype, block[k].data() + i * array.row_bytes(), e);
@@ -240,7 +310,8 @@ Files write_csv(ArrayStream& from, const std::string& path, const WriteOptions& 
       line += '\n';
     }
     return file.write(bytes_of_text(line));
-  }));
+  };
+  PLIMSOLL_TRY(copy.rows(all, write_lines));
   PLIMSOLL_TRY(file.commit());
   return std::vector<std::string>{path};
 }

@@ -50,6 +50,9 @@ inline constexpr int64_t kMetadataNodes = 200'000;     // nodes in keras_metadat
 inline constexpr int64_t kImagePixels = int64_t{1} << 28;
 inline constexpr int kImageFolderDepth = 64;  // nesting of folders in the folder of a class
 
+// Strings: one text, which is held whole.
+inline constexpr Bytes kTextBytes = 256 * kMiB;
+
 // TFRecord: one record, which is held whole; and the features of the first record.
 inline constexpr Bytes kRecordBytes = 256 * kMiB;
 inline constexpr int64_t kRecordFeatures = 10'000;

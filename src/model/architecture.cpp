@@ -9,6 +9,7 @@
 #include <set>
 
 #include "formats/keras/layer_paths.h"
+#include "model/text/text_inputs.h"
 #include "model/tree.h"
 
 namespace plimsoll::engine {
@@ -42,7 +43,13 @@ class ArchitectureReader {
 
   Result<Architecture> run() {
     Issues issues;
-    auto tree = read_tree(description_.config, issues);
+    ModelWithoutText without;
+    const bool reads_text = has_text_inputs(description_.config);
+    if (reads_text) {
+      without = take_out_text(description_.config, issues);
+      if (issues.bad && issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
+    }
+    auto tree = read_tree(reads_text ? without.config : description_.config, issues);
     if (!tree) {
       // Unsupported features may be the reason why reading stopped, so they are reported first.
       if (!issues.unsupported.empty()) PLIMSOLL_TRY(issues.status());
@@ -50,7 +57,7 @@ class ArchitectureReader {
     }
     parts_->tree = std::move(*tree);
     parts_->needs_loss = options_.needs_loss;
-    read_ports();
+    read_ports(without.inputs);
     read_policies(issues);
     read_training(issues);
     PLIMSOLL_TRY(issues.status());
@@ -62,14 +69,17 @@ class ArchitectureReader {
   }
 
  private:
-  void read_ports() {
+  void read_ports(const std::vector<TextInput>& texts) {
     const ModelTree& top = parts_->tree.top();
     made_.name_ = top.name;
     made_.output_names_ = unique(top.output_names);
     const std::vector<std::string> names = unique(top.input_names);
     for (size_t i = 0; i < top.inputs.size(); ++i) {
       made_.inputs_.push_back(top.specs[top.children[top.inputs[i].child].index]);
-      made_.inputs_.back().name = names[i];
+      InputSpec& input = made_.inputs_.back();
+      for (const TextInput& text : texts)
+        if (text.port == input.name) input.text = std::make_shared<const TextInput>(text);
+      input.name = names[i];
     }
   }
 

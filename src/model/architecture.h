@@ -14,12 +14,14 @@
 namespace plimsoll::engine {
 
 class Model;
+struct TextInput;
 
 struct InputSpec {
   std::string name;
   bool known = false;                        // false: the file does not give its shape
   std::vector<std::optional<int64_t>> dims;  // dimensions of one sample; nullopt if the model says None
   DType dtype = DType::kFloat32;
+  std::shared_ptr<const TextInput> text = nullptr;  // set if its numbers are made from strings (model/text/)
 };
 
 class Architecture {

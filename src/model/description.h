@@ -28,9 +28,9 @@ struct ModelOptions {
   std::vector<std::string> metrics;            // replace the file's metrics; {"none"}: no metrics
   std::optional<double> learning_rate;
   std::vector<int64_t> input_shape;  // for inputs declared with None; without the batch
-  // Returns the shape of one sample of the data for the input with that name (`only`: the model has no other input).
+  // Returns the shape of one sample of the data for this input (`only`: the model has no other input).
   // Called for inputs declared with None if input_shape is not given. May be null.
-  std::function<Result<std::vector<int64_t>>(const std::string& input, bool only)> data_shape;
+  std::function<Result<std::vector<int64_t>>(const struct InputSpec& input, bool only)> data_shape;
   // Whether to wrap the optimizer in a LossScaleOptimizer, if it is not one already. Unset: only if the file's layers
   // are mixed_float16.
   std::optional<bool> scale_loss;

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "model/architecture.h"
+#include "model/text/text_inputs.h"
 
 namespace plimsoll::engine {
 
@@ -91,13 +93,16 @@ bool wants_shape(const InputSpec& spec) {
 Result<std::vector<Shape>> input_shapes(const Architecture& architecture, const ModelOptions& options) {
   const std::vector<InputSpec>& inputs = architecture.inputs();
   const bool any_wants = std::any_of(inputs.begin(), inputs.end(), wants_shape);
+  std::set<std::string> names;  // of what the data hold: one input of strings may become several of numbers
+  for (const InputSpec& spec : inputs) names.insert(spec.text ? spec.text->source : spec.name);
+  const size_t sources = names.size();
   std::vector<Shape> shapes;
   for (const InputSpec& spec : inputs) {
     std::vector<int64_t> given;
     if (wants_shape(spec) || !any_wants) given = options.input_shape;
     const bool from_data = given.empty() && wants_shape(spec) && options.data_shape;
     if (from_data) {
-      PLIMSOLL_ASSIGN(std::vector<int64_t> sample, options.data_shape(spec.name, inputs.size() == 1));
+      PLIMSOLL_ASSIGN(std::vector<int64_t> sample, options.data_shape(spec, sources == 1));
       given = fitted(std::move(sample), spec);
     }
     PLIMSOLL_ASSIGN(Shape shape, input_shape(spec, given, from_data));

@@ -22,7 +22,6 @@ constexpr std::array kPreprocessing = {
     Name("CutMix"),
     Name("Equalization"),
     Name("HashedCrossing"),
-    Name("Hashing"),
     Name("MaxNumBoundingBoxes"),
     Name("MelSpectrogram"),
     Name("MixUp"),
@@ -30,8 +29,6 @@ constexpr std::array kPreprocessing = {
     Name("RandAugment"),
     Name("STFTSpectrogram"),
     Name("Solarization"),
-    Name("StringLookup"),
-    Name("TextVectorization"),
 };
 
 template <size_t n>

@@ -10,6 +10,7 @@
 #include "model/calls.h"
 #include "model/loss_formulas.h"
 #include "model/optimizer_classes.h"
+#include "model/text/text_inputs.h"
 #include "model/traced_loss.h"
 #include "model/tree.h"
 
@@ -218,6 +219,7 @@ class ModelBuilder {
       port.name = specs[i].name;
       port.sample = samples[i];
       port.dtype = specs[i].dtype;
+      port.text = specs[i].text;
       model_.inputs_.push_back(std::move(port));
       program_->inputs.push_back(program_->tensors.size());
       program_->tensors.push_back(samples[i]);
@@ -350,6 +352,8 @@ class ModelBuilder {
   }
 
   void add_layers() {
+    for (const Port& input : model_.inputs_)
+      if (input.text) model_.layers_.push_back({input.text->layer, input.text->class_name, input.sample, 0});
     std::vector<std::optional<Shape>> outputs(program_->layers.size());
     for (const LayerCall& call : program_->calls)
       if (!outputs[call.layer]) outputs[call.layer] = program_->tensors[call.outputs[0]];

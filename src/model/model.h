@@ -25,6 +25,8 @@ struct Regularizer {
   bool rows = true;
 };
 
+struct TextInput;
+
 struct Weight {
   std::string name;       // layer path and Keras's variable name: "conv1/kernel", "backbone/bn/moving_mean"; unique
   std::string layer;      // "conv1", "backbone/bn"
@@ -54,7 +56,8 @@ struct Port {
   int64_t rows_per_sample = 1;  // outputs with a loss: a row is one prediction
   // Outputs with a loss: the mean is over the unmasked rows, or the rows are divided by the sum of their weights.
   bool masked = false;
-  std::optional<int64_t> ignored_class;  // outputs with sparse labels: a label that may lie outside of the classes
+  std::optional<int64_t> ignored_class;   // outputs with sparse labels: a label that may lie outside of the classes
+  std::shared_ptr<const TextInput> text;  // inputs whose numbers are made from strings where the data are read
 };
 
 struct LayerInfo {  // for the report

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "model/nodes.h"
+#include "model/text/text_layer.h"
 
 namespace plimsoll::engine {
 
@@ -135,6 +136,8 @@ void Walk::unknown_layer(const Json& object, const KerasObject& keras, const std
     what += fmt::format(", because {}", reason);
   if (const std::string_view family = later_family(keras.name); is_layer_module(module) && !family.empty())
     what += fmt::format(": not yet: {}", family);
+  if (is_layer_module(module) && is_text_layer(keras.name))
+    what += ": it works where it reads an input of the model with dtype=\"string\"";
   issues_.unknown(std::move(what));
 }
 

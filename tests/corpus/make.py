@@ -232,6 +232,33 @@ def put_file(path):
         put(target[path.suffix], path.name, path.read_bytes())
 
 
+def put_texts():
+    """Texts with options and a vocabulary before them, and models that begin with strings."""
+    text = b"The cat! sat\t on caf\xc3\xa9 \xe2\x82 \xff\xed\xa0\x80 and \xf0\x9f\x98\x80 [UNK] a\x00b"
+    for choice in (0, 1, 2, 5, 8, 27, 33, 60, 128, 131, 255):
+        put("text", f"{choice}", bytes([choice]) + b"the cat sat caf\xc3\xa9 \xef\xbf\xbd\n" + text)
+    put("text", "bad-no-vocabulary", b"\0\nthe cat")
+    put("text", "bad-token-twice", b"\1the the\nthe cat")
+
+    def layer(kind, name, source=None, **config):
+        tensor = {"class_name": "__keras_tensor__", "config": {"shape": [None, 1], "dtype": "string", "keras_history": [source, 0, 0]}}
+        nodes = [{"args": [tensor], "kwargs": {}}] if source else []
+        return {"module": "keras.layers", "class_name": kind, "config": {"name": name, **config}, "registered_name": None,
+                "name": name, "inbound_nodes": nodes}
+
+    text = layer("InputLayer", "text", batch_shape=[None, 1], dtype="string")
+    words = layer("TextVectorization", "words", "text", vocabulary=["a", "b"], output_sequence_length=4, ngrams=2)
+    marks = layer("StringLookup", "marks", "text", vocabulary=["a", "b"], output_mode="one_hot", num_oov_indices=3, salt=[1, 2])
+    bins = layer("Hashing", "bins", "text", num_bins=5, mask_value="", output_mode="multi_hot")
+    weights = layer("TextVectorization", "weights", "text", vocabulary=["a"], output_mode="tf_idf", idf_weights=[0.5], split="character")
+    table = layer("Embedding", "table", "words", input_dim=9, output_dim=2)
+    dense = [layer("Dense", f"on_{one['name']}", one["name"], units=1) for one in (marks, bins, weights)]
+    outputs = [["table", 0, 0]] + [[one["name"], 0, 0] for one in dense]
+    put("architecture", "text-functional.json", compact({"class_name": "Functional", "config": {
+        "name": "m", "layers": [text, words, marks, bins, weights, table, *dense], "input_layers": {"x": ["text", 0, 0]}, "output_layers": outputs}}))
+    put("architecture", "text-sequential.json", compact({"class_name": "Sequential", "config": {"name": "m", "layers": [text, words, table]}}))
+
+
 def put_logs():
     """The short ones of tests/logs, and lines that no program prints."""
     for path in sorted((HERE.parent / "logs").rglob("*.log")):
@@ -258,6 +285,7 @@ def main():
     put_golden()
     put_keras2()
     put_safetensors()
+    put_texts()
     put_logs()
     if given.plimsoll:
         put_own(given.plimsoll)

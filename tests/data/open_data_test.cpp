@@ -19,6 +19,7 @@ class OpenData : public DataFiles {
     npy<int64_t>(y_, y_dims, counting<int64_t>(size(y_dims)));
   }
   std::string pair() const { return path(x_) + "," + path(y_); }
+  static PortSpec port(const char* name) { return {name, {}, false, 0, {}}; }
   Error error_of(const std::string& argument, const DataSpec& spec) const {
     const auto data = open_data(argument, spec);
     EXPECT_FALSE(data) << argument;
@@ -222,12 +223,12 @@ TEST_F(OpenData, SaysHowToMakeDataOfWhatIsNot) {
 
 TEST_F(OpenData, TellsTheShapeOfASampleBeforeTheModelIsKnown) {
   write_pair({3, 4, 5, 1});
-  EXPECT_EQ(*sample_shape(pair(), "image", true, DataSpec()), (std::vector<int64_t>{4, 5, 1}));
+  EXPECT_EQ(*sample_shape(pair(), port("image"), true, DataSpec()), (std::vector<int64_t>{4, 5, 1}));
   const auto file = npz("two.npz", {{"left", npy_text<float>({2, 2}, counting<float>(4))},
                                     {"right", npy_text<float>({2, 3}, counting<float>(6))}});
-  EXPECT_EQ(*sample_shape(file, "right", false, DataSpec()), (std::vector<int64_t>{3}));
-  EXPECT_EQ(sample_shape(file, "middle", false, DataSpec()).error().code, ErrorCode::kBadDataFile);
-  EXPECT_EQ(sample_shape(path("none.npy"), "x", true, DataSpec()).error().code, ErrorCode::kFileUnreadable);
+  EXPECT_EQ(*sample_shape(file, port("right"), false, DataSpec()), (std::vector<int64_t>{3}));
+  EXPECT_EQ(sample_shape(file, port("middle"), false, DataSpec()).error().code, ErrorCode::kBadDataFile);
+  EXPECT_EQ(sample_shape(path("none.npy"), port("x"), true, DataSpec()).error().code, ErrorCode::kFileUnreadable);
 }
 
 TEST_F(OpenData, NeedsNoTargetsForPrediction) {

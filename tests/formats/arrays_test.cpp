@@ -49,13 +49,17 @@ TEST(Npy, ReadsOtherTypesAndShapes) {
   ASSERT_OK(empty);
   EXPECT_EQ(empty->dims, (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(empty->bytes(), 0);
+  const auto text = open_npy(golden("text.npy"));  // ["a", "bc"] of dtype <U2
+  ASSERT_OK(text);
+  EXPECT_EQ(text->text, TextKind::kUtf32);
+  EXPECT_EQ(text->dims, (std::vector<int64_t>{2, 8}));
+  EXPECT_EQ(elements<uint8_t>(*text)[12], 'c');
 }
 
 TEST(Npy, RefusesWhatCannotBeStreamedAndSaysTheRemedy) {
   EXPECT_FAILS(open_npy(golden("fortran.npy")), kBadDataFile, "np.ascontiguousarray");
   EXPECT_FAILS(open_npy(golden("big-endian.npy")), kBadDataFile, "big-endian");
   EXPECT_FAILS(open_npy(golden("objects.npy")), kBadDataFile, "Python objects");
-  EXPECT_FAILS(open_npy(golden("text.npy")), kBadDataFile, "text");
   EXPECT_FAILS(open_npy(golden("complex.npy")), kBadDataFile, "complex");
   EXPECT_FAILS(open_npy(golden("structure.npy")), kBadDataFile, "structures");
   EXPECT_FAILS(open_npy(golden("ubyte.idx")), kBadDataFile, "NUMPY");

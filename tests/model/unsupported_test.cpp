@@ -171,7 +171,7 @@ TEST(InputShape, OpenSizesComeFromTheData) {
   ModelOptions options = untrained();
   EXPECT_EQ(refused(config, options).code, ErrorCode::kUnknownInputShape);
   std::vector<int64_t> sample{8, 6, 1};
-  options.data_shape = [&](const std::string&, bool) -> Result<std::vector<int64_t>> { return sample; };
+  options.data_shape = [&](const InputSpec&, bool) -> Result<std::vector<int64_t>> { return sample; };
   // Data may lack a trailing dimension of 1.
   for (const auto& one : {std::vector<int64_t>{8, 6, 1}, std::vector<int64_t>{8, 6}}) {
     sample = one;

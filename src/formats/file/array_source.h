@@ -11,12 +11,17 @@
 
 namespace plimsoll::engine {
 
+// What the elements of an array of strings are.
+enum class TextKind : uint8_t { kNumbers, kBytes, kUtf32 };
+
 struct ArraySource {
   std::string label;   // the name in messages: "data.npz: x"
   std::string path;    // the file to pread: the user's file, or one in the cache
   int64_t offset = 0;  // offset of the first element in `path`
   DType dtype = DType::kFloat32;
   std::vector<int64_t> dims;  // each dimension may be 0; empty for a scalar
+  // Strings: uint8, and the last dimension is the bytes of one, which ends with zeros if it is shorter.
+  TextKind text = TextKind::kNumbers;
 
   int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
   int64_t row_elements() const {

@@ -20,6 +20,8 @@ struct Hdf5Element {
   bool complete = false;                // no part of an element lies elsewhere in the file
   std::span<const std::byte> datatype;  // the datatype message itself
   std::string unreadable;               // why there is no dtype
+  bool fixed_text = false;              // text of `bytes` bytes, filled with zeros
+  bool variable_text = false;           // the place of a text in a global heap
 };
 
 enum class Hdf5Filter : uint16_t { kDeflate = 1, kShuffle = 2, kFletcher32 = 3 };

@@ -130,7 +130,9 @@ Result<Hdf5Element> parse_datatype(const Hdf5Reader& reader, std::span<const std
   if (kind == kEnum) parse_enum(cursor, bits, element);
   if (!cursor.ok()) return reader.damaged("a datatype message is truncated");
   constexpr uint32_t kText = 1;
-  const bool text = kind == kString || (kind == kVariable && (bits & 0xf) == kText);
+  element.fixed_text = kind == kString;
+  element.variable_text = kind == kVariable && (bits & 0xf) == kText;
+  const bool text = element.fixed_text || element.variable_text;
   if (!element.dtype)
     element.unreadable =
         text ? "text" : fmt::format("{} of {} bytes, a type that is not supported", class_name(kind), element.bytes);

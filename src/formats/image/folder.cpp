@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 
 #include "formats/file/file.h"
 #include "formats/limits.h"
@@ -38,12 +39,14 @@ bool is_folder(const std::string& path, bool follow_link) {
   return failed == 0 && S_ISDIR(status.st_mode);
 }
 
-bool is_picture(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kEndings = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+constexpr std::array<std::string_view, 5> kPictures = {".bmp", ".gif", ".jpeg", ".jpg", ".png"};
+constexpr std::array<std::string_view, 1> kTexts = {".txt"};
+using Endings = std::span<const std::string_view>;
+
+bool ends_as(std::string_view name, Endings endings) {
   std::string lower(name.substr(name.size() - std::min<size_t>(name.size(), 5)));
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return std::any_of(kEndings.begin(), kEndings.end(),
-                     [&](std::string_view ending) { return lower.ends_with(ending); });
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return lower.ends_with(ending); });
 }
 
 std::vector<std::string> sorted_names(const std::string& folder) {
@@ -65,40 +68,50 @@ Status add_folders(const std::string& root, const std::string& relative, int dep
   return {};
 }
 
-Status add_files(const std::string& root, const std::string& relative, PathList& files) {
+Status add_files(const std::string& root, const std::string& relative, Endings endings, PathList& files) {
   std::vector<std::string> folders;
   PLIMSOLL_TRY(add_folders(root, relative, 0, folders));
   std::sort(folders.begin(), folders.end());
   for (const auto& folder : folders)
     for (const auto& name : sorted_names(root + "/" + folder)) {
-      if (!is_picture(name)) continue;
+      if (!ends_as(name, endings)) continue;
       const std::string path = folder.empty() ? name : folder + "/" + name;
       if (!is_folder(root + "/" + path, true)) files.add(path);
     }
   return {};
 }
 
-}  // namespace
-
-Result<ImageFolder> list_images(const std::string& path, bool labelled) {
-  ImageFolder folder;
+// `what` is "pictures", `files` names the files that are listed.
+Result<ClassFolder> list_files(const std::string& path, bool labelled, Endings endings, const char* what,
+                               const char* files) {
+  ClassFolder folder;
   folder.path = path;
   for (const auto& name : sorted_names(path))
     if (!name.starts_with('.') && is_folder(path + "/" + name, true)) folder.classes.push_back(name);
   for (size_t i = 0; i < folder.classes.size(); ++i) {
     const size_t before = folder.files.size();
-    PLIMSOLL_TRY(add_files(path, folder.classes[i], folder.files));
+    PLIMSOLL_TRY(add_files(path, folder.classes[i], endings, folder.files));
     if (labelled) folder.labels.insert(folder.labels.end(), folder.files.size() - before, static_cast<int32_t>(i));
   }
-  if (folder.classes.empty() && !labelled) PLIMSOLL_TRY(add_files(path, "", folder.files));
+  if (folder.classes.empty() && !labelled) PLIMSOLL_TRY(add_files(path, "", endings, folder.files));
   folder.files.shrink();
   folder.labels.shrink_to_fit();
   if (folder.files.size() > 0) return folder;
-  Error error{ErrorCode::kBadDataFile, fmt::format("{}: a folder without pictures", path), {}, {}};
-  error.fact(labelled ? "expected: one folder per class, with .jpg, .jpeg, .png, .bmp or .gif files in it"
-                      : "expected: .jpg, .jpeg, .png, .bmp or .gif files, or folders of them");
+  Error error{ErrorCode::kBadDataFile, fmt::format("{}: a folder without {}", path, what), {}, {}};
+  error.fact(labelled ? fmt::format("expected: one folder per class, with {} files in it", files)
+                      : fmt::format("expected: {} files, or folders of them", files));
   if (folder.classes.empty() && labelled) error.fact("it has no folders for classes");
   return fail(std::move(error));
+}
+
+}  // namespace
+
+Result<ClassFolder> list_images(const std::string& path, bool labelled) {
+  return list_files(path, labelled, kPictures, "pictures", ".jpg, .jpeg, .png, .bmp or .gif");
+}
+
+Result<ClassFolder> list_texts(const std::string& path, bool labelled) {
+  return list_files(path, labelled, kTexts, "texts", ".txt");
 }
 
 }  // namespace plimsoll::engine

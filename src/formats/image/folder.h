@@ -1,4 +1,5 @@
-// A folder of pictures in one folder per class, listed as keras.utils.image_dataset_from_directory lists it.
+// A folder of pictures or of texts in one folder per class, listed as keras.utils.image_dataset_from_directory and
+// text_dataset_from_directory list it.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ class PathList {
   std::vector<uint64_t> ends_;
 };
 
-struct ImageFolder {
+struct ClassFolder {
   std::string path;
   std::vector<std::string> classes;  // sorted names of the folders in it
   PathList files;                    // relative to `path`: class by class, each in the order of its paths
@@ -34,6 +35,8 @@ struct ImageFolder {
 // Lists all files whose names end in .bmp, .gif, .jpeg, .jpg or .png, in any case. Folders whose names begin with a dot
 // are no classes; symbolic links to folders are followed at the first level alone. Without `labelled`, a folder without
 // class folders is listed too. Fails with P401 if there is no picture.
-Result<ImageFolder> list_images(const std::string& path, bool labelled);
+Result<ClassFolder> list_images(const std::string& path, bool labelled);
+// The same for files whose names end in .txt.
+Result<ClassFolder> list_texts(const std::string& path, bool labelled);
 
 }  // namespace plimsoll::engine

@@ -9,6 +9,7 @@
 #include "formats/json/parse.h"
 #include "formats/keras/layer_paths.h"
 #include "formats/keras/upgrade.h"
+#include "formats/keras/vocabularies.h"
 #include "formats/limits.h"
 #include "formats/saved_model/saved_model.h"
 #include "formats/zip/zip_writer.h"
@@ -87,51 +88,6 @@ void upgrade_keras2(KerasArchive& archive) {
   archive.config_text = archive.config.dump();
 }
 
-// The configuration of a layer, which the names of its models and its own lead to.
-nlohmann::json* layer_config(nlohmann::json& model, const std::vector<std::string>& names) {
-  nlohmann::json* object = &model;
-  for (const std::string& name : names) {
-    nlohmann::json* next = nullptr;
-    for (auto& child : (*object)["config"]["layers"])
-      if (child["config"].value("name", nlohmann::json()) == name) next = &child;
-    if (next == nullptr) return nullptr;
-    object = next;
-  }
-  return &(*object)["config"];
-}
-
-// A vocabulary that adapt() has found stands in an entry of its own, one token per line. It is moved to the
-// configuration of its layer, where Keras puts one that was given. Only whole numbers are read.
-Status add_vocabularies(KerasArchive& archive) {
-  constexpr std::string_view kBegin = "assets/", kEnd = "/vocabulary.txt";
-  for (const ZipEntry& entry : archive.zip->entries()) {
-    if (!entry.name.starts_with(kBegin) || !entry.name.ends_with(kEnd)) continue;
-    const auto group = std::string_view(entry.name).substr(kBegin.size());
-    const auto paths = layer_paths(archive.config);
-    if (!paths) return {};  // the model's reader says why
-    for (const LayerPath& path : *paths) {
-      if (path.group != group.substr(0, group.size() - kEnd.size())) continue;
-      nlohmann::json* config = layer_config(archive.config, path.layer_names);
-      if (config == nullptr || !config->value("vocabulary_dtype", nlohmann::json()).is_string() ||
-          !(*config)["vocabulary_dtype"].get<std::string>().starts_with("int") || !(*config)["vocabulary"].is_null())
-        continue;
-      PLIMSOLL_ASSIGN(const std::string text, archive.zip->text(entry, limits::kConfigBytes));
-      auto tokens = nlohmann::json::array();
-      for (const char *at = text.data(), *end = at + text.size(); at < end; ++at) {
-        int64_t token = 0;
-        const auto [rest, error] = std::from_chars(at, end, token);
-        if (error != std::errc() || (rest < end && *rest != '\n'))
-          return fail(ErrorCode::kNotAKerasFile, fmt::format("{}: {}: line {} is not a whole number", archive.path,
-                                                             entry.name, tokens.size() + 1));
-        tokens.push_back(token);
-        at = rest;
-      }
-      (*config)["vocabulary"] = std::move(tokens);
-    }
-  }
-  return {};
-}
-
 Result<KerasArchive> open_archive(const std::string& path) {
   KerasArchive archive;
   archive.path = path;
@@ -144,8 +100,8 @@ Result<KerasArchive> open_archive(const std::string& path) {
   PLIMSOLL_ASSIGN(archive.config_text, zip.text(*config, limits::kConfigBytes));
   PLIMSOLL_ASSIGN(archive.config, parse_json(archive.config_text, fmt::format("{}: {}", path, kConfig)));
   upgrade_keras2(archive);
-  PLIMSOLL_TRY(add_vocabularies(archive));
   PLIMSOLL_ASSIGN(archive.weights, open_weights(zip, *weights, fmt::format("{}: {}", path, kWeights)));
+  PLIMSOLL_ASSIGN(archive.adapted, add_adapted(archive, archive.config));
   return archive;
 }
 

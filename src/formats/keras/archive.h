@@ -38,6 +38,7 @@ struct KerasArchive {
   // models of Keras 2 and of .h5: the text of `config`.
   std::string config_text;
   std::string metadata_text;               // only in .keras, else ""
+  bool adapted = false;                    // `config` also has vocabularies that adapt() found; `config_text` has not
   bool upgraded = false;                   // a .keras of Keras 2: `config` is no longer that of `metadata_text`
   std::optional<WeightsFile> weights;      // empty for a bare .json and for a SavedModel
   std::optional<TensorBundle> bundle;      // the weights of a SavedModel

@@ -4,11 +4,13 @@
 
 #include <array>
 #include <bit>
+#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
 
 #include "formats/array_formats.h"
+#include "formats/limits.h"
 #include "formats/npy/header.h"
 
 namespace plimsoll::engine {
@@ -47,7 +49,7 @@ Error unsupported_dtype(const std::string& label, const std::string& descr) {
   if (descr.starts_with('['))
     what = "structures";
   else if (descr.find('O') != std::string::npos)
-    what = "Python objects";
+    what = "Python objects";  // strings too: np.save pickles them
   else if (descr.find_first_of("USa") != std::string::npos)
     what = "text";
   else if (descr.find_first_of("Mm") != std::string::npos)
@@ -56,6 +58,7 @@ Error unsupported_dtype(const std::string& label, const std::string& descr) {
     what = "complex numbers";
   auto error = bad(label, fmt::format("the array has dtype '{}'; {} cannot be used for training", descr, what));
   error.fact("expected: bool, int8 to int64, uint8 to uint64, float16, float32 or float64");
+  if (descr.find('O') != std::string::npos) error.remedy("np.save(file, array.astype(str))   if they are strings");
   return error.remedy("np.save(file, array.astype('float32'))");
 }
 
@@ -73,6 +76,19 @@ Result<DType> dtype_of(const std::string& label, const std::string& descr) {
     return row.dtype;
   }
   return fail(unsupported_dtype(label, descr));
+}
+
+// "<U5" is text of 5 characters of 4 bytes each, "|S5" text of 5 bytes. Returns the bytes of one; nullopt if it is no
+// text.
+std::optional<int64_t> text_bytes(const std::string& descr, TextKind& kind) {
+  if (descr.size() < 3 || std::string_view("<|=").find(descr[0]) == std::string_view::npos) return std::nullopt;
+  if (descr[1] != 'U' && descr[1] != 'S') return std::nullopt;
+  int64_t width = 0;
+  const auto [end, error] = std::from_chars(descr.data() + 2, descr.data() + descr.size(), width);
+  if (error != std::errc{} || end != descr.data() + descr.size() || width < 0 || width > limits::kTextBytes / 4)
+    return std::nullopt;
+  kind = descr[1] == 'U' ? TextKind::kUtf32 : TextKind::kBytes;
+  return kind == TextKind::kUtf32 ? 4 * width : width;
 }
 
 struct Preamble {
@@ -110,8 +126,13 @@ Result<ArraySource> read_npy(const File& file, int64_t offset, int64_t bytes, co
   auto header = parse_npy_header(preamble.text);
   if (!header) return fail(bad(label, header.error().what));
   ArraySource array{label, file.path(), offset + preamble.data_offset, DType::kFloat32, std::move(header->shape)};
-  PLIMSOLL_ASSIGN(array.dtype, dtype_of(label, header->descr));
-  if (header->fortran_order && array.dims.size() > 1) {
+  if (const auto width = text_bytes(header->descr, array.text)) {
+    array.dtype = DType::kUInt8;
+    array.dims.push_back(*width);
+  } else {
+    PLIMSOLL_ASSIGN(array.dtype, dtype_of(label, header->descr));
+  }
+  if (header->fortran_order && array.dims.size() > (array.text == TextKind::kNumbers ? 1 : 2)) {
     auto error = bad(label, fmt::format("the array {} is in Fortran order (column-major), expected row-major",
                                         dims_text(array.dims)));
     return fail(error.remedy("np.save(file, np.ascontiguousarray(array))"));
@@ -132,10 +153,9 @@ Result<ArraySource> open_npy(const std::string& path) {
   return read_npy(file, 0, file.size(), path);
 }
 
-std::string npy_header(DType dtype, const std::vector<int64_t>& dims) {
-  std::string descr = "<V2";  // bfloat16
-  for (const auto& row : kDescrs)
-    if (row.dtype == dtype) descr = fmt::format("{}{}", size_of(dtype) > 1 ? '<' : '|', row.kind);
+namespace {
+
+std::string header_of(const std::string& descr, const std::vector<int64_t>& dims) {
   auto text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr, dims_text(dims));
   const bool is_long = text.size() + 11 + 64 > 0xffff;
   const size_t fixed = is_long ? 12 : 10;
@@ -146,6 +166,19 @@ std::string npy_header(DType dtype, const std::vector<int64_t>& dims) {
   out += '\0';
   for (size_t i = 0; i < fixed - 8; ++i) out += static_cast<char>(text.size() >> (8 * i) & 0xff);
   return out + text;
+}
+
+}  // namespace
+
+std::string npy_header(DType dtype, const std::vector<int64_t>& dims) {
+  std::string descr = "<V2";  // bfloat16
+  for (const auto& row : kDescrs)
+    if (row.dtype == dtype) descr = fmt::format("{}{}", size_of(dtype) > 1 ? '<' : '|', row.kind);
+  return header_of(descr, dims);
+}
+
+std::string npy_text_header(int64_t width, const std::vector<int64_t>& dims) {
+  return header_of(fmt::format("|S{}", width), dims);
 }
 
 Result<NpyWriter> NpyWriter::create(const std::string& path, DType dtype, const std::vector<int64_t>& dims) {

@@ -34,5 +34,7 @@ class NpyWriter {
 // that the data starts at a multiple of 64. NumPy has no name for bfloat16, so it is written as '<V2', as ml_dtypes
 // does.
 std::string npy_header(DType dtype, const std::vector<int64_t>& dims);
+// Same, for text of `width` bytes: dtype S.
+std::string npy_text_header(int64_t width, const std::vector<int64_t>& dims);
 
 }  // namespace plimsoll::engine

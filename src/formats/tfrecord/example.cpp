@@ -87,22 +87,30 @@ std::optional<std::span<const std::byte>> Feature::only_bytes() const {
   return std::nullopt;
 }
 
-bool Feature::read_floats(std::span<float> into) const {
+std::optional<std::span<const std::byte>> Feature::bytes_at(int64_t number) const {
+  if (kind != FeatureKind::kBytes) return std::nullopt;
+  ProtoReader reader(list);
+  for (int64_t i = 0; reader.next();)
+    if (reader.field() == kElement && i++ == number) return reader.bytes();
+  return std::nullopt;
+}
+
+std::optional<int64_t> Feature::take_floats(std::span<float> into) const {
   size_t at = 0;
   const bool whole = kind == FeatureKind::kFloats && for_floats(list, [&](uint32_t word) {
                        if (at < into.size()) into[at] = std::bit_cast<float>(word);
                        ++at;
                      });
-  return whole && at == into.size();
+  return whole ? std::optional(static_cast<int64_t>(at)) : std::nullopt;
 }
 
-bool Feature::read_integers(std::span<int64_t> into) const {
+std::optional<int64_t> Feature::take_integers(std::span<int64_t> into) const {
   size_t at = 0;
   const bool whole = kind == FeatureKind::kIntegers && for_integers(list, [&](int64_t number) {
                        if (at < into.size()) into[at] = number;
                        ++at;
                      });
-  return whole && at == into.size();
+  return whole ? std::optional(static_cast<int64_t>(at)) : std::nullopt;
 }
 
 std::optional<Feature> ExampleReader::next() {

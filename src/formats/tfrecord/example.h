@@ -25,8 +25,14 @@ struct Feature {
   // The only byte string; nullopt also if there are none or several.
   std::optional<std::span<const std::byte>> only_bytes() const;
   // Write the elements, of which there must be count(); return whether there were that many.
-  bool read_floats(std::span<float> into) const;
-  bool read_integers(std::span<int64_t> into) const;
+  bool read_floats(std::span<float> into) const { return take_floats(into) == static_cast<int64_t>(into.size()); }
+  bool read_integers(std::span<int64_t> into) const { return take_integers(into) == static_cast<int64_t>(into.size()); }
+  // Write as many elements as there is room for, and return how many there are; nullopt if the list is damaged or of
+  // another kind.
+  std::optional<int64_t> take_floats(std::span<float> into) const;
+  std::optional<int64_t> take_integers(std::span<int64_t> into) const;
+  // A byte string; nullopt if there is none with this number.
+  std::optional<std::span<const std::byte>> bytes_at(int64_t number) const;
 };
 
 // Reads the features of a serialised Example, one after the other. Fields that it does not know are skipped.

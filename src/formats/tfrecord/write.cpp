@@ -1,5 +1,6 @@
 #include "formats/tfrecord/write.h"
 
+#include <array>
 #include <cstring>
 
 #include "formats/file/file.h"
@@ -43,20 +44,29 @@ void append(Buffer& to, std::span<const std::byte> bytes) {
 }  // namespace
 
 // features { feature { key: name, value { list { value: values } } } }
-void ExampleWriter::feature(std::string_view name, int list, const Buffer& values) {
-  const size_t in_list = field_bytes(values.size()), in_value = field_bytes(in_list);
+void ExampleWriter::feature(std::string_view name, int list, std::span<const std::span<const std::byte>> values) {
+  size_t in_list = 0;
+  for (const auto& value : values) in_list += field_bytes(value.size());
+  const size_t in_value = field_bytes(in_list);
   put_head(features_, 1, field_bytes(name.size()) + field_bytes(in_value));
   put_head(features_, 1, name.size());
   append(features_, bytes_of_text(name));
   put_head(features_, 2, in_value);
   put_head(features_, list, in_list);
-  put_head(features_, 1, values.size());
-  append(features_, values);
+  for (const auto& value : values) {
+    put_head(features_, 1, value.size());
+    append(features_, value);
+  }
 }
 
 void ExampleWriter::bytes(std::string_view name, std::span<const std::byte> value) {
-  values_.assign(value.begin(), value.end());
-  feature(name, 1, values_);
+  feature(name, 1, std::array{value});
+}
+
+void ExampleWriter::byte_strings(std::string_view name, std::span<const std::string_view> values) {
+  std::vector<std::span<const std::byte>> all;
+  for (const std::string_view value : values) all.push_back(bytes_of_text(value));
+  feature(name, 1, all);
 }
 
 void ExampleWriter::floats(std::string_view name, int64_t count, const std::function<float(int64_t)>& element) {
@@ -65,13 +75,13 @@ void ExampleWriter::floats(std::string_view name, int64_t count, const std::func
     const float value = element(i);
     std::memcpy(values_.data() + static_cast<size_t>(i) * sizeof value, &value, sizeof value);
   }
-  feature(name, 2, values_);
+  feature(name, 2, std::array{std::span<const std::byte>(values_)});
 }
 
 void ExampleWriter::integers(std::string_view name, int64_t count, const std::function<int64_t(int64_t)>& element) {
   values_.clear();
   for (int64_t i = 0; i < count; ++i) put_varint(values_, static_cast<uint64_t>(element(i)));
-  feature(name, 3, values_);
+  feature(name, 3, std::array{std::span<const std::byte>(values_)});
 }
 
 std::span<const std::byte> ExampleWriter::finish() {
