@@ -354,13 +354,13 @@ class FitCommand {
   void tell_noise_scale() const {
     if (!flags_.noise_scale) return;
     if (const auto samples = noise_.samples()) return message(flags_, noise_words(*samples, noise_.steps()));
-    message(
-        flags_,
-        noise_.steps() == 0
-            ? "gradient noise scale: unknown, because the batch ran in one piece; --micro-batch N cuts it"
-            : fmt::format("gradient noise scale: unknown after {} looks: more steps, or a gradient too small to tell "
-                          "from its noise",
-                          noise_.steps()));
+    message(flags_,
+            noise_.steps() == 0
+                ? "gradient noise scale: unknown, because the batch ran in one piece; --micro-batch N cuts it"
+                : fmt::format(
+                      "gradient noise scale: unknown (windows measured: {}): more steps are needed, or the gradient "
+                      "is too small to tell from its noise",
+                      noise_.steps()));
   }
 
   FitOptions options() const {
