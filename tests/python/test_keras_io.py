@@ -24,7 +24,7 @@ SLOW = ("cyclegan", "deeplabv3_plus", "image_classification_efficientnet_fine_tu
 # Scripts that Keras runs, and why.
 FALLS_BACK = {
     "captcha_ocr": "tf.gather_nd()",
-    "ddim": "it assigns to",
+    "ddim": "it computes with the value of variable",
     "image_captioning": "are not built before its first step",
     "neural_machine_translation_with_transformer": "'positional_embedding' makes a mask, or passes one on",
 }
