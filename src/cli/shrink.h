@@ -16,6 +16,7 @@ void add_shrink_prune(CLI::App& shrink, std::map<CLI::App*, Action>& actions);
 // The flags of all ways.
 struct ShrinkFlags : CommonFlags {
   std::string output;
+  Bytes resident_at_start = 0;  // what the process held before it read a model: the overhead of a plan includes it
   int64_t epochs = 0, rounds = 1, steps_per_epoch = 0;  // of the training after it; epochs = 0: none
 };
 // Adds MODEL, --output, and the flags for the device, the budget and the batch.

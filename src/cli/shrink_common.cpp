@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "api/planning_limit.h"
@@ -45,7 +46,7 @@ RunOptions next_run(const ShrinkFlags& flags, const std::string& path, Mode mode
   options.mode = mode;
   options.overrides.needs_loss = mode != Mode::kPredict;
   options.overrides.needs_training = mode == Mode::kTrain;
-  options.resident_before = resident_bytes();
+  options.resident_before = std::max<Bytes>(0, resident_bytes() - flags.resident_at_start);
   return options;
 }
 
@@ -78,6 +79,21 @@ std::string metrics_line(std::span<const Metric> metrics) {
   return text;
 }
 
+// The weights, their slices, and the importance of each must fit beside what the process holds.
+Status check_room(const ShrinkFlags& flags, const Model& model, bool with_state) {
+  const std::string& device = flags.options.device;
+  if (!flags.options.budget || *flags.options.budget == 0 || (device != "cpu" && device != "auto")) return {};
+  const Bytes values = 2 * held_bytes(model, with_state) + held_bytes(model, false);
+  const Bytes needed = resident_bytes() + values;
+  if (needed <= *flags.options.budget) return {};
+  return fail(Error{ErrorCode::kDoesNotFit,
+                    fmt::format("shrinking this model needs {}, more than the budget of {}", format_bytes(needed),
+                                format_bytes(*flags.options.budget)),
+                    {fmt::format("{} for its weights and their slices, {} for the process", format_bytes(values),
+                                 format_bytes(resident_bytes()))},
+                    {fmt::format("--budget {}MiB", (needed + kMiB - 1) / kMiB)}});
+}
+
 }  // namespace
 
 Result<Opened> open_to_shrink(ShrinkFlags& flags) {
@@ -87,6 +103,7 @@ Result<Opened> open_to_shrink(ShrinkFlags& flags) {
   if (flags.epochs > 0 && flags.options.data.data.empty())
     return fail(Error{ErrorCode::kUsage, "--epochs needs --data", {}, {"--data x.npy,y.npy"}});
   PLIMSOLL_TRY(PathAside::create(flags.output));  // find out now whether the file can be created
+  if (flags.resident_at_start == 0) flags.resident_at_start = resident_bytes();
   const RunOptions& options = flags.options;
   return within_limit(options, reading_limit(options), [&]() -> Result<Opened> {
     ModelOptions overrides = options.overrides;
@@ -94,6 +111,7 @@ Result<Opened> open_to_shrink(ShrinkFlags& flags) {
     PLIMSOLL_ASSIGN(OpenModel open, open_model(options.model, overrides, options.weights));
     PLIMSOLL_ASSIGN(Description description, description_of(open));
     overrides = options.overrides;
+    PLIMSOLL_TRY(check_room(flags, open.model, is_compiled(description)));
     Opened opened{std::move(open.archive), {}, {}};
     // A loss or an optimizer that Plimsoll does not have need not keep the model from being shrunk.
     auto held = hold(description, overrides, opened.source());

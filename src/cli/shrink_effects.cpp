@@ -1,6 +1,8 @@
 // The first-order effect of weights on the loss over data.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "cli/shrink.h"
 #include "device/process_memory.h"
 #include "model/config.h"
@@ -51,7 +53,7 @@ Result<Effects> measure_effects(const ShrinkFlags& flags, const std::string& pat
   options.overrides.optimizer = kPlainDescent;
   options.overrides.learning_rate.reset();
   options.note = nullptr;
-  options.resident_before = resident_bytes();
+  options.resident_before = std::max<Bytes>(0, resident_bytes() - flags.resident_at_start);
   options.data.reads_ahead = false;
   PLIMSOLL_ASSIGN(const auto run, Run::open(std::move(options)));
   PLIMSOLL_TRY(run->plan());

@@ -25,7 +25,8 @@ from bad_files import GOLDEN
 
 CATEGORIES = "weights gradients optimizer activations inputs workspace temporaries fragmentation".split()
 PAGES = {docs_commands.name_of(path): docs_commands.commands_of(path) for path in docs_commands.pages()}
-COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "precision", "top", "reduce", "convert")  # the program's
+COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "precision", "top", "reduce", "convert",
+            "shrink")  # the program's
 WITH_COMMANDS = [page for page, commands in PAGES.items() if commands]
 
 
@@ -389,6 +390,7 @@ def inline_code():
 
 def test_flags_in_sentences_exist():
     helps = [program.run(command, "--help").stdout for command in COMMANDS]
+    helps += [program.run("shrink", way, "--help").stdout for way in ("prune", "resize")]
     helps.append((program.ROOT / "python" / "plimsoll" / "scripts.py").read_text())  # commands of the Python package
     known = set(re.findall(r"--[a-z0-9-]+", "".join(helps)))
     for page, code in inline_code():

@@ -16,7 +16,8 @@ import program
 from bad_files import GOLDEN, OLD, data, fit_refused, refused
 
 MODEL = GOLDEN / "cnn.keras"
-COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "top", "reduce", "convert")
+COMMANDS = ("plan", "fit", "evaluate", "predict", "doctor", "explain", "profile", "top", "reduce", "convert", "shrink",
+            "shrink prune", "shrink resize")
 
 
 def fit(*flags):
@@ -25,7 +26,7 @@ def fit(*flags):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command):
-    text = program.run(command, "--help").stdout
+    text = program.run(*command.split(), "--help").stdout
     assert f"plimsoll {command}" in text
 
 
@@ -101,7 +102,7 @@ def test_unknown_flag_without_a_neighbour():
 
 
 def test_unknown_command():
-    refused(201, "train", MODEL, mentions=["no command 'train'", "commands: plan, fit, evaluate, predict, reduce, convert, doctor"])
+    refused(201, "train", MODEL, mentions=["no command 'train'", "commands: plan, fit, evaluate, predict, reduce, convert, shrink, doctor"])
     refused(201, "evalute", MODEL, mentions=["try: plimsoll evaluate"])
 
 

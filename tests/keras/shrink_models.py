@@ -107,7 +107,7 @@ def build(name, rng):
         elif getattr(layer, "bias", None) is not None and hasattr(layer.bias, "assign"):
             layer.bias.assign(rng.normal(0, 0.2, layer.bias.shape))
     loss = "binary_crossentropy" if name == "unet" else "sparse_categorical_crossentropy"
-    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss)
+    model.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss, jit_compile=False)
     return model
 
 
