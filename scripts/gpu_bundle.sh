@@ -16,7 +16,7 @@ for program in plimsoll step_bench gpt_bench test_ops test_execute test_plan; do
   cp "$build/$program" "$into/"
   strip "$into/$program"
   # Libraries whose version differs between systems, or that only we need; the GPU machine has its own zlib and OpenMP.
-  ldd "$build/$program" | awk '$3 ~ /lib(fmt|jpeg|png)/ { print $3 }' | xargs -r cp -Lu -t "$into"
+  ldd "$build/$program" | awk '$3 ~ /lib(fmt|jpeg|png|isal)/ { print $3 }' | xargs -r cp -Lu -t "$into"
 done
 # The libraries that test_execute loads into the program to make it fail.
 for library in libfail_allocation.so libfail_kernel.so; do

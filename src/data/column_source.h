@@ -29,9 +29,9 @@ struct SourceOptions {
   int64_t begin = 0, end = -1;  // range of samples; end -1: to the last sample
   bool shuffle = false;
   uint64_t seed = 0;
-  std::optional<ShufflePlan> plan;               // how a shuffled epoch is read; absent: by index
-  std::function<void(const std::string&)> note;  // receives notes for the user; may be empty
-  ClassWeights class_weights;                    // only for training: Keras does not apply them to validation data
+  ClassWeights class_weights = {};                    // only for training: Keras does not apply them to validation data
+  std::optional<ShufflePlan> plan = {};               // how a shuffled epoch is read; absent: by index
+  std::function<void(const std::string&)> note = {};  // receives notes for the user; may be empty
 };
 
 class ColumnSource : public BatchSource {

@@ -181,10 +181,16 @@ class FitLoop {
         own.add(session_.tallies(), *sums, step.samples);
         own.means_into(own_);
       }
-      const StepEvent event{
-          progress_.epoch,          step.number,  step.window, is_unknown(cut_) ? 0 : cut_.windows, sums->tallies[0],
-          seconds_since(reported_), step.samples, &running_,   every_step_ ? &own_ : nullptr,
-          data_.times().consumer};
+      const StepEvent event{progress_.epoch,
+                            step.number,
+                            step.window,
+                            is_unknown(cut_) ? 0 : cut_.windows,
+                            sums->tallies[0],
+                            seconds_since(reported_),
+                            step.samples,
+                            &running_,
+                            every_step_ ? &own_ : nullptr,
+                            data_.times().consumer};
       PLIMSOLL_TRY(tell([&](FitControl& control) { return observer_.on_step(event, control); }));
       reported_ = Clock::now();
     }
