@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 FASHION = pathlib.Path("/usr/share/datasets/fashion-mnist")
 TRAIN = f"{FASHION}/train-images-idx3-ubyte.gz,{FASHION}/train-labels-idx1-ubyte.gz"
 TEST = f"{FASHION}/t10k-images-idx3-ubyte.gz,{FASHION}/t10k-labels-idx1-ubyte.gz"
-FEW = 10000
+FEW = 2000
 SEEDS = int(os.environ.get("SEEDS", "5"))
 
 
@@ -84,10 +84,10 @@ def distill(folder):
         keras.utils.set_random_seed(seed)
         student = folder / f"student{seed}.keras"
         compiled([L.Conv2D(6, 3, strides=2, activation="relu"), L.Conv2D(12, 3, strides=2, activation="relu"), L.Flatten(), L.Dense(10, activation="softmax")]).save(student)
-        same = ["--data", f"{folder}/few_x.npy,{folder}/few_y.npy", "--epochs", 6, "--batch-size", 128, "--seed", seed, "--json"]
+        same = ["--data", f"{folder}/few_x.npy,{folder}/few_y.npy", "--epochs", 60, "--batch-size", 64, "--seed", seed, "--json"]
         plimsoll("fit", student, "--save", folder / "alone.keras", *same)
         alone.append(plimsoll("evaluate", folder / "alone.keras", "--data", TEST, "--json")["metrics"]["accuracy"])
-        r = plimsoll("shrink", "distill", folder / "teacher.keras", "--student", student, "--cache", folder / "logits.npy", "--validation-data", TEST, "-o", folder / "distilled.keras", *same)
+        r = plimsoll("shrink", "distill", folder / "teacher.keras", "--student", student, "--cache", folder / "logits.npy", "--temperature", 2, "--validation-data", TEST, "-o", folder / "distilled.keras", *same)
         distilled.append(r["metrics"]["accuracy"])
         print(seed, alone[-1], distilled[-1], r["teacher_planned_bytes"], r["student_planned_bytes"], r["teacher_logits_reused"], flush=True)
     for name, values in (("alone", alone), ("distilled", distilled)):

@@ -14,7 +14,7 @@ struct DistillOptions {
   RunOptions run;  // the student, the data, the budget and how to train
   std::string teacher, output;
   std::string cache;  // the file of the teacher's logits; "": beside the output, removed at the end
-  double temperature = 4, alpha = 0.1;
+  double temperature = 2, alpha = 0.1;
   int64_t epochs = 1;
   const std::atomic<bool>* stop = nullptr;
   FitObserver* observer = nullptr;

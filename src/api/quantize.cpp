@@ -84,6 +84,13 @@ Status check_room(const Budget& budget, Bytes more, const char* purpose) {
                     {fmt::format("--budget {}MiB", (needed + kMiB - 1) / kMiB), "fewer --threads"}});
 }
 
+Bytes constant_bytes(const lite::Model& model) {
+  Bytes sum = 0;
+  for (const lite::Tensor& t : model.tensors)
+    if (t.constant()) sum += t.bytes();
+  return sum;
+}
+
 Result<LiteFeed> open_feed(const std::string& argument, DataSpec spec, bool targets) {
   spec.needs_targets = targets;
   return LiteFeed::open(argument, spec);
@@ -187,7 +194,7 @@ Result<lite::Int8Model> Quantization::integers() {
   PLIMSOLL_ASSIGN(const Program program, Program::create(from.model, options.run.model, true));
   PLIMSOLL_TRY(check_room(from.budget,
                           program.buffer_bytes() * from.threads + feed.bytes() + lite::Calibrator::bytes(from.model) +
-                              2 * lite::weight_bytes(from.model, ""),
+                              constant_bytes(from.model),
                           "the calibration"));
   lite::Calibrator calibrator(program);
   const std::vector<int64_t> which = spread_samples(feed.samples(), options.calibration_samples);
@@ -318,6 +325,8 @@ Result<QuantizeReport> quantize(const QuantizeOptions& options) {
                        "--dynamic      weights alone become integers, which needs no data"}});
   PLIMSOLL_ASSIGN(Converted from, convert_model(options.run));
   PLIMSOLL_TRY(check_patterns(from.model, options.keep_float));
+  // The file in two copies, and the weights in the order of the kernels.
+  PLIMSOLL_TRY(check_room(from.budget, 3 * constant_bytes(from.model), "the converted model"));
   Quantization work{options, from};
   {
     PLIMSOLL_ASSIGN(const auto float32, lite::encode(from.model));
@@ -325,15 +334,13 @@ Result<QuantizeReport> quantize(const QuantizeOptions& options) {
   }
   PLIMSOLL_ASSIGN(lite::Int8Model made, work.make());
   made.model.description = fmt::format("Plimsoll, {}", name_of(options.format));
-  PLIMSOLL_TRY(lite::write_lite(made.model, options.output));
   QuantizeReport& report = work.report;
   report.operators = static_cast<int64_t>(made.model.operators.size());
-  {
-    PLIMSOLL_ASSIGN(const auto file, lite::encode(made.model));
-    report.file_bytes = static_cast<Bytes>(file.size());
-  }
+  PLIMSOLL_ASSIGN(const auto file, lite::encode(made.model));
+  report.file_bytes = static_cast<Bytes>(file.size());
   lite::widen_constants(made.model);
   PLIMSOLL_TRY(work.compare(made));
+  PLIMSOLL_TRY(lite::write_lite(file, options.output));
   report.output = options.output;
   report.format = name_of(options.format);
   report.kept = options.keep_float;

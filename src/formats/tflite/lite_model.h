@@ -141,8 +141,8 @@ std::span<const Op> all_ops();
 
 // Returns the file. Fails with P601 if it would have 2 GB or more, which the format cannot have.
 Result<std::vector<std::byte>> encode(const Model& model);
-// Writes the file beside `path` and then renames it.
-Status write_lite(const Model& model, const std::string& path);
+// Writes an encoded model beside `path` and then renames it.
+Status write_lite(std::span<const std::byte> file, const std::string& path);
 
 // Reads a file that may come from a stranger: every offset, index, shape and size is checked, and the operators are in
 // an order in which they can run. Fails with P205 if it holds operators or types that are not among those above (one

@@ -18,7 +18,8 @@ namespace schema = ::plimsoll::tflite_schema;
 constexpr int64_t kMostBytes = std::numeric_limits<int32_t>::max();
 
 int32_t version_of(const Model& model, const Operator& node) {
-  const auto type = [&](size_t i) { return model.tensor(node.inputs[i]).type; };
+  const auto has = [&](size_t i) { return i < node.inputs.size() && node.inputs[i] >= 0; };
+  const auto type = [&](size_t i) { return has(i) ? model.tensor(node.inputs[i]).type : Type::kFloat32; };
   const bool int8 = type(0) == Type::kInt8 || type(0) == Type::kUInt8;
   switch (node.op) {
     case Op::kConv:
@@ -28,9 +29,9 @@ int32_t version_of(const Model& model, const Operator& node) {
       return type(0) == Type::kFloat32 && type(1) == Type::kInt8 ? 6 : int8 ? 3 : dilated ? 2 : 1;
     }
     case Op::kFullyConnected: {
-      const bool per_channel = model.tensor(node.inputs[1]).quantization.scales.size() > 1;
+      const bool per_channel = has(1) && model.tensor(node.inputs[1]).quantization.scales.size() > 1;
       if (type(0) == Type::kFloat32 && type(1) == Type::kInt8) return per_channel ? 12 : 9;
-      if (node.inputs[2] < 0) return 6;
+      if (!has(2)) return 6;
       return int8 && per_channel ? 12 : int8 ? 4 : 1;
     }
     case Op::kTransposeConv:
@@ -202,8 +203,7 @@ Result<std::vector<std::byte>> encode(const Model& model) {
   return std::vector<std::byte>(begin, begin + b.GetSize());
 }
 
-Status write_lite(const Model& model, const std::string& path) {
-  PLIMSOLL_ASSIGN(const std::vector<std::byte> file, encode(model));
+Status write_lite(std::span<const std::byte> file, const std::string& path) {
   PLIMSOLL_ASSIGN(AtomicFile out, AtomicFile::create(path));
   PLIMSOLL_TRY(out.reserve(static_cast<int64_t>(file.size())));
   PLIMSOLL_TRY(out.write(file));

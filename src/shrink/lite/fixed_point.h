@@ -39,9 +39,8 @@ inline int32_t saturated(int64_t x) {
 // x * factor, rounded twice as TensorFlow Lite does: half away from zero after the product, and after the shift.
 inline int32_t multiply(int32_t x, Multiplier m) {
   const int32_t shifted = m.shift > 0 ? saturated(int64_t{x} * (int64_t{1} << m.shift)) : x;
-  const int64_t product = int64_t{shifted} * m.fraction;
-  const int64_t nudge = product >= 0 ? int64_t{1} << 30 : 1 - (int64_t{1} << 30);
-  const int32_t high = saturated((product + nudge) / (int64_t{1} << 31));
+  // Half of 2^31 is added before the bits are cut off: this is the rounding of both signs, as cutting rounds down.
+  const auto high = static_cast<int32_t>((int64_t{shifted} * m.fraction + (int64_t{1} << 30)) >> 31);
   const int right = m.shift > 0 ? 0 : -m.shift;
   const int64_t mask = (int64_t{1} << right) - 1, remainder = high & mask;
   const int64_t threshold = (mask >> 1) + (high < 0 ? 1 : 0);
