@@ -33,7 +33,7 @@ void PathList::shrink() {
 
 namespace {
 
-bool is_folder(const std::string& path, bool follow_link) {
+bool entry_is_folder(const std::string& path, bool follow_link) {
   struct stat status {};
   const int failed = follow_link ? ::stat(path.c_str(), &status) : ::lstat(path.c_str(), &status);
   return failed == 0 && S_ISDIR(status.st_mode);
@@ -63,7 +63,7 @@ Status add_folders(const std::string& root, const std::string& relative, int dep
   folders.push_back(relative);
   for (const auto& name : names_in(root + "/" + relative)) {
     const std::string inner = relative.empty() ? name : relative + "/" + name;
-    if (is_folder(root + "/" + inner, false)) PLIMSOLL_TRY(add_folders(root, inner, depth + 1, folders));
+    if (entry_is_folder(root + "/" + inner, false)) PLIMSOLL_TRY(add_folders(root, inner, depth + 1, folders));
   }
   return {};
 }
@@ -76,7 +76,7 @@ Status add_files(const std::string& root, const std::string& relative, Endings e
     for (const auto& name : sorted_names(root + "/" + folder)) {
       if (!ends_as(name, endings)) continue;
       const std::string path = folder.empty() ? name : folder + "/" + name;
-      if (!is_folder(root + "/" + path, true)) files.add(path);
+      if (!entry_is_folder(root + "/" + path, true)) files.add(path);
     }
   return {};
 }
@@ -87,7 +87,7 @@ Result<ClassFolder> list_files(const std::string& path, bool labelled, Endings e
   ClassFolder folder;
   folder.path = path;
   for (const auto& name : sorted_names(path))
-    if (!name.starts_with('.') && is_folder(path + "/" + name, true)) folder.classes.push_back(name);
+    if (!name.starts_with('.') && entry_is_folder(path + "/" + name, true)) folder.classes.push_back(name);
   for (size_t i = 0; i < folder.classes.size(); ++i) {
     const size_t before = folder.files.size();
     PLIMSOLL_TRY(add_files(path, folder.classes[i], endings, folder.files));
