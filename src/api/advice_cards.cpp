@@ -19,7 +19,7 @@ Result<std::vector<CardPrice>> price_cards(Run& run) {
     if (!device) return fail(device.error());
     PLIMSOLL_ASSIGN(const Model model, pricing.changed_model(options));
     PLIMSOLL_ASSIGN(const Priced price, pricing.price(options, false, &model, &*device));
-    PLIMSOLL_ASSIGN(const int64_t largest, pricing.largest_batch_that_fits(options, kLargestBatch, &*device));
+    PLIMSOLL_ASSIGN(const int64_t largest, pricing.largest_batch_that_fits(options, kLargestBatch, &model, &*device));
     list.push_back({card.profile, card.name, card.memory_bytes, card.measured, price.fits, price.peak_bytes,
                     price.step_seconds, largest});
   }

@@ -96,13 +96,16 @@ class Combination {
     for (Step step : list) {
       if (step.options.batch_size < 2 || step.options.micro_batch) continue;
       std::optional<PlanningDevice> device;
+      std::optional<Model> model;
       if (step.elsewhere) {
         auto opened = pricing_.device(step.options);
-        if (!opened) continue;
+        auto changed = pricing_.changed_model(step.options);
+        if (!opened || !changed) continue;
         device = std::move(*opened);
+        model = std::move(*changed);
       }
-      const auto largest =
-          pricing_.largest_batch_that_fits(step.options, step.options.batch_size - 1, device ? &*device : nullptr);
+      const auto largest = pricing_.largest_batch_that_fits(step.options, step.options.batch_size - 1,
+                                                            model ? &*model : nullptr, device ? &*device : nullptr);
       if (!largest || *largest == 0) continue;
       step.options.batch_size = *largest;
       step.flags.emplace_back("--batch-size", fmt::format("{}", *largest));

@@ -96,7 +96,7 @@ Result<Priced> Pricing::price_elsewhere(const RunOptions& options, bool find_lea
   return price(options, find_least, &model, &device);
 }
 
-Result<int64_t> Pricing::largest_batch_that_fits(RunOptions options, int64_t limit,
+Result<int64_t> Pricing::largest_batch_that_fits(RunOptions options, int64_t limit, const Model* model,
                                                  const PlanningDevice* device) const {
   // The memory of the smallest plan grows with the batch, so the powers of two can be bisected.
   int exponents = 0;
@@ -106,7 +106,7 @@ Result<int64_t> Pricing::largest_batch_that_fits(RunOptions options, int64_t lim
     const int middle = (low + high) / 2;
     options.batch_size = int64_t{1} << middle;
     if (options.micro_batch) options.micro_batch = std::min(*options.micro_batch, options.batch_size);
-    const auto found = price(options, false, nullptr, device);
+    const auto found = price(options, false, model, device);
     (found && found->fits ? low : high) = middle;
   }
   return low < 0 ? 0 : int64_t{1} << low;

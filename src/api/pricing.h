@@ -50,8 +50,9 @@ class Pricing {
   Result<Model> changed_model(const RunOptions& options) const;
   // Returns the seconds and bytes of `options` on another precision or device: opens it first.
   Result<Priced> price_elsewhere(const RunOptions& options, bool find_least = false) const;
-  // The largest power of two up to `limit` that fits with all allowed levers; 0 if none does. `device`: the run's.
-  Result<int64_t> largest_batch_that_fits(RunOptions options, int64_t limit,
+  // The largest power of two up to `limit` that fits with all allowed levers; 0 if none does. `model` and `device`: as
+  // for price(); another precision may need another model, because float16 needs a loss scale.
+  Result<int64_t> largest_batch_that_fits(RunOptions options, int64_t limit, const Model* model = nullptr,
                                           const PlanningDevice* device = nullptr) const;
 
  private:
