@@ -56,7 +56,8 @@ TEST(Unsupported, OperationsAreNotTheLayersOfTheirName) {
       layer["module"] = "keras.src.ops.math";
       layer["class_name"] = layer["registered_name"] = "ViewAsComplex";
     }
-  EXPECT_TRUE(lists(refused(config), "class ViewAsComplex of keras.src.ops.math, because it computes with complex numbers"));
+  EXPECT_TRUE(
+      lists(refused(config), "class ViewAsComplex of keras.src.ops.math, because it computes with complex numbers"));
 }
 
 TEST(Unsupported, ArgumentsOfACall) {
