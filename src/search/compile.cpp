@@ -157,8 +157,11 @@ std::optional<Compiler::Outline> Compiler::outline(const LeverSettings& settings
 
 Result<Plan> Compiler::pack() {
   plan_phases();
-  PLIMSOLL_TRY(add_inference(request_->evaluate_batch, request_->evaluate_samples, evaluate_phase));
-  PLIMSOLL_TRY(add_inference(request_->predict_batch, request_->predict_samples, predict_phase));
+  // Keras weights a loss that is a sum over its batch by the samples of the batch, so its parts say something else.
+  const auto& outputs = request_->model->outputs();
+  const bool whole = std::any_of(outputs.begin(), outputs.end(), [](const Port& port) { return port.loss_is_sum; });
+  PLIMSOLL_TRY(add_inference(request_->evaluate_batch, request_->evaluate_samples, whole, evaluate_phase));
+  PLIMSOLL_TRY(add_inference(request_->predict_batch, request_->predict_samples, false, predict_phase));
   return finish();
 }
 
@@ -313,9 +316,9 @@ Bytes Compiler::highest() const {
 }
 
 // Splits the batches of evaluation and prediction until they need no more memory than training. This changes only the
-// time, not the result.
+// time, not the result, unless `whole` says that it would.
 template <typename MakePhase>
-Status Compiler::add_inference(int64_t batch, int64_t samples, MakePhase make) {
+Status Compiler::add_inference(int64_t batch, int64_t samples, bool whole, MakePhase make) {
   if (batch == 0) return {};
   if (samples > 0) batch = std::min(batch, samples);
   for (;; batch = (batch + 1) / 2) {
@@ -330,7 +333,7 @@ Status Compiler::add_inference(int64_t batch, int64_t samples, MakePhase make) {
     const Bytes allowed = request_->batch > 0     ? before
                           : request_->budget == 0 ? INT64_MAX
                                                   : request_->budget - overhead();
-    if (needed + least_data() <= allowed || batch == 1) return {};
+    if (needed + least_data() <= allowed || batch == 1 || whole) return {};
     plan_.phases.resize(count);
   }
 }

@@ -88,7 +88,7 @@ class Compiler {
   void plan_phases();
   Bytes highest() const;
   template <typename MakePhase>
-  Status add_inference(int64_t batch, int64_t samples, MakePhase make);
+  Status add_inference(int64_t batch, int64_t samples, bool whole, MakePhase make);
   Bytes overhead() const;
   Bytes least_data() const;
   Plan finish();

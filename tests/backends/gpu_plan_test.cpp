@@ -30,6 +30,7 @@ cuda::CudaDevice device_of(const std::string& profile) {
 // What has no kernel for GPUs yet: ops, and the words of the refusal.
 bool has_no_kernel_yet(const std::string& op, const std::string& refusal) {
   const auto says = [&](const char* words) { return refusal.find(words) != std::string::npos; };
+  if (op == "ctc" || op == "ctc_grad") return says("the GPU backend has no kernel for");
   if (op == "affine_image_grad") return says("has no kernel for GPUs yet");
   if (op == "resample" || op == "resample_grad") return says("has no kernel for GPUs yet");
   return false;

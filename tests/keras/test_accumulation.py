@@ -175,3 +175,17 @@ def test_batch_norm_per_micro_batch_when_allowed(tmp_path, rng):
             )
         else:  # each micro-batch updates the moving statistics in turn
             compare.close("statistic", variable.path, new, np.array(variable), compare.MICRO)
+
+
+def test_validation_of_a_loss_that_is_a_sum(tmp_path, rng):
+    """Keras adds up such a loss over each batch of validation, so micro-batches must not cut these batches."""
+    model = keras_side.randomize(network())
+    model.compile(keras.optimizers.SGD(1e-9), keras.losses.SparseCategoricalCrossentropy(reduction="sum"))
+    model.save(tmp_path / "model.keras")
+    (x, y), (vx, vy) = (models.labelled(rng, n, (12, 12, 2), 5) for n in (48, 40))
+    trained = program.fit(
+        tmp_path, tmp_path / "model.keras", program.arrays(tmp_path, x=x, y=y), batch_size=24, micro_batch=2, epochs=1,
+        validation_data=program.arrays(tmp_path, prefix="v", x=vx, y=vy),
+    )  # fmt: skip
+    want = model.evaluate(vx, vy, batch_size=24, verbose=0)
+    assert np.isclose(trained.of("epoch")[0]["metrics"]["val_loss"], want, rtol=1e-4)
