@@ -8,7 +8,7 @@
 # New inputs and findings are stored in build-fuzz/found/TARGET/. Exits with 1 if anything was found.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-all="architecture zip hdf5 legacy_h5 saved_model npy npz safetensors idx image tfrecord csv plan checkpoint graph_text explain tflite"
+all="architecture zip hdf5 legacy_h5 saved_model npy npz safetensors idx image tfrecord csv plan checkpoint graph_text explain text tflite"
 
 build() {
   scripts/setup.sh build fuzz || exit

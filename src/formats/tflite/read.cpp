@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <set>
 
 #include <schema_generated.h>
@@ -30,6 +31,13 @@ Error damaged(const std::string& file, std::string what) {
 template <typename T>
 size_t length(const fb::Vector<T>* list) {
   return list == nullptr ? 0 : list->size();
+}
+
+// The verifier aligns a vector only for its length, so a list of 8-byte numbers may lie at any multiple of 4.
+int64_t number_at(const fb::Vector<int64_t>& list, size_t i) {
+  int64_t number = 0;
+  std::memcpy(&number, list.Data() + i * sizeof number, sizeof number);
+  return fb::EndianScalar(number);
 }
 
 struct Reader {
@@ -77,7 +85,7 @@ Status Reader::quantization(const schema::QuantizationParameters& from, Tensor& 
   for (size_t i = 0; i < n; ++i) {
     const float scale = from.scale()->Get(static_cast<fb::uoffset_t>(i));
     if (!std::isfinite(scale) || scale <= 0) return fail(bad(fmt::format("{}: a scale is {}", where, scale)));
-    const int64_t zero = zeros == 0 ? 0 : from.zero_point()->Get(static_cast<fb::uoffset_t>(zeros == 1 ? 0 : i));
+    const int64_t zero = zeros == 0 ? 0 : number_at(*from.zero_point(), zeros == 1 ? 0 : i);
     const bool in_range = to.type == Type::kInt8    ? zero >= -128 && zero <= 127
                           : to.type == Type::kUInt8 ? zero >= 0 && zero <= 255
                                                     : zero == 0;
