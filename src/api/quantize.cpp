@@ -11,6 +11,7 @@
 #include "api/lite_feed.h"
 #include "api/run.h"
 #include "device/process_memory.h"
+#include "model/text/text_inputs.h"
 #include "shrink/lite/convert.h"
 
 namespace plimsoll::engine {
@@ -38,6 +39,20 @@ Result<OpenModel> open_with_loss(const RunOptions& options, bool& has_loss) {
   return open_model(options);
 }
 
+// A file whose input is what a text layer makes would take other data than the model.
+Status check_no_strings(const Model& model) {
+  std::vector<std::string> facts;
+  for (const InputSpec& input : model.architecture().inputs())
+    if (input.text)
+      facts.push_back(fmt::format("layer '{}' ({}): TensorFlow Lite has no operators for its strings",
+                                  input.text->layer, input.text->class_name));
+  if (facts.empty()) return {};
+  return fail(Error{ErrorCode::kUnsupported,
+                    fmt::format("the model '{}' takes strings", model.name()),
+                    std::move(facts),
+                    {"save the model in Keras without this layer, and compute its numbers in the app"}});
+}
+
 Result<Converted> convert_model(const RunOptions& given) {
   RunOptions options = given;
   options.mode = Mode::kPredict;
@@ -50,6 +65,7 @@ Result<Converted> convert_model(const RunOptions& given) {
   PLIMSOLL_ASSIGN(OpenModel opened, open_with_loss(options, made.has_loss));
   options.data = {};
   PLIMSOLL_ASSIGN(const auto run, Run::open(std::move(opened), options));
+  PLIMSOLL_TRY(check_no_strings(run->model()));
   PLIMSOLL_TRY(run->plan());
   PLIMSOLL_TRY(run->start());
   GraphOptions graph{DType::kFloat32, {}};

@@ -56,10 +56,11 @@ std::string plain_text(const CLI::App& command, const CLI::ParseError& refused) 
 }
 
 // Returns an example of a required flag that is missing, or "".
-std::string example_of(const std::string& text) {
+std::string example_of(const CLI::App& command, const std::string& text) {
   if (text == "--data is required") return "--data x.npy,y.npy";
-  if (text == "--output is required") return "--output predictions.npy";
-  return "";
+  if (text != "--output is required") return "";
+  if (command.get_name() == "quantize") return "--output model.tflite";
+  return command.get_name() == "predict" ? "--output predictions.npy" : "--output small.keras";
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ Error usage_error(const CLI::App& app, const CLI::ParseError& refused, const std
   const std::vector<std::string> left = app.remaining(true);
   if (left.empty()) {
     error.what = plain_text(*chosen[0], refused);
-    if (const std::string example = example_of(error.what); !example.empty()) error.remedy(example);
+    if (const std::string example = example_of(*chosen[0], error.what); !example.empty()) error.remedy(example);
     return error.remedy(help);
   }
   const auto flag =

@@ -40,6 +40,11 @@ def test_architecture_without_weights(tmp_path):
     assert [w * 2 for w in widths(tmp_path / "small.keras")[:-1]] == widths(MODEL)[:-1]
 
 
+def test_a_missing_output_has_an_example_of_its_kind():
+    assert "--output small.keras" in program.run("shrink", "prune", MODEL, "--ratio", 0.5, expect=2).stderr
+    assert "--output model.tflite" in program.run("shrink", "quantize", MODEL, expect=2).stderr
+
+
 def test_an_existing_file_stays_if_something_fails(tmp_path):
     small = tmp_path / "small.keras"
     small.write_bytes(b"kept")

@@ -407,3 +407,10 @@ def test_what_is_not_taken_is_named(tmp_path):
     np.save(tmp_path / "s.npy", np.array(["a", "b"]))
     ended = program.run("predict", tmp_path / "m.keras", "--data", tmp_path / "s.npy", "--output", tmp_path / "p.npy", expect=None)
     assert ended.code in (2, 4) and "'b'" in ended.stderr and "sample 1" in ended.stderr
+
+
+def test_a_tflite_file_has_no_strings(tmp_path):
+    text = keras.Input((1,), dtype="string", name="text")
+    keras.Model(text, L.Dense(1)(L.StringLookup(vocabulary=["a"], output_mode="one_hot")(text))).save(tmp_path / "m.keras")
+    ended = program.run("shrink", "quantize", tmp_path / "m.keras", "-o", tmp_path / "m.tflite", expect=2)
+    assert "error P205" in ended.stderr and "(StringLookup)" in ended.stderr and not (tmp_path / "m.tflite").exists()
