@@ -79,7 +79,8 @@ def _step_of(function, arguments, named):
 
 def _free(kept):
     """The function is traced again, if it is called again."""
-    step = _steps.pop(kept(), None)
+    function = kept()
+    step = _steps.pop(function, None) if function is not None else None  # None: collected, and its step with it
     if step is not None:
         step.close()
 

@@ -103,7 +103,7 @@ def card_of_the_docs():
 def files(tmp_path_factory):
     folder = tmp_path_factory.mktemp("docs")
     x, y = np.load(GOLDEN / "cnn_x.npy"), np.load(GOLDEN / "cnn_y.npy")
-    for name in ("model", "trained"):
+    for name in ("model", "trained", "teacher", "student"):
         shutil.copy(GOLDEN / "cnn.keras", folder / f"{name}.keras")
     change_part(folder / "uncompiled.keras", "config.json", without_compile_config)
     change_part(folder / "any_size.keras", "config.json", for_any_size)
@@ -299,6 +299,7 @@ def shape(text):
         line = re.sub(r"(at its peak) .*", r"\1", line)
         line = re.sub(r"\b[0-9a-f]{8}\b", "#", line)  # checksums
         line = re.sub(r"[+-]?\d[\d,.e-]*( ?(B|KiB|MiB|GiB|ms|s|x))?\b", "#", line)
+        line = re.sub(r" - idle #%: .*", "", line)  # only where the machine waited long for the data
         line = " ".join(line.split())
         if line and line.split()[0] not in CATEGORIES:
             lines.append(line)
@@ -390,7 +391,7 @@ def inline_code():
 
 def test_flags_in_sentences_exist():
     helps = [program.run(command, "--help").stdout for command in COMMANDS]
-    helps += [program.run("shrink", way, "--help").stdout for way in ("prune", "resize")]
+    helps += [program.run("shrink", way, "--help").stdout for way in ("prune", "resize", "quantize", "distill")]
     helps.append((program.ROOT / "python" / "plimsoll" / "scripts.py").read_text())  # commands of the Python package
     known = set(re.findall(r"--[a-z0-9-]+", "".join(helps)))
     for page, code in inline_code():

@@ -178,7 +178,7 @@ def test_mistakes_are_named():
 
 
 def test_plan_prints_the_table_and_is_data():
-    plan = plimsoll.plan(cnn(), batch_size=64, device="cpu", budget="1GiB")
+    plan = plimsoll.plan(cnn(), batch_size=64, device="cpu", budget="4GiB")
     assert plan.fits and plan["arena_bytes"] == plan.arena_bytes > 0
     assert "Fits:" in str(plan) and "arena" in str(plan) and "<pre" in plan._repr_html_()
     small = plimsoll.plan(cnn(), batch_size=64, budget="1MiB")
