@@ -7,13 +7,16 @@
 namespace plimsoll::engine {
 
 Status check_peak(const Session& session, const Budget& budget, const std::string& saved) {
-  const Bytes peak = session.peak_held_bytes();
-  if (peak <= budget.bytes || peak - budget.bytes <= held_by_tools()) return {};
-  Error error{ErrorCode::kPeakAboveBudget,
-              fmt::format("the process held {} at its peak, but the budget is {}", format_bytes(peak),
-                          format_bytes(budget.bytes)),
-              {saved.empty() ? "the results are correct and were printed" : "nothing is lost: " + saved},
-              {}};
+  return check_peak(session.peak_held_bytes(), budget.bytes, saved);
+}
+
+Status check_peak(Bytes peak, Bytes budget, const std::string& saved) {
+  if (peak <= budget || peak - budget <= held_by_tools()) return {};
+  Error error{
+      ErrorCode::kPeakAboveBudget,
+      fmt::format("the process held {} at its peak, but the budget is {}", format_bytes(peak), format_bytes(budget)),
+      {saved.empty() ? "the results are correct and were printed" : "nothing is lost: " + saved},
+      {}};
   return fail(std::move(error.remedy("report this with the command and the output of 'plimsoll doctor'")));
 }
 

@@ -4,6 +4,7 @@
 #include "api/distill.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/budget_kept.h"
 #include "cli/data_flags.h"
 #include "cli/metric_text.h"
 #include "cli/shrink.h"
@@ -90,12 +91,8 @@ Result<int> distill_command(DistillFlags& flags) {
   }
   message(flags,
           fmt::format("process peak: {} of {}", format_bytes(report.peak_bytes), format_bytes(report.budget_bytes)));
-  if (report.budget_bytes > 0 && report.peak_bytes > report.budget_bytes)
-    return fail(Error{ErrorCode::kPeakAboveBudget,
-                      fmt::format("the process held {}, more than the budget of {}", format_bytes(report.peak_bytes),
-                                  format_bytes(report.budget_bytes)),
-                      {fmt::format("{} was written", o.output)},
-                      {}});
+  if (report.budget_bytes > 0)
+    PLIMSOLL_TRY(check_peak(report.peak_bytes, report.budget_bytes, o.output + " was written"));
   return 0;
 }
 

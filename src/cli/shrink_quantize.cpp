@@ -4,6 +4,7 @@
 #include "api/quantize.h"
 #include "base/json.h"
 #include "base/json_text.h"
+#include "cli/budget_kept.h"
 #include "cli/data_flags.h"
 #include "cli/shrink.h"
 #include "cli/signals.h"
@@ -136,12 +137,8 @@ Result<int> quantize_command(QuantizeFlags& flags) {
     answer(text_of(report, flags.all_layers));
   message(flags,
           fmt::format("process peak: {} of {}", format_bytes(report.peak_bytes), format_bytes(report.budget_bytes)));
-  if (report.budget_bytes > 0 && report.peak_bytes > report.budget_bytes)
-    return fail(Error{ErrorCode::kPeakAboveBudget,
-                      fmt::format("the process held {}, more than the budget of {}", format_bytes(report.peak_bytes),
-                                  format_bytes(report.budget_bytes)),
-                      {fmt::format("{} was written", report.output)},
-                      {}});
+  if (report.budget_bytes > 0)
+    PLIMSOLL_TRY(check_peak(report.peak_bytes, report.budget_bytes, report.output + " was written"));
   return 0;
 }
 
